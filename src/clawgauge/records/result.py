@@ -1,0 +1,105 @@
+"""One line of results.jsonl, and one line of events.jsonl."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "error"]
+STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try at a cell. The last one is the one the record's own timings describe."""
+
+    status: Status
+    failure_type: str | None
+    e2e_ms: int
+    waited_ms: int = 0
+    retry_after_s: float | None = None
+    http_status: int | None = None
+    error: str | None = None
+
+
+class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
+    """The final attempt in microseconds. `connect` is null when a connection was reused."""
+
+    e2e: int
+    ttft: int | None = None
+    ttfa: int | None = None
+    connect: int | None = None
+
+
+class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True):
+    """One detected call. `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call."""
+
+    name: str
+    arguments: Any = None
+    channel: str = "mention"
+    valid: bool = True
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell's outcome. The first block is the schema document's, in its order; the second only adds."""
+
+    record_type: Literal["result"] = "result"
+    run_id: str
+    provider: str
+    model: str
+    thinking_level: str | None
+    prompt_id: str
+    prompt_name: str
+    availability_status: Status
+    started_at_ms: int
+    ended_at_ms: int
+    e2e_ms: int
+    ttft_ms: int | None
+    success: bool
+    failure_type: str | None
+    objective_pass: bool | None
+    violation: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    raw_output: str
+    parsed_output: dict[str, Any] | None
+    tool_calls: list[str]
+    tool_call_count: int
+    tool_use_success: bool
+
+    suite: str
+    repeat: int
+    stretch: int = 0
+    expected_tools: list[str]
+    ttfa_ms: int | None = None
+    timings_us: TimingsUs
+    output_tps: float | None = None
+    total_ms: int
+    attempts: list[Attempt]
+    streamed: bool = False
+    cold_start: bool | None = None
+    finish_reason: str | None = None
+    model_reported: str | None = None
+    error: str | None = None
+    raw_output_bytes: int = 0
+    raw_output_truncated: bool = False
+    text_repaired: bool = False
+    parsed_output_dropped: bool = False
+    reasoning_text: str | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    tool_invocations: list[ToolInvocation] = []
+    tools_offered: bool = False
+    judged_by: str | None = None
+    cost_usd: float | None = None
+    cli_overhead_ms: int | None = None
+    warnings: list[str] = []
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened around the calls: warm-up, retry, skip, interruption, a stretch's start or end."""
+
+    event: str
+    at_ms: int
+    target: str | None = None
+    detail: dict[str, Any] = {}

@@ -1,0 +1,156 @@
+"""summary.json: one group per (provider, model, thinking level), the schema document's fields first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from clawgauge.records.run import Resources
+
+
+class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The schema document's four figures, in milliseconds, type-7 percentiles; null where there are no calls."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    mean: float | None = None
+
+
+class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for our own additions, with the n they rest on."""
+
+    n: int
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+
+
+class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
+    """k of n with its Wilson 95% interval; null where n is 0."""
+
+    n: int
+    k: int
+    rate: float | None = None
+    ci95: tuple[float, float] | None = None
+
+
+class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls came. `none` counts answered tool prompts with no call at all."""
+
+    native: int = 0
+    text: int = 0
+    malformed: int = 0
+    mention: int = 0
+    none: int = 0
+
+
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it."""
+
+    source: str | None
+    n: int
+    k: int
+    n_eff: float | None
+    rate: float | None
+    ci95: tuple[float, float] | None
+    tier: int | None
+    p_tier: tuple[float, float, float] | None
+    decided: bool
+    needed: int | None
+    channels: ToolChannels
+    label: str
+    recommended_for_subagents: bool
+
+
+class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Multi-turn tasks: completion beside the tier, never in it."""
+
+    n: int
+    k: int
+    rate: float | None = None
+    ci95: tuple[float, float] | None = None
+    mean_turns: float | None = None
+
+
+class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a cell ended this way, with one example of the words it came with and what to do."""
+
+    availability_status: str
+    failure_type: str
+    n: int
+    example: str | None = None
+    hint: str | None = None
+
+
+class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite's share of a group."""
+
+    suite: str
+    n_total: int
+    n_ok: int
+    n_success: int
+    n_judged: int
+    n_passed: int
+    objective_pass_rate: float | None
+    ci95: tuple[float, float] | None
+    latency_ms: LatencyStats
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One model's figures."""
+
+    provider: str
+    model: str
+    thinking_level: str | None
+    n_total: int
+    n_ok: int
+    n_success: int
+    n_skipped_unavailable: int
+    n_rate_limited: int
+    n_error: int
+    success_rate_ok: float | None
+    objective_pass_rate: float | None
+    wall_clock_ms: int | None
+    latency_ms: LatencyStats
+    resources_before: Resources | None
+    resources_after: Resources | None
+
+    n_auth_error: int
+    n_judged: int
+    n_passed: int
+    objective_pass_ci95: tuple[float, float] | None
+    pass_rate_scheduled: float | None
+    n_scheduled_judged: int
+    tool_use: ToolUse
+    restraint: RateWithInterval
+    tasks: TaskSummary
+    ttft_ms: Percentiles
+    ttfa_ms: Percentiles
+    output_tps: Percentiles
+    latency_warm_ms: Percentiles
+    latency_cold_ms: Percentiles
+    n_timeouts: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    peak_memory_bytes: int | None
+    peak_vram_bytes: int | None
+    n_truncated_by_max_tokens: int
+    suites: list[SuiteBreakdown]
+    failures: list[FailureCount]
+    warnings: list[str] = []
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """summary.json."""
+
+    schema_version: int
+    run_id: str
+    generated_at: str
+    run_wall_clock_ms: int | None
+    models: list[GroupSummary]
+    n_unreadable_lines: int = 0
+    source: str = "clawgauge"
