@@ -1,0 +1,37 @@
+"""The only reader and writer of a run folder.
+
+Owns: every byte in `runs/<run_id>/`: appending, locking, repairing, replacing, reading back, and the folders of the
+first harness. Refuses: measuring, judging and summing up. Writing goes through one `RunFolder`, which holds the lock;
+reading needs no lock and no right to write.
+"""
+
+from clawgauge.journal.cells import CellKey, CellOutcome, cell_key, index_cells
+from clawgauge.journal.documents import read_config, read_events, read_inventory, read_raw_config, read_summary
+from clawgauge.journal.folder import RunFolder
+from clawgauge.journal.lines import encode_line, repair_text
+from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
+from clawgauge.journal.reader import ResultReader, is_first_harness, iter_results
+from clawgauge.journal.tags import resource_tag
+
+__all__ = [
+    "CellKey",
+    "CellOutcome",
+    "ResultReader",
+    "RunFolder",
+    "cell_key",
+    "encode_line",
+    "index_cells",
+    "is_first_harness",
+    "is_run_folder",
+    "iter_results",
+    "list_runs",
+    "locate_run",
+    "read_config",
+    "read_events",
+    "read_inventory",
+    "read_raw_config",
+    "read_summary",
+    "repair_text",
+    "resource_tag",
+    "started_at_ms",
+]

@@ -1,0 +1,217 @@
+"""Lines appended to one file for good, without ever making the event loop wait for the disk.
+
+Owns: the writer thread and group commit: lines that arrive while the disk is busy share the next write and sync.
+Refuses: knowing what a line means. After a failed write the file is cut back to whole lines and nothing more is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from clawgauge.errors import DiskFailure, RunFolderError
+from clawgauge.journal.disk import disk_failure, open_append, sync_data, write_all
+
+_BATCH_BYTES = 1 << 20
+
+
+class Pending(NamedTuple):
+    """A line on its way to the disk and whoever waits for it; `loop` is None for a plain thread."""
+
+    line: bytes
+    waiter: asyncio.Future[None] | Future[None]
+    loop: asyncio.AbstractEventLoop | None
+
+
+class WriterThread(threading.Thread):
+    """Takes lines from its queue and puts them on disk in that order; a None in the queue ends it.
+
+    A daemon, so that a program that forgets to close cannot hang; the owner of the appender closes it at exit.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(name=f"journal {path.name}", daemon=True)
+        self.queue: SimpleQueue[Pending | None] = SimpleQueue()
+        self.failure: str | None = None
+        self.told_to_end = False
+        self._path = path
+        self._ending = False
+        self._fd = open_append(path)
+        self._size = os.fstat(self._fd).st_size
+
+    def run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                self._commit(batch)
+        finally:
+            os.close(self._fd)
+            self._turn_away_the_rest()
+
+    def finish(self) -> None:
+        """Write what is queued, then end. May be called again after an interrupt cut the waiting short."""
+        self.told_to_end = True
+        self.queue.put(None)
+        self.join()
+
+    def _next_batch(self) -> list[Pending]:
+        """All that waits, up to a bound; empty when the thread is to end."""
+        batch: list[Pending] = []
+        n_bytes = 0
+        item = None if self._ending else self.queue.get()
+        while item is not None:
+            batch.append(item)
+            n_bytes += len(item.line)
+            # Nobody else takes from this queue: what is in it now is there for the next line.
+            if n_bytes >= _BATCH_BYTES or self.queue.empty():
+                return batch
+            item = self.queue.get()
+        self._ending = True
+        return batch
+
+    def _commit(self, batch: Sequence[Pending]) -> None:
+        n_stored = 0
+        try:
+            if self.failure is None:
+                data = b"".join(pending.line for pending in batch)
+                n_stored = data.count(b"\n", 0, self._store(data))
+        finally:
+            acknowledge(batch[:n_stored], None)
+            acknowledge(batch[n_stored:], self.failure or f"The writer of {self._path} stopped.")
+
+    def _store(self, data: bytes) -> int:
+        """Put `data` on disk. Returns how many of its bytes are there for good: always whole lines."""
+        kept = len(data)
+        try:
+            write_all(self._fd, data)
+        except OSError as error:
+            self._fail(error)
+            # What fitted before the disk was full are answers somebody waited and perhaps paid for.
+            written = max(0, os.fstat(self._fd).st_size - self._size)
+            kept = data.rfind(b"\n", 0, written) + 1
+            self._cut_back(kept)
+        try:
+            sync_data(self._fd)
+        except OSError as error:
+            # After a failed sync nobody knows what the disk has, and asking again may wrongly say all is well.
+            self._fail(error)
+            kept = 0
+            self._cut_back(kept)
+        self._size += kept
+        return kept
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = self.failure or str(disk_failure(self._path, error))
+
+    def _cut_back(self, kept: int) -> None:
+        # Where even this fails, the next writer of the run finds the torn line and puts it aside.
+        with suppress(OSError):
+            os.ftruncate(self._fd, self._size + kept)
+
+    def _turn_away_the_rest(self) -> None:
+        """Leave nobody waiting should an unforeseen error end the thread; after a normal end nobody is."""
+        if self._ending:
+            return
+        self.failure = self.failure or f"The writer of {self._path} stopped."
+        while not self.queue.empty():
+            if (pending := self.queue.get()) is not None:
+                acknowledge([pending], self.failure)
+
+
+class Appender:
+    """Appends lines to `path`. The thread starts with the first line; `rest` and `close` end it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._writer: WriterThread | None = None
+        self._failure: str | None = None
+        self._closed = False
+        self._pid = os.getpid()
+
+    async def append(self, line: bytes) -> None:
+        """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._submit(Pending(line, waiter, loop))
+        await waiter
+
+    def append_sync(self, line: bytes) -> None:
+        """`append` for code that runs in no event loop."""
+        waiter: Future[None] = Future()
+        self._submit(Pending(line, waiter, None))
+        waiter.result()
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """All lines on disk, the file closed, and no line taken until the block ends: the file may be replaced."""
+        with self._lock:
+            self._require_usable()
+            self._stop()
+            yield
+
+    def close(self) -> None:
+        """Write what is waiting, end the thread, take nothing more. Harmless when repeated, or in a forked child."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._stop()
+            self._closed = True
+
+    def _submit(self, pending: Pending) -> None:
+        with self._lock:
+            self._require_usable()
+            if self._writer is None or self._writer.told_to_end:
+                self._stop()
+                self._writer = self._start()
+            self._writer.queue.put(pending)
+
+    def _start(self) -> WriterThread:
+        if self._failure is not None:
+            raise DiskFailure(self._failure)
+        try:
+            writer = WriterThread(self._path)
+        except OSError as error:
+            raise disk_failure(self._path, error) from error
+        writer.start()
+        return writer
+
+    def _stop(self) -> None:
+        if self._writer is not None:
+            self._writer.finish()
+            self._failure = self._writer.failure
+            self._writer = None
+
+    def _require_usable(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            raise RunFolderError(f"{self._path} is not open for writing here; open its run folder again.")
+
+
+def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:
+    """Wake everyone in `batch`: one call into each event loop, however many wait there."""
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[asyncio.Future[None] | Future[None]]] = {}
+    for pending in batch:
+        by_loop.setdefault(pending.loop, []).append(pending.waiter)
+    for loop, waiters in by_loop.items():
+        if loop is None:
+            _settle(waiters, failure)
+            continue
+        # A closed loop has nobody left to tell.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, waiters, failure)
+
+
+def _settle(waiters: Sequence[asyncio.Future[None] | Future[None]], failure: str | None) -> None:
+    for waiter in waiters:
+        if waiter.done():
+            continue
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(DiskFailure(failure))

@@ -1,0 +1,192 @@
+"""A run folder open for writing.
+
+Owns: making a folder, taking its lock, repairing what a crash left, and every file written into it. Refuses: knowing
+what a run is; it is given records and puts them where the reading side will find them.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from clawgauge.errors import RunFolderError
+from clawgauge.journal.appender import Appender
+from clawgauge.journal.cells import CellKey
+from clawgauge.journal.disk import TEMP_SUFFIX, folder_failure, replacement, sync_folder
+from clawgauge.journal.event_log import EventLog
+from clawgauge.journal.lines import encode_document, encode_line, repair_text
+from clawgauge.journal.locate import is_run_folder
+from clawgauge.journal.lock import RunLock
+from clawgauge.journal.names import EVENTS, RESULTS, TORN, check_file_name, check_run_id, default_run_id
+from clawgauge.journal.reader import is_first_harness
+from clawgauge.journal.revision import move_superseded, replace_results
+from clawgauge.journal.tail import mend_tail
+from clawgauge.records import Event, Result
+
+
+class RunFolder:
+    """The only writer of one run folder, from `create` or `open_existing` to `close`.
+
+    `warnings` holds sentences for the user about what was found on opening. Reading needs none of this.
+    """
+
+    def __init__(self, path: Path, lock: RunLock) -> None:
+        self.path = path
+        self.run_id = path.resolve().name
+        self.warnings: list[str] = [] if lock.warning is None else [lock.warning]
+        self._lock = lock
+        self._results = Appender(path / RESULTS)
+        self._events = EventLog(path / EVENTS)
+        atexit.register(self.close)
+
+    @classmethod
+    def create(cls, runs_dir: Path, run_id: str | None = None, *, now: datetime | None = None) -> RunFolder:
+        """Make the folder of a new run, named `run_id` or after the local time `now`."""
+        if run_id is not None:
+            check_run_id(run_id)
+        try:
+            runs_dir.mkdir(parents=True, exist_ok=True)
+            path = _make_named(runs_dir, run_id) if run_id is not None else _make_dated(runs_dir, now)
+            try:
+                return cls._take_over_new(path)
+            except OSError:
+                # An empty folder left behind would refuse the same run id the next time.
+                with suppress(OSError):
+                    path.rmdir()
+                raise
+        except OSError as error:
+            raise folder_failure(runs_dir, error) from error
+
+    @classmethod
+    def _take_over_new(cls, path: Path) -> RunFolder:
+        folder = cls(path, RunLock.acquire(path))
+        try:
+            (path / RESULTS).touch(exist_ok=False)
+            sync_folder(path)
+            sync_folder(path.parent)
+        except OSError:
+            folder.close()
+            raise
+        return folder
+
+    @classmethod
+    def open_existing(cls, path: Path) -> RunFolder:
+        """Take the lock of an existing run folder and repair what a crash left in it."""
+        if not is_run_folder(path):
+            raise RunFolderError(f"There is no run folder {path}; check the run id and --runs-dir.")
+        try:
+            folder = cls(path, RunLock.acquire(path))
+            try:
+                folder._repair()
+            except OSError:
+                folder.close()
+                raise
+        except OSError as error:
+            raise folder_failure(path, error) from error
+        return folder
+
+    @property
+    def n_events_lost(self) -> int:
+        """Events the disk refused."""
+        return self._events.n_lost
+
+    async def append(self, result: Result) -> None:
+        """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
+        await self._results.append(encode_line(result))
+
+    def append_sync(self, result: Result) -> None:
+        """`append` for code that runs in no event loop."""
+        self._results.append_sync(encode_line(result))
+
+    def event(self, event: Event) -> None:
+        """Record an event, from any thread. A disk that refuses it does not end the run."""
+        self._require_open()
+        self._events.write(encode_line(event))
+
+    def has(self, name: str) -> bool:
+        """Whether a file of this name is in the folder."""
+        return (self.path / name).is_file()
+
+    def write_json(self, name: str, document: Any, *, pretty: bool = True) -> None:
+        """Write a whole JSON file: the old one or the new one is there at any moment, never part of one."""
+        self._write_file(name, encode_document(document, pretty=pretty))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a whole text file as `write_json` does, in UTF-8."""
+        self._write_file(name, repair_text(text)[0].encode())
+
+    def supersede(self, keys: set[CellKey]) -> int:
+        """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many."""
+        with self._results.rest():
+            return move_superseded(self.path, keys)
+
+    def rewrite_results(self, results: Iterable[Result]) -> int:
+        """Replace all records at one stroke. `results` may be read from this very run; returns how many there were."""
+        if is_first_harness(self.path):
+            raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
+        with self._results.rest():
+            return replace_results(self.path, results)
+
+    def close(self) -> None:
+        """Write what is waiting, end the writer thread, release the lock. Harmless when repeated, or in a fork."""
+        if self._lock.is_held:
+            self._results.close()
+            self._events.close()
+            self._lock.release()
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        check_file_name(name)
+        self._require_open()
+        with replacement(self.path / name) as file:
+            file.write(data)
+
+    def _require_open(self) -> None:
+        if not self._lock.is_held:
+            raise RunFolderError(f"{self.path} is not open for writing here; open the run folder again.")
+
+    def _repair(self) -> None:
+        for leftover in self.path.glob(f".*{TEMP_SUFFIX}"):
+            leftover.unlink()
+        torn_bytes = mend_tail(self.path / RESULTS, self.path / TORN)
+        mend_tail(self.path / EVENTS)
+        if torn_bytes:
+            self.warnings.append(
+                f"The last line of {RESULTS} was cut short; its {torn_bytes} bytes are now in {TORN}, "
+                "and its cell counts as not recorded."
+            )
+
+
+def _make_named(runs_dir: Path, run_id: str) -> Path:
+    path = runs_dir / run_id
+    try:
+        path.mkdir()
+    except FileExistsError:
+        raise RunFolderError(
+            f"Run {run_id!r} exists already in {runs_dir}; use --resume {run_id}, or choose another --run-id."
+        ) from None
+    return path
+
+
+def _make_dated(runs_dir: Path, now: datetime | None) -> Path:
+    base = default_run_id(now)
+    path = runs_dir / base
+    number = 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = runs_dir / f"{base}_{number}"
+        else:
+            return path

@@ -1,0 +1,102 @@
+"""One record as one line of strict JSON, and back.
+
+Owns: which characters are written as escapes, the repair of broken Unicode, and the second look at what msgspec
+refuses to read. Refuses: files; it sees bytes and records only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import msgspec
+
+REPLACEMENT = "\ufffd"
+
+# As UTF-8: DEL, the C1 controls (U+0085 among them), U+061C, U+200E/F, U+2028-202E, U+2066-2069, U+FEFF. Raw, they
+# end a line for some reader, reorder text, or move a terminal's cursor. msgspec escapes only what lies below U+0020.
+_UNSAFE = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf",
+)
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def encode_line(record: Any) -> bytes:
+    """`record` as one line, newline included. Broken Unicode is repaired, never an error."""
+    return _encode(record) + b"\n"
+
+
+def encode_document(record: Any, *, pretty: bool = True) -> bytes:
+    """`record` as a whole file, indented for a person unless told otherwise."""
+    encoded = _encode(record)
+    return (msgspec.json.format(encoded, indent=2) if pretty else encoded) + b"\n"
+
+
+def repair_text(text: str) -> tuple[str, bool]:
+    """Join surrogate halves and put U+FFFD for those that stay alone; the flag says that one did."""
+    if text.isascii():
+        return text, False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # UTF-16 is where a surrogate pair is one character, so a round trip joins what belongs together.
+        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return repaired, repaired.count(REPLACEMENT) > text.count(REPLACEMENT)
+    return text, False
+
+
+def repair_value(value: Any) -> tuple[Any, bool]:
+    """`repair_text` for every string, key or value, of a JSON-like value."""
+    if isinstance(value, str):
+        return repair_text(value)
+    if isinstance(value, dict):
+        pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)
+    if isinstance(value, (list, tuple)):
+        items = [repair_value(item) for item in value]
+        return [item for item, _ in items], any(lost for _, lost in items)
+    return value, False
+
+
+def decode_object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object `line` holds, or None. Reads lone surrogate escapes, which msgspec refuses, as U+FFFD."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _decode_surrogates(line)
+    return value if isinstance(value, dict) else None
+
+
+def _decode_surrogates(line: bytes) -> Any:
+    if not _SURROGATE_ESCAPE.search(line):
+        return None
+    try:
+        return repair_value(json.loads(line, parse_constant=_refuse_constant))[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _encode(record: Any) -> bytes:
+    try:
+        encoded = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        encoded = msgspec.json.encode(_repair_record(record))
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return _UNSAFE.sub(_escape, encoded)
+
+
+def _repair_record(record: Any) -> Any:
+    repaired, lost = repair_value(msgspec.to_builtins(record))
+    if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
+        repaired["text_repaired"] = True
+    return repaired
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(match.group().decode())

@@ -1,0 +1,146 @@
+"""results.jsonl as a stream of typed records.
+
+Owns: splitting into lines, typed decoding, and counting what could not be read. Refuses: locks, repairs, and holding
+more than one line in memory. A caller names a struct of the fields it needs; the rest of each line is skipped unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, TypeVar, cast, overload
+
+import msgspec
+
+from clawgauge.errors import RunFolderError
+from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, read_lines
+from clawgauge.journal.documents import read_raw_config
+from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness
+from clawgauge.journal.lines import decode_object
+from clawgauge.journal.names import RESULTS
+from clawgauge.records import Result
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+MAX_BAD_EXAMPLES = 10
+REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class ResultReader(Generic[T]):
+    """Iterates the results of one run folder, as often as asked; each time the counts start anew.
+
+    After a full pass `bad_lines` says how many whole lines were no record, `bad_examples` gives the first line
+    numbers, and `torn_tail` tells of a last line cut short, as in a run that is being written or was killed.
+    """
+
+    def __init__(self, folder: Path, record: type[T], *, first_harness: bool) -> None:
+        self.bad_lines = 0
+        self.bad_examples: list[int] = []
+        self.torn_tail = False
+        self._folder = folder
+        self._record = record
+        self._first_harness = first_harness
+
+    def __iter__(self) -> Iterator[T]:
+        self.bad_lines, self.bad_examples, self.torn_tail = 0, [], False
+        decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
+        with open_results(self._folder) as file:
+            for number, line in enumerate(iter(partial(file.readline, LINE_CAP_BYTES), b""), 1):
+                try:
+                    record = decode(line)
+                except REFUSALS:
+                    record = self._look_again(file, number, line)
+                if record is not None:
+                    yield record
+
+    def _look_again(self, file: BinaryIO, number: int, line: bytes) -> T | None:
+        """Tell blank, oversized, torn and bad lines apart; save those with lone surrogate escapes."""
+        if not line.strip():
+            return None
+        ended = line.endswith(b"\n")
+        if not ended and len(line) >= LINE_CAP_BYTES:
+            _skip_rest_of_line(file)
+        elif not self._first_harness and (record := decode_again(line, self._record)) is not None:
+            return record
+        elif not ended and decode_object(line) is None:
+            self.torn_tail = True
+            return None
+        self.bad_lines += 1
+        if len(self.bad_examples) < MAX_BAD_EXAMPLES:
+            self.bad_examples.append(number)
+        return None
+
+    def _old_decoder(self) -> Callable[[bytes], T | None]:
+        upgrade = Upgrade(self._folder.resolve().name)
+        record = self._record
+
+        def decode(line: bytes) -> T | None:
+            raw = decode_object(line)
+            if raw is not None and raw.get("record_type") == "event":
+                return None
+            result = None if raw is None else upgrade.result(raw)
+            if result is None:
+                raise msgspec.DecodeError("not a result")
+            return cast(T, result) if record is Result else msgspec.convert(result, record, from_attributes=True)
+
+        return decode
+
+
+@overload
+def iter_results(path: Path) -> ResultReader[Result]: ...
+@overload
+def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
+def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> ResultReader[Any]:
+    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours."""
+    open_results(path).close()
+    return ResultReader(path, type, first_harness=is_first_harness(path))
+
+
+def is_first_harness(path: Path) -> bool:
+    """Whether the first harness made run folder `path`: by its config.json, else by its first telling line."""
+    config = _config_or_none(path)
+    if config is not None and not is_first_harness_config(config):
+        return False
+    with suppress(OSError):
+        for line in read_lines(path / RESULTS):
+            verdict = tells_first_harness(decode_object(line) or {})
+            if verdict is not None:
+                return verdict
+    return config is not None
+
+
+def decode_again(line: bytes, record: type[T]) -> T | None:
+    """What msgspec refused, read the slow way: a line with lone surrogate escapes, or None."""
+    raw = decode_object(line)
+    if raw is None:
+        return None
+    try:
+        return msgspec.convert(raw, record)
+    except msgspec.ValidationError:
+        return None
+
+
+def open_results(folder: Path) -> BinaryIO:
+    """results.jsonl of `folder` for reading, or `RunFolderError`."""
+    path = folder / RESULTS
+    try:
+        return path.open("rb", buffering=READ_BUFFER_BYTES)
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
+    except OSError as error:
+        raise RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.") from error
+
+
+def _config_or_none(path: Path) -> dict[str, Any] | None:
+    # A spoilt config.json must not keep anyone from the results.
+    try:
+        return read_raw_config(path)
+    except RunFolderError:
+        return None
+
+
+def _skip_rest_of_line(file: BinaryIO) -> None:
+    while (piece := file.readline(LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
+        pass

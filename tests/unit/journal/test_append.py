@@ -1,0 +1,239 @@
+"""Recording results while calls are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from clawgauge.errors import DiskFailure
+from clawgauge.journal import RunFolder, encode_line, iter_results
+from clawgauge.journal.appender import Appender
+
+from .samples import make_result, run_child
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a coroutine to its end on one kind of event loop."""
+    chosen: Run = request.param
+    return chosen
+
+
+def repeats(path: Path) -> list[int]:
+    return [result.repeat for result in iter_results(path)]
+
+
+def writer_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("journal ")]
+
+
+def test_a_recorded_result_is_in_the_file(tmp_path: Path, run: Run) -> None:
+    """When append returns, another process would read the line."""
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            for n in range(20):
+                await folder.append(make_result(repeat=n))
+                assert repeats(folder.path) == list(range(n + 1))
+
+    run(record())
+
+
+def test_results_recorded_together_keep_their_order(tmp_path: Path, run: Run) -> None:
+    """Hundreds of calls that end at once are recorded in the order they ended, one line each."""
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            await asyncio.gather(*(folder.append(make_result(repeat=n)) for n in range(500)))
+            assert repeats(folder.path) == list(range(500))
+
+    run(record())
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts writes by /proc/self/io")
+def test_results_recorded_together_share_a_write(tmp_path: Path, run: Run) -> None:
+    """A burst of results costs far fewer trips to the disk than there are results."""
+
+    def writes() -> int:
+        return int(Path("/proc/self/io").read_text().split("syscw:")[1].split()[0])
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            before = writes()
+            await asyncio.gather(*(folder.append(make_result(repeat=n)) for n in range(500)))
+            assert writes() - before < 250
+
+    run(record())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a named pipe")
+def test_a_stuck_disk_does_not_stop_the_event_loop(tmp_path: Path, run: Run) -> None:
+    """While a write hangs, timers and other calls go on; the row's own task alone waits."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    far_end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+
+    async def record() -> None:
+        appender = Appender(pipe)
+        writing = asyncio.create_task(appender.append(b"x" * 1_000_000 + b"\n"))
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert not writing.done()
+        taken = 0
+        while taken < 1_000_001:
+            with suppress(BlockingIOError):
+                taken += len(os.read(far_end, 1 << 20))
+            await asyncio.sleep(0)
+        with pytest.raises(DiskFailure):
+            await writing  # a pipe cannot be synced, and that counts as not recorded
+        appender.close()
+
+    try:
+        run(record())
+    finally:
+        os.close(far_end)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a named pipe")
+def test_an_interrupted_close_hangs_nobody_later(tmp_path: Path) -> None:
+    """After Ctrl-C while close waits for a stuck disk, the next row is answered and the next close ends."""
+    printed = run_child(
+        """
+import os, signal, threading
+from contextlib import suppress
+from pathlib import Path
+from clawgauge.errors import DiskFailure
+from clawgauge.journal.appender import Appender
+pipe = Path(sys.argv[1]) / "pipe"
+os.mkfifo(pipe)
+far_end = os.open(pipe, os.O_RDWR)
+appender = Appender(pipe)
+
+def record(line):
+    with suppress(DiskFailure):
+        appender.append_sync(line)
+
+def drain():
+    while os.read(far_end, 1 << 20):
+        pass
+
+stuck = threading.Thread(target=record, args=(b"x" * 1_000_000 + b"\\n",))
+stuck.start()
+os.read(far_end, 1)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    appender.close()
+except KeyboardInterrupt:
+    print("interrupted")
+threading.Thread(target=drain, daemon=True).start()
+record(b"next\\n")
+stuck.join()
+appender.close()
+print("closed")
+""",
+        tmp_path,
+    )
+    assert printed == "interrupted\nclosed\n"
+
+
+def test_an_abandoned_call_still_gets_its_row(tmp_path: Path, run: Run) -> None:
+    """Results whose tasks are cancelled while waiting are recorded, and nothing hangs or complains."""
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            tasks = [asyncio.create_task(folder.append(make_result(repeat=n))) for n in range(50)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+            await folder.append(make_result(repeat=50))
+
+    run(record())
+    assert repeats(tmp_path / "r") == list(range(51))
+
+
+def test_an_event_loop_that_ends_early_hangs_nobody(tmp_path: Path) -> None:
+    """A loop closed with rows still on their way loses none of them."""
+    folder = RunFolder.create(tmp_path, "r")
+    loop = asyncio.new_event_loop()
+    tasks = [loop.create_task(folder.append(make_result(repeat=n))) for n in range(20)]
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
+    folder.close()
+    assert repeats(folder.path) == list(range(20))
+
+
+def test_close_leaves_no_thread(tmp_path: Path) -> None:
+    """After close nothing of ours runs any more, and reading alone never starts anything."""
+    before = writer_threads()
+    with RunFolder.create(tmp_path, "r") as folder:
+        assert writer_threads() == before
+        folder.append_sync(make_result())
+        assert len(writer_threads()) == len(before) + 1
+    assert writer_threads() == before
+
+
+def test_threads_may_record_side_by_side(tmp_path: Path) -> None:
+    """Rows from several threads are whole and complete."""
+    with RunFolder.create(tmp_path, "r") as folder:
+
+        def record(first: int) -> None:
+            for n in range(first, first + 50):
+                folder.append_sync(make_result(repeat=n))
+
+        threads = [threading.Thread(target=record, args=(first,)) for first in (0, 50, 100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(repeats(folder.path)) == list(range(150))
+
+
+def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) -> None:
+    """A process that simply ends with rows on their way writes them and exits."""
+    run_child(
+        """
+import asyncio
+from pathlib import Path
+from clawgauge.journal import RunFolder
+from samples import make_result
+
+async def main():
+    folder = RunFolder.create(Path(sys.argv[1]), "r")
+    tasks = [asyncio.ensure_future(folder.append(make_result(repeat=n))) for n in range(100)]
+    await asyncio.sleep(0)
+
+asyncio.run(main())
+""",
+        tmp_path,
+    )
+    assert repeats(tmp_path / "r") == list(range(100))
+    assert not (tmp_path / "r" / ".lock").exists()
+
+
+def test_resumed_rows_follow_the_old_ones(tmp_path: Path) -> None:
+    """Opening a run again appends behind what is there."""
+    for n in range(3):
+        folder = RunFolder.open_existing(tmp_path / "r") if n else RunFolder.create(tmp_path, "r")
+        with folder:
+            folder.append_sync(make_result(repeat=n))
+            assert folder.warnings == []
+    assert (tmp_path / "r" / "results.jsonl").read_bytes() == b"".join(
+        encode_line(make_result(repeat=n)) for n in range(3)
+    )

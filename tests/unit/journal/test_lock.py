@@ -1,0 +1,140 @@
+"""One writer per run folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawgauge.errors import RunLocked
+from clawgauge.journal import RunFolder
+
+from .samples import make_result, run_child, start_child
+
+HOLD = """
+import time
+from pathlib import Path
+from clawgauge.journal import RunFolder
+folder = RunFolder.open_existing(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run_path(tmp_path: Path) -> Path:
+    """A run folder nobody holds."""
+    with RunFolder.create(tmp_path, "r") as folder:
+        return folder.path
+
+
+def test_the_second_process_learns_who_holds_the_run(run_path: Path) -> None:
+    """While one process writes, another is refused with exit code 4 and the holder's process id."""
+    holder = start_child(HOLD, run_path)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunLocked, match=rf"process {holder.pid} on ") as refusal:
+            RunFolder.open_existing(run_path)
+        assert refusal.value.exit_code == 4
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_the_lock_dies_with_its_holder(run_path: Path) -> None:
+    """After kill -9 the run can be opened at once."""
+    holder = start_child(HOLD, run_path)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert (run_path / ".lock").exists()
+    with RunFolder.open_existing(run_path) as folder:
+        folder.append_sync(make_result())
+    assert not (run_path / ".lock").exists()
+
+
+def test_one_process_cannot_open_a_run_twice(run_path: Path) -> None:
+    """Even within one process there is one writer, and its own id is named."""
+    with RunFolder.open_existing(run_path), pytest.raises(RunLocked, match=f"process {os.getpid()} "):
+        RunFolder.open_existing(run_path)
+    RunFolder.open_existing(run_path).close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_forked_child_neither_holds_nor_writes_nor_releases(run_path: Path) -> None:
+    """A fork that outlives its killed parent does not keep the run locked, and cannot write to it by mistake."""
+    parent = start_child(
+        """
+import os, signal, time
+from pathlib import Path
+from clawgauge.errors import RunFolderError
+from clawgauge.journal import RunFolder
+from samples import make_event, make_result
+folder = RunFolder.open_existing(Path(sys.argv[1]))
+folder.append_sync(make_result())
+ready, told = os.pipe()
+child = os.fork()
+if child == 0:
+    for write in (lambda: folder.append_sync(make_result()), lambda: folder.event(make_event())):
+        try:
+            write()
+        except RunFolderError:
+            os.write(told, b"refused ")
+    folder.close()
+    os.write(told, b"\\n")
+    time.sleep(60)
+said = b""
+while not said.endswith(b"\\n"):
+    said += os.read(ready, 100)
+print(child, (folder.path / ".lock").exists(), said.decode().split(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+        run_path,
+    )
+    assert parent.stdout is not None
+    child, *rest = parent.stdout.readline().split(maxsplit=1)
+    parent.wait()
+    try:
+        assert rest == ["True ['refused', 'refused']\n"]
+        RunFolder.open_existing(run_path).close()
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+        parent.communicate()
+
+
+def test_many_processes_at_once_leave_one_writer(run_path: Path) -> None:
+    """However many start at the same moment, never do two hold the run together."""
+    code = """
+import os
+from pathlib import Path
+from clawgauge.errors import RunLocked
+from clawgauge.journal import RunFolder
+path = Path(sys.argv[1])
+children = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        clashes = 0
+        for _ in range(200):
+            try:
+                folder = RunFolder.open_existing(path)
+            except RunLocked:
+                continue
+            flag = path / "busy.txt"
+            try:
+                os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+                flag.unlink()
+            except FileExistsError:
+                clashes += 1
+            folder.close()
+        os._exit(min(clashes, 100))
+    children.append(pid)
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+"""
+    if sys.platform != "win32":
+        assert run_child(code, run_path) == "[0, 0, 0, 0]\n"

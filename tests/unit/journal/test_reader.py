@@ -1,0 +1,134 @@
+"""Reading results that somebody, or something, has spoilt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clawgauge.errors import RunFolderError
+from clawgauge.journal import CellKey, RunFolder, encode_line, index_cells, iter_results
+from clawgauge.journal.disk import LINE_CAP_BYTES
+
+from .samples import make_config, make_result
+
+
+class Latency(msgspec.Struct):
+    """The two fields some reader wants."""
+
+    prompt_id: str
+    e2e_ms: int
+
+
+def write_run(folder: Path, *lines: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "results.jsonl").write_bytes(b"".join(lines))
+    return folder
+
+
+def test_results_come_back_as_written(tmp_path: Path) -> None:
+    """What was recorded is what is read, field for field."""
+    results = [make_result(repeat=n, raw_output="a\u2028b\x85c\x0bd") for n in range(3)]
+    reader = iter_results(write_run(tmp_path, *map(encode_line, results)))
+    assert list(reader) == results
+    assert (reader.bad_lines, reader.bad_examples, reader.torn_tail) == (0, [], False)
+
+
+def test_a_raw_line_separator_splits_nothing(tmp_path: Path) -> None:
+    """Records of a writer that leaves U+2028 and U+0085 raw are still one record each."""
+    line = msgspec.json.encode(make_result(raw_output="a\u2028b\x85c")) + b"\n"
+    assert [result.raw_output for result in iter_results(write_run(tmp_path, line, line))] == ["a\u2028b\x85c"] * 2
+
+
+def test_bad_lines_are_counted_and_named(tmp_path: Path) -> None:
+    """A spoilt line in the middle is skipped, counted and named by its number; blank lines are nothing."""
+    good = encode_line(make_result())
+    spoilt = [b"not json\n", b"{}\n", b'["a"]\n', good.replace(b'"ok"', b'"fine"'), b"\xff\xfe\n", b"\x00" * 9 + b"\n"]
+    reader = iter_results(write_run(tmp_path, good, b"\n", *spoilt, b"  \r\n", good))
+    assert len(list(reader)) == 2
+    assert reader.bad_lines == 6
+    assert reader.bad_examples == [3, 4, 5, 6, 7, 8]
+    assert len(list(reader)) == 2
+    assert reader.bad_lines == 6
+
+
+def test_only_the_first_bad_lines_are_named(tmp_path: Path) -> None:
+    """A file of nothing but rubbish does not fill the memory with line numbers."""
+    reader = iter_results(write_run(tmp_path, b"rubbish\n" * 1000))
+    assert list(reader) == []
+    assert reader.bad_lines == 1000
+    assert reader.bad_examples == list(range(1, 11))
+
+
+def test_a_small_struct_reads_only_its_fields(tmp_path: Path) -> None:
+    """A reader of two fields is not disturbed by the others, whatever is in them."""
+    line = encode_line(make_result(e2e_ms=7)).replace(b'"HEARTBEAT_OK"', b'"\\u0000\xff"')
+    assert list(iter_results(write_run(tmp_path, line), Latency)) == [Latency("P0", 7)]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b""])
+def test_lone_surrogate_escapes_are_read(tmp_path: Path, newline: bytes) -> None:
+    """A row with a lone surrogate written by someone else is not lost, in the middle or at the end."""
+    line = encode_line(make_result(raw_output="X")).rstrip().replace(b'"X"', b'"\\uD83D\\uDE00\\ud800"')
+    reader = iter_results(write_run(tmp_path, line + b"\n", line + newline))
+    assert [result.raw_output for result in reader] == ["😀\ufffd"] * 2
+    assert [row.e2e_ms for row in iter_results(tmp_path, Latency)] == [840, 840]
+    assert (reader.bad_lines, reader.torn_tail) == (0, False)
+
+
+def test_a_tail_cut_at_every_byte_is_seen_and_left_alone(tmp_path: Path) -> None:
+    """Reading a run killed at any byte yields its whole records, says so, and changes no byte."""
+    first, last = encode_line(make_result(raw_output="é😀")), encode_line(make_result(repeat=1, raw_output="é😀"))
+    for cut in range(len(last) + 1):
+        reader = iter_results(write_run(tmp_path, first, last[:cut]))
+        whole = cut >= len(last) - 1
+        assert [result.repeat for result in reader] == ([0, 1] if whole else [0])
+        assert reader.torn_tail == (cut > 0 and not whole)
+        assert reader.bad_lines == 0
+        assert (tmp_path / "results.jsonl").read_bytes() == first + last[:cut]
+
+
+def test_an_endless_line_is_one_bad_line(tmp_path: Path) -> None:
+    """A line over the cap is skipped whole, and the record behind it is read."""
+    good = encode_line(make_result())
+    endless = b"x" * (2 * LINE_CAP_BYTES + 5)
+    reader = iter_results(write_run(tmp_path, endless, b"\n", good, endless))
+    assert len(list(reader)) == 1
+    assert reader.bad_examples == [1, 3]
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=())), max_size=5))
+def test_any_texts_round_trip_through_the_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    """Whatever models answer, there are as many records as answers."""
+    folder = write_run(tmp_path_factory.mktemp("run"), *(encode_line(make_result(raw_output=text)) for text in texts))
+    assert len(list(iter_results(folder))) == len(texts)
+
+
+def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
+    """Reading something that is no run names the place."""
+    with pytest.raises(RunFolderError, match=r"has no results\.jsonl"):
+        iter_results(tmp_path)
+
+
+def test_a_spoilt_config_does_not_hide_the_results(tmp_path: Path) -> None:
+    """With config.json unreadable the results still are."""
+    write_run(tmp_path, encode_line(make_result()))
+    (tmp_path / "config.json").write_bytes(b"\x00\x00")
+    assert len(list(iter_results(tmp_path))) == 1
+
+
+def test_the_index_tells_how_each_cell_ended(tmp_path: Path) -> None:
+    """Resuming sees each cell's last outcome and how many lines it has."""
+    failed = make_result(availability_status="rate_limited", success=False, failure_type="http_429")
+    with RunFolder.create(tmp_path, "r") as folder:
+        folder.write_json("config.json", make_config())
+        for result in (failed, make_result(prompt_id="P1", thinking_level="low"), make_result()):
+            folder.append_sync(result)
+    cells = index_cells(folder.path)
+    assert cells[CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", 0)] == ("ok", True, None, 2)
+    assert cells[CellKey("ollama_openai", "llama3.2:3b", "low", "core", "P1", 0)] == ("ok", True, None, 1)
+    assert len(cells) == 2
