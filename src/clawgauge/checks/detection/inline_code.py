@@ -1,0 +1,94 @@
+"""Commands in code spans: `` `free -h` ``, `` `uptime` ``, `` `get_weather(city="Paris")` ``.
+
+Owns: pairing back-ticks (runs of equal length on one line) and telling commands from the other things people set in
+code: formats, options, figures, files, assignments, constants. Refuses: fenced blocks; they come before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clawgauge.checks.detection.command_line import Command, Segment, read_commands, split_segments
+from clawgauge.checks.detection.finds import Call, Find, mention
+from clawgauge.checks.detection.prompts import drop_prompt
+from clawgauge.checks.detection.vocabulary import Vocabulary, read_name
+
+_RUN = re.compile(r"`+")
+_CALL_SYNTAX = re.compile(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
+_OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
+_COMPARISON = re.compile(r"[<>] ?-?[0-9.]+%?")
+_HOST_AND_PORT = re.compile(r".*:[0-9]+")
+
+
+def find_inline_code(text: str, vocabulary: Vocabulary) -> list[Find]:
+    return [Find(start, end, _read_span(text, inside, vocabulary)) for start, end, inside in _spans(text)]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
+    """Each code span, with its back-ticks and without."""
+    runs: list[tuple[int, int]] = []
+    for match in _RUN.finditer(text):
+        if runs and text.find("\n", runs[-1][1], match.start()) >= 0:
+            yield from _paired(runs)
+            runs.clear()
+        runs.append(match.span())
+    yield from _paired(runs)
+
+
+def _paired(runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, slice]]:
+    """Pair each run of one line with the next of its length."""
+    partners: list[int | None] = []
+    nearest: dict[int, int] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        length = runs[index][1] - runs[index][0]
+        partners.append(nearest.get(length))
+        nearest[length] = index
+    partners.reverse()
+    index = 0
+    while index < len(runs):
+        partner = partners[index]
+        if partner is not None:
+            yield runs[index][0], runs[partner][1], slice(runs[index][1], runs[partner][0])
+            index = partner
+        index += 1
+
+
+def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
+    code = text[inside].rstrip()
+    command_line = drop_prompt(code.lstrip())
+    start = inside.start + len(code) - len(command_line)
+    call = _CALL_SYNTAX.fullmatch(command_line) if "(" in command_line else None
+    if call:
+        name = read_name(call["name"])
+        commands = [Command(start, name, call["arguments"], call["name"])] if name else []
+    else:
+        segments = split_segments(command_line, start)
+        if segments and _is_assignment(segments[0]):
+            return []
+        commands = read_commands(segments, vocabulary)
+    return [mention(command) for command in commands if _is_invocation(command, vocabulary)]
+
+
+def _is_assignment(segment: Segment) -> bool:
+    second = segment.words[1].text if len(segment.words) > 1 else ""
+    return second.startswith("=") or second in _OPERATORS
+
+
+def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
+    name = command.name
+    if name.lower() in vocabulary.lexicon.stop or vocabulary.is_shouted(name):
+        return False
+    if _COMPARISON.fullmatch(command.arguments):
+        return False
+    if command.arguments or "/" in command.written:
+        return True
+    if vocabulary.is_expected(name):
+        return True
+    return not _names_a_thing(name, vocabulary)
+
+
+def _names_a_thing(name: str, vocabulary: Vocabulary) -> bool:
+    """Whether a bare word is a file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither."""
+    versioned = vocabulary.is_known(name.rstrip("0123456789."))
+    return ("." in name and not versioned) or _HOST_AND_PORT.fullmatch(name) is not None

@@ -1,0 +1,87 @@
+"""Everything a record says about the quality of one answer, decided in one place.
+
+Owns: putting detection, validators and bounds together into the fields of a successful call. Refuses: calls that
+failed; they have no answer to judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from clawgauge.checks.answer import Answer
+from clawgauge.checks.detection import detect_tools
+from clawgauge.checks.tool_calls import counted_calls, tool_calls_of, tool_use_success
+from clawgauge.checks.validators import judge
+from clawgauge.records import Prompt, ToolInvocation
+
+MAX_PARSED_OUTPUT_BYTES = 65_536
+MAX_INVOCATIONS = 1_000
+MAX_ARGUMENTS_BYTES = 65_536
+MAX_ALL_ARGUMENTS_BYTES = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The judged fields of a record, under their names in the record."""
+
+    objective_pass: bool | None
+    violation: str | None
+    parsed_output: dict[str, Any] | None
+    parsed_output_dropped: bool
+    tool_calls: list[str]
+    tool_call_count: int
+    tool_use_success: bool
+    tool_invocations: list[ToolInvocation]
+
+
+def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) -> Judgement:
+    """Judge an answer that came back, from its whole text and the calls made natively. Never raises on any answer.
+
+    `tool_invocations` holds the native calls first, then those in the text, also where they do not count. What a
+    hostile answer could swell is bounded: the first 1,000 invocations are looked at; arguments of more than 64 KB
+    encoded, or past 256 KB in all, become null, and so does a `parsed_output` of more than 64 KB, with its flag set.
+    """
+    expected = [name.lower() for name in prompt.expected_tools]
+    offered = bool(prompt.tools)
+    invocations = [*native_calls, *detect_tools(text, expected)][:MAX_INVOCATIONS]
+    verdict = judge(prompt.validator, Answer(text, invocations, expected, offered))
+    names = tool_calls_of(counted_calls(invocations, tools_offered=offered))
+    size = _encoded_size(verdict.parsed_output)
+    dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
+    return Judgement(
+        objective_pass=verdict.objective_pass,
+        violation=verdict.violation,
+        parsed_output=None if dropped else verdict.parsed_output,
+        parsed_output_dropped=dropped,
+        tool_calls=names,
+        tool_call_count=len(names),
+        tool_use_success=tool_use_success(expected, invocations, tools_offered=offered),
+        tool_invocations=_bounded(invocations),
+    )
+
+
+def _bounded(invocations: list[ToolInvocation]) -> list[ToolInvocation]:
+    """The invocations with arguments too large to keep left out."""
+    room = MAX_ALL_ARGUMENTS_BYTES
+    kept = []
+    for call in invocations:
+        size = _encoded_size(call.arguments)
+        if size is None or size > min(room, MAX_ARGUMENTS_BYTES):
+            call = msgspec.structs.replace(call, arguments=None)
+        else:
+            room -= size
+        kept.append(call)
+    return kept
+
+
+def _encoded_size(value: Any) -> int | None:
+    """How many bytes `value` takes on disk, or None where it cannot be written."""
+    if value is None:
+        return 0
+    try:
+        return len(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None

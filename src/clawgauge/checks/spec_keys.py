@@ -1,0 +1,120 @@
+"""Reading the keys of a validator's specification, each with its type.
+
+Owns: the wording of every refusal, which names the key, the problem and what would be accepted. Refuses: knowing
+where the specification came from; the loader puts the file and the prompt in front.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from clawgauge.checks.patterns import PatternRefused, compile_pattern
+from clawgauge.errors import SuiteError
+
+
+def kind_of(value: Any) -> str:
+    """A JSON value's kind, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    for kinds, words in (
+        (str, "text"),
+        (int, "a whole number"),
+        (float, "a number with a fraction"),
+        (list | tuple, "a list"),
+        (Mapping, "an object"),
+    ):
+        if isinstance(value, kinds):
+            return words
+    return type(value).__name__
+
+
+def require(spec: Mapping[str, Any], key: str, wanted: str) -> Any:
+    """The value of `key`, which must be there."""
+    if key not in spec:
+        raise SuiteError(f"key '{key}' is missing; it must be {wanted}")
+    return spec[key]
+
+
+def refuse(key: str, wanted: str, value: Any) -> SuiteError:
+    """What to raise where `value` is of the wrong kind."""
+    return SuiteError(f"key '{key}' must be {wanted}, not {kind_of(value)}")
+
+
+def require_text(spec: Mapping[str, Any], key: str) -> str:
+    wanted = "text that is not blank"
+    value = require(spec, key, wanted)
+    if not isinstance(value, str):
+        raise refuse(key, wanted, value)
+    if not value.strip():
+        raise SuiteError(f"key '{key}' is blank; it must be {wanted}")
+    return value
+
+
+def require_limit(spec: Mapping[str, Any], key: str) -> int:
+    wanted = "a whole number, 0 or more"
+    value = require(spec, key, wanted)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise refuse(key, wanted, value)
+    if value < 0:
+        raise SuiteError(f"key '{key}' is {value}; it must be {wanted}")
+    return value
+
+
+def require_texts(spec: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> list[str]:
+    wanted = "a list of texts" if may_be_empty else "a list of one or more texts"
+    value = require(spec, key, wanted)
+    if not isinstance(value, list):
+        raise refuse(key, wanted, value)
+    if not value and not may_be_empty:
+        raise SuiteError(f"key '{key}' is empty; it must be {wanted}")
+    for index, item in enumerate(value):
+        if not isinstance(item, str):
+            raise refuse(f"{key}[{index}]", "text", item)
+        if not item.strip():
+            raise SuiteError(f"key '{key}[{index}]' is blank; it must be text that is not blank")
+    return value
+
+
+def require_flag(spec: Mapping[str, Any], key: str) -> bool:
+    wanted = "true or false"
+    value = require(spec, key, wanted)
+    if not isinstance(value, bool):
+        raise refuse(key, wanted, value)
+    return value
+
+
+def require_number(spec: Mapping[str, Any], key: str) -> float:
+    wanted = "a number"
+    value = require(spec, key, wanted)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(key, wanted, value)
+    if not math.isfinite(value):
+        raise SuiteError(f"key '{key}' is {value}; it must be {wanted} that is finite")
+    return value
+
+
+def require_pattern(spec: Mapping[str, Any], key: str) -> str:
+    wanted = "an RE2 pattern, as text"
+    value = require(spec, key, wanted)
+    if not isinstance(value, str):
+        raise refuse(key, wanted, value)
+    try:
+        compile_pattern(value)
+    except PatternRefused as error:
+        raise SuiteError(f"key '{key}': RE2 refuses {error}; write the pattern without it") from None
+    return value
+
+
+def refuse_misspelt(spec: Mapping[str, Any], keys: Collection[str]) -> None:
+    """Refuse a key one slip away from one that means something; a key that resembles none is an author's own note."""
+    for key in spec:
+        if key in keys:
+            continue
+        for near in difflib.get_close_matches(str(key), keys, n=1, cutoff=0.8):
+            if abs(len(near) - len(str(key))) <= 2:
+                raise SuiteError(f"key '{key}' is not known here; did you mean '{near}'?")

@@ -1,0 +1,29 @@
+"""Which of the calls seen in an answer count, and what they amount to.
+
+Owns: the rule of channels. A prompt that offers tools is judged on the calls made with them, natively; a prompt that
+offers none is judged on the calls written in the text. Refuses: finding calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from clawgauge.records import ToolInvocation
+
+NATIVE = "native"
+
+
+def tool_calls_of(invocations: Iterable[ToolInvocation]) -> list[str]:
+    """The names of the valid calls: lower case, first-seen order, no repeats."""
+    return list(dict.fromkeys(call.name.lower() for call in invocations if call.valid))
+
+
+def counted_calls(invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> list[ToolInvocation]:
+    """The calls on the channel the prompt is judged on."""
+    return [call for call in invocations if (call.channel == NATIVE) == tools_offered]
+
+
+def tool_use_success(expected: Sequence[str], invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> bool:
+    """Whether an expected tool was validly called on the channel that counts; false where none is expected."""
+    called = set(tool_calls_of(counted_calls(invocations, tools_offered=tools_offered)))
+    return any(name.lower() in called for name in expected)

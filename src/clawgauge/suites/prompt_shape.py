@@ -1,0 +1,195 @@
+"""One entry of a suite file → one `Prompt`, or a refusal that names the key.
+
+Owns: the keys of a prompt, their types, and how the suite's own defaults fold into it. Refuses: unknown keys, wrong
+types, blank text. Leaves to `clawgauge.checks` what a validator may say, and to the runner what a provider can send.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clawgauge.checks import check_spec
+from clawgauge.errors import SuiteError
+from clawgauge.records import Prompt
+from clawgauge.suites.place import Place, describe_kind, refuse_unknown_keys
+
+PROMPT_KEYS = (
+    "id",
+    "name",
+    "prompt",
+    "validator",
+    "expected_tool_calls",
+    "category",
+    "system",
+    "temperature",
+    "max_tokens",
+    "tools",
+    "tool_choice",
+)
+TOOL_CHOICES = ("auto", "none", "required")
+_LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a suite says for all its prompts, and each prompt may say for itself. None: not said."""
+
+    system: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+def build_prompt(entry: object, suite: str, defaults: Sampling, place: Place) -> Prompt:
+    """Check one entry and fold the suite's defaults into it. `place` already names the prompt."""
+    if not isinstance(entry, dict):
+        raise place.refusal(f"must be an object with {', '.join(PROMPT_KEYS[:4])}, not {describe_kind(entry)}")
+    refuse_unknown_keys(entry, PROMPT_KEYS, place)
+    fields = {key: value for key, value in entry.items() if value is not None}
+    own = read_sampling(fields, place)
+    validator = _read_validator(fields, place)
+    tools = _read_tools(fields, place)
+    return Prompt(
+        id=read_label(fields, "id", place),
+        name=_read_required_text(fields, "name", place),
+        prompt=_read_required_text(fields, "prompt", place),
+        validator=validator,
+        suite=suite,
+        expected_tools=_merge_expected_tools(validator, fields, place),
+        category=read_text(fields, "category", place),
+        system=(own.system if own.system is not None else defaults.system) or None,
+        temperature=own.temperature if own.temperature is not None else defaults.temperature,
+        max_tokens=own.max_tokens if own.max_tokens is not None else defaults.max_tokens,
+        tools=tools,
+        tool_choice=_read_tool_choice(fields, tools, place),
+    )
+
+
+def read_sampling(fields: Mapping[str, Any], place: Place) -> Sampling:
+    """`system`, `temperature` and `max_tokens`, from a prompt or from a suite's header."""
+    temperature = fields.get("temperature")
+    if temperature is not None:
+        if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+            raise place.at("temperature").refusal(f"must be a number, not {describe_kind(temperature)}")
+        if temperature < 0:
+            raise place.at("temperature").refusal(f"must be 0 or more, not {temperature}")
+        temperature = float(temperature)
+    max_tokens = fields.get("max_tokens")
+    if max_tokens is not None:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
+            raise place.at("max_tokens").refusal(f"must be a whole number, not {_describe_number(max_tokens)}")
+        if max_tokens < 1:
+            raise place.at("max_tokens").refusal(f"must be 1 or more, not {max_tokens}")
+    return Sampling(read_text(fields, "system", place), temperature, max_tokens)
+
+
+def read_text(fields: Mapping[str, Any], key: str, place: Place) -> str | None:
+    """A text value, or None where the key is not given."""
+    value = fields.get(key)
+    if value is not None and not isinstance(value, str):
+        hint = "; put it in quotes" if isinstance(value, bool | int | float) else ""
+        raise place.at(key).refusal(f"must be text, not {describe_kind(value)}{hint}")
+    return value
+
+
+def read_label(fields: Mapping[str, Any], key: str, place: Place) -> str:
+    """A text by which something is selected on the command line, where commas separate and control characters hide."""
+    label = _read_required_text(fields, key, place)
+    if not _LABEL.fullmatch(label):
+        raise place.at(key).refusal(
+            f"{label!r} holds a comma, a control character, or white space at an end; use a short plain word"
+        )
+    return label
+
+
+def _read_required_text(fields: Mapping[str, Any], key: str, place: Place) -> str:
+    text = read_text(fields, key, place)
+    if text is None:
+        raise place.at(key).refusal(f"missing; every prompt has {', '.join(PROMPT_KEYS[:3])} and {PROMPT_KEYS[3]}")
+    if not text.strip():
+        raise place.at(key).refusal("empty; write some text")
+    return text
+
+
+def _describe_number(value: object) -> str:
+    return str(value) if isinstance(value, float) else describe_kind(value)
+
+
+def _read_validator(fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    validator = fields.get("validator")
+    if validator is None:
+        raise place.at("validator").refusal('missing; use {"type": "noop"} to record the answer without judging it')
+    if not isinstance(validator, dict):
+        raise place.at("validator").refusal(
+            f'must be an object such as {{"type": "exact", "value": "OK"}}, not {describe_kind(validator)}'
+        )
+    try:
+        check_spec(validator)
+    except SuiteError as error:
+        raise place.refusal(f"validator: {error}") from None
+    return validator
+
+
+def _merge_expected_tools(validator: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> list[str]:
+    own = fields.get("expected_tool_calls", [])
+    place = place.at("expected_tool_calls")
+    if not isinstance(own, list):
+        raise place.refusal(f"must be a list of tool names, not {describe_kind(own)}")
+    for index, name in enumerate(own):
+        if not isinstance(name, str) or not name.strip():
+            raise place.at(index).refusal("must be the name of a tool, as text that is not empty")
+    merged = [*validator.get("expected_tools", []), *own]
+    return list(dict.fromkeys(name.strip().lower() for name in merged))
+
+
+def _read_tools(fields: Mapping[str, Any], place: Place) -> list[dict[str, Any]]:
+    tools = fields.get("tools", [])
+    place = place.at("tools")
+    if not isinstance(tools, list):
+        raise place.refusal(f"must be a list of tool definitions, not {describe_kind(tools)}")
+    seen: set[str] = set()
+    for index, tool in enumerate(tools):
+        name = _read_tool_name(tool, place.at(index))
+        if name in seen:
+            raise place.at(index).at("function").at("name").refusal(f"{name!r} is offered twice; keep one of them")
+        seen.add(name)
+    return tools
+
+
+def _read_tool_name(tool: object, place: Place) -> str:
+    if not isinstance(tool, dict):
+        raise place.refusal(f'must be an object {{"type": "function", "function": {{…}}}}, not {describe_kind(tool)}')
+    if tool.get("type") != "function":
+        raise place.at("type").refusal('must be "function"')
+    function = tool.get("function")
+    place = place.at("function")
+    if not isinstance(function, dict):
+        raise place.refusal(f"must be an object with a name and parameters, not {describe_kind(function)}")
+    name = function.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise place.at("name").refusal("must be the name of the tool, as text that is not empty")
+    read_text(function, "description", place)
+    parameters = function.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise place.at("parameters").refusal(f"must be a JSON Schema object, not {describe_kind(parameters)}")
+    return name
+
+
+def _read_tool_choice(fields: Mapping[str, Any], tools: list[dict[str, Any]], place: Place) -> Any:
+    choice = fields.get("tool_choice")
+    place = place.at("tool_choice")
+    if choice is None:
+        return None
+    if not tools:
+        raise place.refusal("given without 'tools'; offer some, or leave it out")
+    if choice in TOOL_CHOICES:
+        return choice
+    offered = [tool["function"]["name"] for tool in tools]
+    match choice:
+        case {"type": "function", "function": {"name": str() as name}} if name in offered:
+            return choice
+        case {"type": "function", "function": {"name": name}}:
+            raise place.refusal(f"names {name!r}, which is not offered; the tools are {', '.join(offered)}")
+    raise place.refusal('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')

@@ -1,0 +1,255 @@
+"""Every bad suite is refused before anything is sent, with the file, the prompt, the key and a way out."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.errors import SuiteError
+from clawgauge.suites import load_suite
+
+GOOD: dict[str, Any] = {"id": "A", "name": "n", "prompt": "p", "validator": {"type": "noop"}}
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
+
+
+def refusal(path: Path, content: object) -> str:
+    """Write the file, load it, and give back what the user is told, without the path in front."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(str(path))
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    return message.removeprefix(f"{path}: ")
+
+
+BAD_PROMPTS: list[tuple[str, object, str]] = [
+    ("not_an_object", "say hi", "prompt 2: must be an object with id, name, prompt, validator, not text"),
+    ("id_missing", {"id": None}, "prompt 2, key 'id': missing; every prompt has id, name, prompt and validator"),
+    ("id_number", {"id": 7}, "prompt 2, key 'id': must be text, not a number; put it in quotes"),
+    ("id_blank", {"id": " "}, "prompt 2, key 'id': empty; write some text"),
+    ("id_comma", {"id": "a,b"}, "prompt 2 ('a,b'), key 'id': 'a,b' holds a comma"),
+    ("id_control", {"id": "a\nb"}, "prompt 2 ('a\\nb'), key 'id': 'a\\nb' holds a comma, a control character"),
+    ("id_twice", {"id": "A"}, "prompt 2 ('A'), key 'id': 'A' is already the id of prompt 1; give each its own"),
+    ("name_missing", {"name": None}, "prompt 2 ('B'), key 'name': missing"),
+    ("name_list", {"name": ["n"]}, "prompt 2 ('B'), key 'name': must be text, not a list"),
+    ("prompt_missing", {"prompt": None}, "prompt 2 ('B'), key 'prompt': missing"),
+    ("prompt_empty", {"prompt": ""}, "prompt 2 ('B'), key 'prompt': empty; write some text"),
+    ("prompt_blank", {"prompt": " \n\t"}, "prompt 2 ('B'), key 'prompt': empty"),
+    ("prompt_boolean", {"prompt": True}, "prompt 2 ('B'), key 'prompt': must be text, not true or false"),
+    ("validator_missing", {"validator": None}, 'key \'validator\': missing; use {"type": "noop"}'),
+    ("validator_text", {"validator": "noop"}, "key 'validator': must be an object such as"),
+    (
+        "unknown_key",
+        {"promt": "x"},
+        "prompt 2 ('B'), key 'promt': unknown key; did you mean 'prompt'? The keys here are",
+    ),
+    ("far_key", {"zzzz": 1}, "prompt 2 ('B'), key 'zzzz': unknown key. The keys here are id, name, prompt"),
+    ("category_number", {"category": 3}, "key 'category': must be text, not a number; put it in quotes"),
+    ("system_object", {"system": {}}, "key 'system': must be text, not an object"),
+    ("temperature_text", {"temperature": "0"}, "key 'temperature': must be a number, not text"),
+    ("temperature_true", {"temperature": True}, "key 'temperature': must be a number, not true or false"),
+    ("temperature_low", {"temperature": -0.1}, "key 'temperature': must be 0 or more, not -0.1"),
+    ("max_tokens_float", {"max_tokens": 1.5}, "key 'max_tokens': must be a whole number, not 1.5"),
+    ("max_tokens_true", {"max_tokens": True}, "key 'max_tokens': must be a whole number, not true or false"),
+    ("max_tokens_zero", {"max_tokens": 0}, "key 'max_tokens': must be 1 or more, not 0"),
+    (
+        "expected_text",
+        {"expected_tool_calls": "df"},
+        "key 'expected_tool_calls': must be a list of tool names, not text",
+    ),
+    (
+        "expected_blank",
+        {"expected_tool_calls": ["df", " "]},
+        "key 'expected_tool_calls[1]': must be the name of a tool",
+    ),
+    ("tools_object", {"tools": TOOL}, "key 'tools': must be a list of tool definitions, not an object"),
+    ("tool_text", {"tools": ["f"]}, "key 'tools[0]': must be an object"),
+    ("tool_type", {"tools": [{**TOOL, "type": "web"}]}, "key 'tools[0].type': must be \"function\""),
+    (
+        "tool_bare",
+        {"tools": [{"type": "function", "name": "f"}]},
+        "key 'tools[0].function': must be an object with a name",
+    ),
+    (
+        "tool_name",
+        {"tools": [{"type": "function", "function": {"name": 1}}]},
+        "key 'tools[0].function.name': must be the",
+    ),
+    (
+        "tool_parameters",
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
+        "key 'tools[0].function.parameters': must be a JSON Schema object, not a list",
+    ),
+    ("tool_twice", {"tools": [TOOL, TOOL]}, "key 'tools[1].function.name': 'lookup' is offered twice"),
+    ("choice_alone", {"tool_choice": "auto"}, "key 'tool_choice': given without 'tools'; offer some, or leave it out"),
+    ("choice_word", {"tools": [TOOL], "tool_choice": "always"}, 'key \'tool_choice\': must be "auto", "none"'),
+    (
+        "choice_stranger",
+        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}},
+        "key 'tool_choice': names 'other', which is not offered; the tools are lookup",
+    ),
+    ("surrogate", {"prompt": "\ud800"}, "prompt 2 ('B'), key 'prompt': holds half of a surrogate pair"),
+    ("huge_integer", {"max_tokens": 2**64}, "prompt 2 ('B'), key 'max_tokens': the integer does not fit in 64 bits"),
+    ("infinite", {"temperature": float("inf")}, "prompt 2 ('B'), key 'temperature': the number is not finite"),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [pytest.param(c, e, id=i) for i, c, e in BAD_PROMPTS])
+def test_bad_prompt_is_refused_by_name(tmp_path: Path, change: object, expected: str) -> None:
+    """A bad prompt is refused with its position, its id where it has one, the key, and what is wrong with it."""
+    entry = {**GOOD, "id": "B", **change} if isinstance(change, dict) else change
+    assert expected in refusal(tmp_path / "s.json", [GOOD, entry])
+    assert expected in refusal(tmp_path / "s.json", {"name": "s", "prompts": [GOOD, entry]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        ({"type": "exakt", "value": "x"}, "exact"),
+        ({"type": "exact"}, "value"),
+        ({"type": "one_of", "values": "yes"}, "values"),
+        ({"type": "max_words", "value": "8"}, "value"),
+        ({"type": "regex_fullmatch", "pattern": "(?=a)b"}, "pattern"),
+        ({"type": "regex_fullmatch", "pattern": "("}, "pattern"),
+        ({"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "nummer"}}}, "nummer"),
+        ({"type": "tool_invocation", "expected_tools": []}, "expected_tools"),
+        ({"value": "x"}, "type"),
+    ],
+    ids=lambda value: value.get("type", "typeless") if isinstance(value, dict) else value,
+)
+def test_bad_validator_is_refused_with_its_prompt(tmp_path: Path, spec: dict[str, object], word: str) -> None:
+    """An unknown validator, a missing or mistyped key and a refused pattern name the file, the prompt and the key."""
+    message = refusal(tmp_path / "s.json", [GOOD, {**GOOD, "id": "B", "validator": spec}])
+    assert message.startswith("prompt 2 ('B'): validator: ")
+    assert word in message
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"prompt": []}, "key 'prompt': unknown key; did you mean 'prompts'?"),
+        ({"name": "s"}, "key 'prompts': missing; give a list of prompts"),
+        ({"prompts": {"A": GOOD}}, "key 'prompts': must be a list, not an object"),
+        ([], "key 'prompts': empty; a suite has at least one prompt"),
+        ({"version": 1, "prompts": [GOOD]}, "key 'version': must be text, not a number; put it in quotes"),
+        ({"name": ["s"], "prompts": [GOOD]}, "key 'name': must be text, not a list"),
+        ({"name": "a\tb", "prompts": [GOOD]}, "key 'name': 'a\\tb' holds a comma, a control character"),
+        ({"temperature": "hot", "prompts": [GOOD]}, "key 'temperature': must be a number, not text"),
+        ("3", "holds a number; a suite is a list of prompts, or an object with the key 'prompts'"),
+        ([{**GOOD, "id": f"P{number}"} for number in range(10_001)], "key 'prompts': 10001 prompts; at most 10000"),
+    ],
+    ids=["near_key", "no_prompts", "object", "none", "version", "name", "name_tab", "sampling", "scalar", "too_many"],
+)
+def test_bad_header_is_refused_by_key(tmp_path: Path, content: object, expected: str) -> None:
+    """A fault outside the prompts names the key of the header."""
+    assert refusal(tmp_path / "s.json", content).startswith(expected)
+
+
+DEEP = 100_000
+BAD_FILES: list[tuple[str, object, str]] = [
+    ("s.json", "[{]", "not JSON at line 1, column 3"),
+    ("s.json", "", "not JSON at line 1, column 1"),
+    ("s.json", '[{"id": "A", "name": NaN}]', "prompt 1 ('A'), key 'name': the number is not finite"),
+    ("s.json", '[{"id": "A", "prompt": "p", "id": "B"}]', "prompt 1 ('B'), key 'id': given twice in one object"),
+    (
+        "s.json",
+        '[{"id": "A", "validator": {"type": 1, "type": 2}}]',
+        "prompt 1 ('A'), key 'validator.type': given twice",
+    ),
+    ("s.json", '{"name": "a", "name": "b"}', "key 'name': given twice in one object; keep one of them"),
+    ("s.json", "[" * DEEP, "nested deeper than 64 levels; flatten it"),
+    ("s.json", "[" * 90 + "]" * 90, "prompt 1, key '" + "[0]" * 64 + "': nested deeper than 64 levels"),
+    ("s.json", '[{"max_tokens": ' + "9" * 5000 + "}]", "an integer of 5000 digits does not fit in 64 bits"),
+    ("s.json", b'["caf\xe9"]', "not UTF-8 at byte 5; save it as UTF-8"),
+    ("s.json", '["a"]'.encode("utf-16"), "not UTF-8 at byte 0; save it as UTF-8"),
+    ("s.json", b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB; split it into several suites"),
+    ("s.txt", "[]", "a suite file ends in .json, .toml, .yaml or .yml; rename it"),
+    ("s.toml", "name = ", "not TOML: Invalid value (at end of document)"),
+    ("s.toml", 'name = "a"\nname = "b"', "not TOML: Cannot overwrite a value"),
+    (
+        "s.toml",
+        "[[prompts]]\nid = 'A'\nname = 2026-02-13",
+        "prompt 1 ('A'), key 'name': holds a date; put it in quotes",
+    ),
+    ("s.toml", "temperature = nan", "key 'temperature': the number is not finite"),
+    ("s.toml", "max_tokens = " + "9" * 5000, "an integer does not fit in 64 bits"),
+    ("s.toml", "name = " + "[" * DEEP, "nested deeper than 64 levels"),
+    ("s.toml", "a" + ".a" * DEEP + " = 1", "a key of more than 64 dotted parts; flatten it"),
+    ("s.toml", "[a" + '."a"' * DEEP + "]", "a key of more than 64 dotted parts; flatten it"),
+    ("s.toml", "x = { a" + " . 'a'" * DEEP + " = 1 }", "a key of more than 64 dotted parts; flatten it"),
+    ("s.yaml", "prompts: [", "not YAML at line"),
+    ("s.yaml", "a: b: c", "not YAML at line 1"),
+    ("s.yaml", "name: \x07", "not YAML"),
+    ("s.yaml", "", "holds null; a suite is a list of prompts"),
+    ("s.yaml", "- id: A\n  name: a\n  name: b", "prompt 1 ('A'), key 'name': given twice in one object"),
+    ("s.yaml", "- &x {id: A}\n- *x", "line 1: anchors and aliases (&x) are not allowed; write the value out"),
+    (
+        "s.yaml",
+        "- {id: A, name: *name}",
+        "line 1: anchors and aliases (*name) are not allowed; write the value out or quote it",
+    ),
+    ("s.yaml", "- id: !!python/object/apply:os.system [ls]", "line 1: tags (tag:yaml.org,2002:python/object/apply:os"),
+    ("s.yaml", "- id: !!binary aGk=", "line 1: tags (tag:yaml.org,2002:binary) are not allowed"),
+    ("s.yaml", "- id: !mine x", "line 1: tags (!mine) are not allowed"),
+    ("s.yaml", "- id: A\n  <<: {name: n}", "prompt 1 ('A'), key '<<': unknown key"),
+    ("s.yaml", "- ? [a]\n  : b", "line 1: a key must be text; put it in quotes"),
+    ("s.yaml", "- id: A\n---\n- id: B", "line 2: a second YAML document"),
+    ("s.yaml", "[" * DEEP, "line 1: nested deeper than 64 levels"),
+    ("s.yaml", "{" * DEEP, "line 1: a key must be text; put it in quotes"),
+    ("s.yaml", "{a: " * DEEP, "line 1: nested deeper than 64 levels"),
+    ("s.yaml", "- " * 80 + "x", "line 1: nested deeper than 64 levels"),
+    ("s.yaml", "- id: " + "9" * 5000, "an integer of 5000 digits does not fit in 64 bits"),
+    ("s.yaml", "temperature: 1e999\nprompts: []", "key 'temperature': the number is not finite"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), BAD_FILES, ids=[f"{n}-{e[:40]}" for n, _, e in BAD_FILES])
+def test_bad_file_is_refused(tmp_path: Path, name: str, content: object, expected: str) -> None:
+    """A file that is broken, ambiguous or hostile is refused in one sentence that says where."""
+    assert refusal(tmp_path / name, content).startswith(expected)
+
+
+def test_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
+    """Nine lines of YAML that would unfold to a billion values are refused without unfolding one."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    started = time.monotonic()
+    assert "anchors and aliases" in refusal(tmp_path / "bomb.yaml", "\n".join(lines))
+    assert time.monotonic() - started < 5
+
+
+def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
+    """A path that leads nowhere, or to a directory, says so."""
+    with pytest.raises(SuiteError, match=r"none\.json: no such file; check the path"):
+        load_suite("none.json", base_dir=tmp_path)
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(SuiteError, match=r"folder\.json: is a directory; name a file in it"):
+        load_suite("folder.json", base_dir=tmp_path)
+    with pytest.raises(SuiteError, match=r"sub/none: a suite file ends in \.json"):
+        load_suite("sub/none", base_dir=tmp_path)
+    (tmp_path / "file.json").write_text("[]")
+    with pytest.raises(SuiteError, match=r"file\.json/x\.json: cannot be read \(Not a directory\)"):
+        load_suite("file.json/x.json", base_dir=tmp_path)
+
+
+def test_paths_no_file_can_have_are_refused() -> None:
+    """A NUL in the path, or the home of a user who does not exist, is a refusal and not a crash."""
+    with pytest.raises(SuiteError, match="take the NUL character out"):
+        load_suite("a\x00b.json")
+    with pytest.raises(SuiteError, match="names a home directory that is not there"):
+        load_suite("~no-such-user-here/s.json")
+
+
+def test_dotted_text_at_the_start_of_a_line_is_not_a_key_bomb(tmp_path: Path) -> None:
+    """Prompts may hold version numbers, host names and IPv6 reverse names at the start of a line."""
+    name = ".".join("b8d01200") + ".0" * 24 + ".ip6.arpa"
+    body = f"[[prompts]]\nid = 'A'\nname = 'n'\nvalidator = {{ type = 'noop' }}\nprompt = '''\n{name}\n1.2.3.4'''\n"
+    (tmp_path / "s.toml").write_text(body)
+    assert load_suite(str(tmp_path / "s.toml")).prompts[0].prompt == f"{name}\n1.2.3.4"

@@ -1,0 +1,41 @@
+"""The examples on the suites page are suites that load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clawgauge.suites import list_builtin, load_suite
+
+PAGE = (Path(__file__).parents[3] / "docs" / "suites.md").read_text("utf-8")
+EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+VALIDATORS = re.findall(r"### `(\w+)`\n.*?```toml\n(.*?)```", PAGE, re.DOTALL)
+BARE_PROMPT = '[[prompts]]\nid = "P0"\nname = "n"\nprompt = "p"\n'
+
+
+def test_whole_suite_example_loads(tmp_path: Path) -> None:
+    """The example of a whole suite can be pasted into a file and run."""
+    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[[prompts]]" in text), encoding="utf-8")
+    suite = load_suite(str(tmp_path / "example.toml"))
+    assert (suite.name, len(suite.prompts)) == ("night_shift", 2)
+    assert suite.prompts[0].system == "You assist the night operator. Be brief."
+
+
+def test_every_validator_has_an_example() -> None:
+    """The page shows each of the nine validators once."""
+    assert len(VALIDATORS) == len({name for name, _ in VALIDATORS}) == 9
+
+
+@pytest.mark.parametrize(("name", "example"), VALIDATORS, ids=[name for name, _ in VALIDATORS])
+def test_validator_example_loads(tmp_path: Path, name: str, example: str) -> None:
+    """Each validator's example is accepted, and is of the type it stands under."""
+    (tmp_path / "example.toml").write_text(BARE_PROMPT + example, encoding="utf-8")
+    assert load_suite(str(tmp_path / "example.toml")).prompts[0].validator["type"] == name
+
+
+def test_page_counts_the_prompts_right() -> None:
+    """The number of prompts the page gives for each built-in suite is the number it has."""
+    told = dict(re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", PAGE, re.MULTILINE))
+    assert told == {info.name: str(info.n_prompts) for info in list_builtin()}
