@@ -1,0 +1,73 @@
+"""One call in full, as plain text: what was asked, what came back, how it was judged, what it took."""
+
+from __future__ import annotations
+
+from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
+from clawgauge.reports.phrases import clean_lines, verdict_word
+from clawgauge.reports.sanitize import clean_terminal
+
+_TEXT_CHARS = 20_000
+
+
+def render_call(result: Result, prompt: Prompt | None) -> str:
+    """Every part that has something to say, each under its name."""
+    target = Target(result.provider, result.model, result.thinking_level).label
+    head = f"{target}  {result.suite}/{result.prompt_id}#{result.repeat}  {result.prompt_name}"
+    blocks = [
+        ("verdict", _verdict(result)),
+        ("time", _time(result)),
+        ("tokens", _tokens(result)),
+        ("attempts", "\n".join(map(_attempt, result.attempts)) if len(result.attempts) > 1 else ""),
+        ("tool calls", "\n".join(map(_invocation, result.tool_invocations))),
+        ("error", result.error or ""),
+        ("warnings", "\n".join(result.warnings)),
+        ("system", prompt.system or "" if prompt else ""),
+        ("prompt", prompt.prompt if prompt else ""),
+        ("expected", str(prompt.validator) if prompt else ""),
+        ("reasoning", _bounded(result.reasoning_text or "")),
+        ("answer", _bounded(result.raw_output)),
+    ]
+    lines = [clean_terminal(head)]
+    for name, text in blocks:
+        if text:
+            lines += [f"── {name}", clean_lines(text).rstrip("\n")]
+    return "\n".join(lines) + "\n\n"
+
+
+def _invocation(call: ToolInvocation) -> str:
+    arguments = "" if call.arguments is None else f" {call.arguments}"
+    return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
+
+
+def _verdict(result: Result) -> str:
+    word = verdict_word(result)
+    return f"{word}: {result.violation}" if result.violation else word
+
+
+def _time(result: Result) -> str:
+    micro = result.timings_us
+    parts = [f"e2e {result.e2e_ms} ms"]
+    parts += [f"first token {micro.ttft / 1000:.1f} ms"] if micro.ttft is not None else []
+    parts += [f"first answer token {micro.ttfa / 1000:.1f} ms"] if micro.ttfa is not None else []
+    parts += [f"connect {micro.connect / 1000:.1f} ms (outside the clock)"] if micro.connect is not None else []
+    parts += [f"{result.output_tps:.1f} tokens/s"] if result.output_tps is not None else []
+    parts += [f"waited in all {result.total_ms} ms"] if len(result.attempts) > 1 else []
+    parts += ["cold start"] if result.cold_start else []
+    return ", ".join(parts)
+
+
+def _tokens(result: Result) -> str:
+    if result.input_tokens is None and result.output_tokens is None:
+        return ""
+    cached = f" ({result.cached_tokens} cached)" if result.cached_tokens else ""
+    return f"{result.input_tokens} in{cached}, {result.output_tokens} out, finish: {result.finish_reason}"
+
+
+def _attempt(attempt: Attempt) -> str:
+    asked = f", server asked for {attempt.retry_after_s:g} s" if attempt.retry_after_s is not None else ""
+    waited = f", then waited {attempt.waited_ms} ms" if attempt.waited_ms else ""
+    return f"{attempt.status} {attempt.failure_type or ''} after {attempt.e2e_ms} ms{asked}{waited}".replace("  ", " ")
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}\n… {len(text) - _TEXT_CHARS} characters more"

@@ -1,0 +1,42 @@
+"""Text from models, servers and file names, made harmless for the place it is shown in.
+
+Owns: what may reach a terminal, and what may stand in a Markdown table cell. Refuses: HTML documents; a template engine
+that escapes by default is the place for those. What is recorded is never changed, only what is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+# ECMA-48 sequences in their 7-bit and 8-bit forms, then every control character that is left, then the marks that
+# reorder text. Possessive repeats keep this linear on hostile input. A string sequence (OSC, DCS…) must end on its own
+# line: otherwise one stray introducer could hide pages of an answer from whoever reads it.
+_UNSAFE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+[@-~]"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\\\|\x9c)"
+    "|\x1b[ -/]*+[0-~]"
+    "|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    "|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+_LINE_ENDS = re.compile("\r\n|[\x85\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+_MARKUP = re.compile(r"[\\|`*~$\[\]]")
+# Underscores inside a word are literal in Markdown, and model names are full of them.
+_EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def clean_terminal(text: str) -> str:
+    """`text` without anything that moves a cursor, sets a clipboard, recolours or reorders; line ends and tabs stay."""
+    text = _LINE_ENDS.sub("\n", text)
+    return _SURROGATES.sub("\ufffd", _UNSAFE.sub("", text))
+
+
+def escape_cell(text: str, *, limit: int | None = None) -> str:
+    """`text` as one Markdown table cell: one line, no markup, at most `limit` characters of the original."""
+    plain = " ".join(clean_terminal(text).split())
+    if limit is not None and len(plain) > limit:
+        plain = plain[: limit - 1].rstrip() + "…"
+    escaped = _EDGE_UNDERSCORE.sub(r"\\_", _MARKUP.sub(r"\\\g<0>", plain))
+    return escaped.translate(_ENTITIES)

@@ -1,0 +1,54 @@
+"""Stopping early without fooling oneself: Wald's sequential probability ratio test.
+
+Owns: the test of a true rate of p0 against p1 as passes and failures come in. Refuses: fixed-n intervals, which mean
+nothing for a group that was stopped by its own results.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Decision: TypeAlias = Literal["p0", "p1", "continue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sprt:
+    """Is the rate nearer p0 or p1? `alpha` and `beta` are the chances of choosing p1, or p0, wrongly."""
+
+    p0: float = 0.7
+    p1: float = 0.9
+    alpha: float = 0.05
+    beta: float = 0.05
+
+    @property
+    def pass_step(self) -> float:
+        """What one pass adds to the log ratio."""
+        return math.log(self.p1 / self.p0)
+
+    @property
+    def fail_step(self) -> float:
+        """What one failure adds (it is negative)."""
+        return math.log((1 - self.p1) / (1 - self.p0))
+
+    @property
+    def upper(self) -> float:
+        """At or above this, stop for p1."""
+        return math.log((1 - self.beta) / self.alpha)
+
+    @property
+    def lower(self) -> float:
+        """At or below this, stop for p0."""
+        return math.log(self.beta / (1 - self.alpha))
+
+    def log_ratio(self, passes: int, failures: int) -> float:
+        """Where the evidence stands."""
+        return passes * self.pass_step + failures * self.fail_step
+
+    def decide(self, passes: int, failures: int) -> Decision:
+        """Which rate the evidence chose, or whether to go on."""
+        ratio = self.log_ratio(passes, failures)
+        if ratio >= self.upper:
+            return "p1"
+        return "p0" if ratio <= self.lower else "continue"

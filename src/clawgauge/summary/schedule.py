@@ -1,0 +1,61 @@
+"""What a run set out to do, so that what it did can be measured against it.
+
+Owns: which cells were scheduled, which of them carry a verdict, and which prompts measure restraint or are tasks.
+Refuses: outcomes.
+
+config.json says all of this: a prompt carries a verdict unless its validator is `noop`. A folder that does not name its
+prompts (the first harness wrote none) is read from its records: there a prompt carries a verdict if any record of it
+in the run has one, and the scheduled cells are the recorded ones. Prompts recorded but not configured, as after a
+forced resume, are treated the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from clawgauge.records import RunConfig, Target
+
+PromptKey: TypeAlias = tuple[str, str]
+"""(suite, prompt id): what makes repeats repeats of the same thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The plan of one run. Prompts are named by suite and id."""
+
+    targets: tuple[Target, ...]
+    suites: tuple[str, ...]
+    prompts: frozenset[PromptKey]
+    judged: frozenset[PromptKey]
+    restraint: frozenset[PromptKey]
+    tasks: frozenset[PromptKey]
+    repeats: int
+
+    def cells(self, target: Target, recorded: Mapping[PromptKey, int], *, judged_only: bool = False) -> int:
+        """How many cells `target` was to fill, given how many it has recorded of each prompt."""
+        repeats = self.repeats if target in self.targets else 0
+        prompts = (self.prompts | recorded.keys()) & self.judged if judged_only else self.prompts | recorded.keys()
+        return sum(max(repeats if prompt in self.prompts else 0, recorded.get(prompt, 0)) for prompt in prompts)
+
+
+def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey]) -> Schedule:
+    """The schedule in `config`, completed from the prompts that have a verdict somewhere in the run's records."""
+    if config is None:
+        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0)
+    validators = {(prompt.suite, prompt.id): prompt.validator for prompt in config.prompts}
+    configured = {key for key, validator in validators.items() if validator.get("type") != "noop"}
+    return Schedule(
+        targets=tuple(config.targets),
+        suites=tuple(dict.fromkeys(prompt.suite for prompt in config.prompts)),
+        prompts=frozenset(validators),
+        judged=frozenset(configured | (set(with_verdict) - validators.keys())),
+        restraint=frozenset(key for key, validator in validators.items() if _asks_for_restraint(validator)),
+        tasks=frozenset(key for key, validator in validators.items() if validator.get("type") == "world_state"),
+        repeats=config.options.repeats,
+    )
+
+
+def _asks_for_restraint(validator: Mapping[str, Any]) -> bool:
+    return validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))

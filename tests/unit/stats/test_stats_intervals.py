@@ -1,0 +1,94 @@
+"""Proportions and the distributions under them, against reference values."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawgauge.stats import binomial_cdf, newcombe_interval, regularized_beta, wilson_interval
+from clawgauge.stats.distributions import student_t_cdf, student_t_quantile
+
+from .stats_vectors import VECTORS, close
+
+INTERVALS = [pytest.param(v, id=f"{v['k']}/{v['n']}") for v in VECTORS["intervals"]]
+Z95_ONE_SIDED = 1.6448536269514722
+
+
+@pytest.mark.parametrize("vector", INTERVALS)
+def test_wilson_meets_the_reference(vector):
+    """The interval printed beside k/n is the one statsmodels gives, two-sided and one-sided."""
+    assert wilson_interval(vector["k"], vector["n"]) == close(tuple(vector["wilson95"]))
+    assert wilson_interval(vector["k"], vector["n"], Z95_ONE_SIDED)[0] == close(vector["wilson_lower_1sided95"])
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 10, 49, 1000, 12.5])
+def test_wilson_ends_are_exact(n):
+    """All failed starts at exactly 0 and all passed ends at exactly 1, whatever the rounding."""
+    assert wilson_interval(0, n)[0] == 0.0
+    assert wilson_interval(n, n)[1] == 1.0
+
+
+def test_wilson_without_trials_is_none():
+    """No trials, no interval: not the whole of 0 to 1."""
+    assert wilson_interval(0, 0) is None
+
+
+@given(n=st.integers(1, 500), data=st.data())
+def test_wilson_holds_the_observed_rate(n, data):
+    """The interval always contains the rate it is printed beside, and stays within 0 and 1."""
+    k = data.draw(st.integers(0, n))
+    low, high = wilson_interval(k, n)
+    assert 0.0 <= low <= k / n <= high <= 1.0
+
+
+@pytest.mark.parametrize(("case", "expected"), VECTORS["newcombe_indep"].items())
+def test_newcombe_meets_the_reference(case, expected):
+    """The interval of a difference of two independent rates is the hybrid score interval."""
+    k_a, n_a, k_b, n_b = map(int, re.fullmatch(r"(\d+)/(\d+) - (\d+)/(\d+)", case).groups())
+    assert newcombe_interval(k_a, n_a, k_b, n_b) == close(tuple(expected))
+
+
+def test_newcombe_with_an_empty_group_is_none():
+    """A difference to a model that answered nothing does not exist."""
+    assert newcombe_interval(3, 4, 0, 0) is None
+
+
+@pytest.mark.parametrize("vector", INTERVALS)
+def test_incomplete_beta_at_known_quantiles(vector):
+    """The incomplete beta gives 2.5% and 97.5% at the bounds scipy found for whole and for half-integer parameters."""
+    k, n = vector["k"], vector["n"]
+    low, high = vector["jeffreys95"]
+    assert regularized_beta(k + 0.5, n - k + 0.5, low) == close(0.025)
+    assert regularized_beta(k + 0.5, n - k + 0.5, high) == close(0.975)
+    low, high = vector["clopper95"]
+    if k > 0:
+        assert regularized_beta(k, n - k + 1, low) == close(0.025)
+    if k < n:
+        assert regularized_beta(k + 1, n - k, high) == close(0.975)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1001, 400), (2000, 1000), (5000, 4010), (20_000, 16_050)])
+def test_large_binomials_agree_with_an_exact_integer_sum(n, k):
+    """Beyond the size where terms fit a float the binomial tail still equals the sum in whole numbers."""
+    term, total = 1, 0
+    for i in range(k + 1):
+        total += term
+        term = term * 4 * (n - i) // (i + 1)
+    assert binomial_cdf(k, n, 0.8) == close(total / 5**n)
+
+
+def test_binomial_outside_its_range():
+    """Below 0 passes nothing has happened; at n everything has."""
+    assert binomial_cdf(-1, 10, 0.5) == 0.0
+    assert binomial_cdf(10, 10, 0.5) == 1.0
+
+
+def test_student_t_against_tables():
+    """The t quantile is the printed table's value, and the cdf inverts it."""
+    assert student_t_quantile(0.975, 9) == close(2.2621571627409915)
+    assert student_t_quantile(0.975, 1) == close(12.706204736432095)
+    assert student_t_cdf(student_t_quantile(0.9, 4), 4) == close(0.9)
+    assert student_t_cdf(-1.0, 5) == close(1 - student_t_cdf(1.0, 5))

@@ -1,0 +1,123 @@
+"""The tier of a group: what it rests on, how sure it is, what it is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawgauge.summary import summarize_folder
+
+from .run_folders import config, failed, prompt, record, tool_record, write_run
+
+
+def tool_use(folder):
+    (group,) = summarize_folder(folder).models
+    return group.tool_use
+
+
+def test_thirteen_of_thirteen_is_recommended(tmp_path):
+    """Thirteen prompts with a call each are a decided Tier 1, and that alone is recommended for subagents."""
+    use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", True) for i in range(13)]))
+    assert (use.tier, use.decided, use.needed, use.label) == (1, True, 0, "Tier 1 (decided)")
+    assert use.recommended_for_subagents
+    assert (use.n_eff, use.rate, use.ci95[1]) == (13.0, 1.0, 1.0)
+
+
+def test_six_of_six_is_provisional_and_says_what_is_missing(tmp_path):
+    """Six passes of six are Tier 1 with 79% confidence: not recommended, seven clean passes short."""
+    use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", True) for i in range(6)]))
+    assert use.label == "Tier 1 (provisional: 7 more clean passes would decide it)"
+    assert use.p_tier[0] == pytest.approx(0.7902848)
+    assert (use.decided, use.recommended_for_subagents, use.needed) == (False, False, 7)
+
+
+@pytest.mark.parametrize(
+    ("k", "label"), [(0, "Tier 3 (decided)"), (2, "Tier 3 (provisional)"), (4, "Tier 2 (provisional)")]
+)
+def test_lower_tiers_say_whether_they_are_sure(tmp_path, k, label):
+    """Tier 2 and 3 carry decided or provisional too."""
+    use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", i < k) for i in range(6)]))
+    assert use.label == label
+    assert not use.recommended_for_subagents
+
+
+def test_unanswered_prompts_are_not_held_against_the_tier(tmp_path):
+    """A timeout is no evidence about tools; an empty answer is a missed call."""
+    rows = [
+        tool_record("P0", True),
+        tool_record("P1", False) | failed("P1", "ok", "empty_response", suite="tool_use", expected_tools=["free"]),
+        tool_record("P2", False) | failed("P2", "error", "timeout", suite="tool_use", expected_tools=["free"]),
+    ]
+    use = tool_use(write_run(tmp_path / "run", rows))
+    assert (use.k, use.n) == (1, 2)
+
+
+def test_prompts_that_offer_tools_decide_where_there_are_any(tmp_path):
+    """With native prompts answered the text prompts do not count; without them they do."""
+    text = [tool_record(f"T{i}", False) for i in range(5)]
+    native = [tool_record(f"N{i}", True, native=True) for i in range(3)]
+    both = tool_use(write_run(tmp_path / "both", text + native))
+    assert (both.source, both.k, both.n, both.channels.native, both.channels.none) == ("native", 3, 3, 3, 0)
+    alone = tool_use(write_run(tmp_path / "text", text))
+    assert (alone.source, alone.k, alone.n, alone.channels.none) == ("text", 0, 5, 5)
+
+
+def test_no_tool_prompt_answered_has_no_tier(tmp_path):
+    """Without an answered tool prompt there is no tier, and the label says so."""
+    rows = [record("P0"), failed("P1", "error", "timeout", expected_tools=["free"])]
+    use = tool_use(write_run(tmp_path / "run", rows))
+    assert (use.tier, use.source, use.p_tier, use.needed) == (None, None, None, 13)
+    assert use.label == "no tool prompts answered"
+
+
+def test_channels_tell_how_the_calls_came(tmp_path):
+    """Calls are counted by channel; a malformed one is malformed whatever its channel; no call is none."""
+
+    def calls(*pairs):
+        return [{"name": "free", "arguments": None, "channel": channel, "valid": valid} for channel, valid in pairs]
+
+    rows = [
+        tool_record("P0", True, native=True, tool_invocations=calls(("native", True), ("native", True))),
+        tool_record("P1", False, native=True, tool_invocations=calls(("text:xml", True), ("native", False))),
+        tool_record("P2", False, native=True, tool_invocations=calls(("mention", True))),
+        tool_record("P3", False, native=True),
+        record("P4", tool_invocations=calls(("mention", True))),
+    ]
+    channels = tool_use(write_run(tmp_path / "run", rows)).channels
+    assert (channels.native, channels.text, channels.malformed, channels.mention, channels.none) == (2, 1, 1, 1, 1)
+
+
+def test_repeats_of_the_same_prompts_do_not_decide_a_tier(tmp_path):
+    """Six prompts passed ten times each are six prompts' worth of evidence, and the label asks for other prompts."""
+    rows = [tool_record(f"P{p}", True, repeat=r) for p in range(6) for r in range(10)]
+    use = tool_use(write_run(tmp_path / "run", rows))
+    assert (use.n, use.n_eff, use.decided) == (60, 6.0, False)
+    assert use.label == "Tier 1 (provisional: 7 more clean passes of other prompts would decide it)"
+
+
+def test_one_prompt_repeated_decides_nothing(tmp_path):
+    """A single prompt passed fifty times has a point tier and no confidence at all."""
+    use = tool_use(write_run(tmp_path / "run", [tool_record("P0", True, repeat=r) for r in range(50)]))
+    assert (use.tier, use.n_eff, use.p_tier, use.ci95, use.decided) == (1, None, None, None, False)
+    assert use.label == "Tier 1 (provisional: one prompt says nothing about others)"
+
+
+def test_restraint_and_tasks_stand_beside_the_tier(tmp_path):
+    """Prompts that ask for no call, and multi-turn tasks, have rates of their own and are not in k of n."""
+    plan = config(
+        [
+            prompt("N0", "tool_use", {"type": "tool_call", "expected_calls": []}),
+            prompt("R0", "tool_use", {"type": "tool_call", "no_call": True}),
+            prompt("R1", "tool_use", {"type": "tool_call", "ask": True}),
+            prompt("W0", "tool_use", {"type": "world_state", "expect": []}),
+        ]
+    )
+    rows = [
+        tool_record("N0", True, native=True),
+        record("R0", suite="tool_use", tools_offered=True, objective_pass=True),
+        record("R1", suite="tool_use", tools_offered=True, objective_pass=False),
+        tool_record("W0", False, native=True, objective_pass=True, turns=4),
+    ]
+    (group,) = summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
+    assert (group.tool_use.k, group.tool_use.n, group.tool_use.channels.none) == (1, 1, 0)
+    assert (group.restraint.k, group.restraint.n, group.restraint.rate) == (1, 2, 0.5)
+    assert (group.tasks.k, group.tasks.n, group.tasks.mean_turns) == (1, 1, 4)
