@@ -1,0 +1,134 @@
+"""Runs a system tool and returns what it printed, within a time limit, whatever the tool does.
+
+Owns: finding tools on a given PATH, the environment they get, killing those that hang. Refuses: shells, standard
+input, and handing API keys to programs that only say their version: just the variables in `PASSED_ON` go along.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+TIMEOUT_S = 2.0
+KILL_GRACE_S = 0.5
+OUTPUT_CAP_BYTES = 65536
+SYSTEM_PATH: Mapping[str, str] = {"PATH": os.defpath}
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "USER",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "OLLAMA_HOST",
+    "OLLAMA_MODELS",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+)
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_UNPRINTABLE = dict.fromkeys((*(set(range(0x20)) - {0x09, 0x0A}), *range(0x7F, 0xA0), *_BIDI))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """What a tool printed on stdout, safe to show; `exit_code` is None where it had to be killed."""
+
+    text: str
+    exit_code: int | None
+
+
+def run_command(
+    command: Sequence[str], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
+) -> CommandOutput | None:
+    """Run one tool; None where it is missing or will not start."""
+    program = find_program(command[0], environ)
+    if program is None:
+        return None
+    try:
+        process = subprocess.Popen(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_child_environment(environ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError):
+        return None
+    deadline_s = time.monotonic() + timeout_s
+    raw, at_end = _read_output(process, deadline_s)
+    exit_code = _await_exit(process, deadline_s, at_end=at_end)
+    return CommandOutput(make_printable(raw), exit_code)
+
+
+def run_together(
+    commands: Mapping[str, Sequence[str]], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
+) -> dict[str, CommandOutput | None]:
+    """Run several tools at once, so that slow ones cost one timeout and not one each."""
+    outputs: dict[str, CommandOutput | None] = dict.fromkeys(commands)
+
+    def run(name: str) -> None:
+        outputs[name] = run_command(commands[name], environ, timeout_s)
+
+    present = [name for name, command in commands.items() if find_program(command[0], environ)]
+    threads = [threading.Thread(target=run, args=(name,), name=f"host-{name}", daemon=True) for name in present]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outputs
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str | None:
+    """The file a name stands for on the given PATH; a name with a directory stands for itself."""
+    return shutil.which(name, path=environ.get("PATH", ""))
+
+
+def make_printable(raw: bytes) -> str:
+    """Text without control and direction marks, so that showing it cannot steer a terminal."""
+    return raw.decode("utf-8", "replace").translate(_UNPRINTABLE)
+
+
+def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: environ[name] for name in PASSED_ON if name in environ}
+    return {**kept, "LC_ALL": "C"}
+
+
+def _read_output(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, bool]:
+    """(output up to the cap, whether it ended by itself before the deadline)."""
+    pipe = process.stdout
+    if pipe is None:
+        return b"", True
+    output = bytearray()
+    with pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < OUTPUT_CAP_BYTES:
+            if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                return bytes(output), False
+            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
+            if not part:
+                return bytes(output), True
+            output += part
+    return bytes(output[:OUTPUT_CAP_BYTES]), False
+
+
+def _await_exit(process: subprocess.Popen[bytes], deadline_s: float, *, at_end: bool) -> int | None:
+    """The exit code. A tool that is not done is killed with its whole group: a child of it may hold the pipe."""
+    if at_end:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(max(0.0, deadline_s - time.monotonic()))
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        exit_code = process.wait(KILL_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return None  # stuck in the kernel (a dead network disk, a broken GPU driver): it cannot be waited for
+    return exit_code if exit_code >= 0 else None

@@ -1,0 +1,108 @@
+"""Facts about the machine are read from its files, on processors and in containers that this one is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.host.machine import describe_cpu, describe_host, describe_memory
+from clawgauge.host.memory import parse_meminfo
+from support.fake_tools import install_tool, path_of
+
+NOTHING = {"PATH": ""}
+X86 = """processor\t: 0
+model name\t: AMD Ryzen 9 7950X 16-Core Processor
+flags\t\t: fpu sse4_2 fma avx avx2 avx512f nonsense
+
+processor\t: 1
+model name\t: another core
+flags\t\t: fpu
+"""
+ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp\nCPU part\t: 0xd0c\n"
+
+
+def make_root(root: Path, **files: str) -> Path:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
+
+
+def test_the_first_processor_is_described(tmp_path: Path) -> None:
+    """Model and the telling instruction sets come from the first block of cpuinfo."""
+    cpu = describe_cpu(NOTHING, make_root(tmp_path, **{"proc/cpuinfo": X86}))
+    assert cpu["model"] == "AMD Ryzen 9 7950X 16-Core Processor"
+    assert cpu["flags"] == ["sse4_2", "fma", "avx", "avx2", "avx512f"]
+
+
+def test_an_arm_model_comes_from_lscpu(tmp_path: Path) -> None:
+    """Where cpuinfo has no model name lscpu is asked, and without it the model is null."""
+    root = make_root(tmp_path / "root", **{"proc/cpuinfo": ARM})
+    assert describe_cpu(NOTHING, root)["model"] is None
+    install_tool(tmp_path / "bin", "lscpu", "printf 'Architecture: aarch64\\n  Model name:   Neoverse-N1\\n'")
+    cpu = describe_cpu(path_of(tmp_path / "bin"), root)
+    assert (cpu["model"], cpu["flags"]) == ("Neoverse-N1", ["asimd", "asimddp"])
+
+
+def test_a_mac_is_asked_through_sysctl(tmp_path: Path) -> None:
+    """Without /proc the brand string of sysctl is the model."""
+    install_tool(tmp_path, "sysctl", "printf 'Apple M2 Pro\\n'")
+    assert describe_cpu(path_of(tmp_path), tmp_path)["model"] == "Apple M2 Pro"
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("rubbish", None), ("1 0", None)]
+)
+def test_a_container_limits_the_processor(tmp_path: Path, cpu_max: str, cores: float | None) -> None:
+    """The share of the processor that a container grants is told in cores."""
+    root = make_root(tmp_path, **{"sys/fs/cgroup/cpu.max": cpu_max})
+    assert describe_cpu(NOTHING, root)["quota_cores"] == cores
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "limit_bytes"),
+    [
+        ("memory.max", "2147483648\n", 1 << 31),
+        ("memory.max", "max\n", None),
+        ("memory.max", "rubbish", None),
+        ("memory/memory.limit_in_bytes", "9223372036854771712", None),
+        ("memory/memory.limit_in_bytes", "1073741824", 1 << 30),
+    ],
+)
+def test_a_container_limits_memory(tmp_path: Path, file: str, content: str, limit_bytes: int | None) -> None:
+    """The memory limit is read from both versions of cgroups; no limit and rubbish are null."""
+    root = make_root(tmp_path, **{f"sys/fs/cgroup/{file}": content})
+    assert describe_memory(root)["limit_bytes"] == limit_bytes
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "container"),
+    [
+        (".dockerenv", "", "docker"),
+        ("run/.containerenv", "", "podman"),
+        ("run/systemd/container", "systemd-nspawn\n", "systemd-nspawn"),
+        ("proc/self/cgroup", "0::/kubepods/besteffort/pod1\n", "kubepods"),
+        ("proc/self/cgroup", "0::/user.slice\n", None),
+    ],
+)
+def test_containers_are_recognised(tmp_path: Path, file: str, content: str, container: str | None) -> None:
+    """Each kind of container leaves its own mark, and a plain machine has none."""
+    assert describe_host(NOTHING, make_root(tmp_path, **{file: content}))["container"] == container
+
+
+def test_meminfo_without_available_memory_is_estimated() -> None:
+    """Where the kernel does not say what is available, free memory and caches stand for it."""
+    raw = b"MemTotal: 1000 kB\nMemFree: 200 kB\nBuffers: 50 kB\nCached: 250 kB\nSwapCached: 9 kB\n"
+    memory = parse_meminfo(raw)
+    assert (memory.available_bytes, memory.used_bytes) == (500 * 1024, 500 * 1024)
+    memory = parse_meminfo(raw + b"MemAvailable: 700 kB\nSwapTotal: 80 kB\nSwapFree: 20 kB\n")
+    assert (memory.used_bytes, memory.swap_used_bytes) == (300 * 1024, 60 * 1024)
+
+
+@pytest.mark.parametrize("raw", [b"", b"MemTotal: lots kB\n", b"MemTotal: 12"])
+def test_unreadable_meminfo_is_an_error(raw: bytes) -> None:
+    """A file of another shape is not taken for a machine without memory."""
+    with pytest.raises(ValueError, match=r"."):
+        parse_meminfo(raw)
