@@ -1,0 +1,143 @@
+"""The whole contract between the runner and a provider: one attempt at one call.
+
+Owns: what a provider is given (`Call`, `ProviderSettings`), where it reports what it sees (`Sink`), and what it must
+offer (`Provider`). Refuses: retrying, judging, recording and waiting; those are the runner's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from clawgauge.records import ModelInfo, ProviderProbe
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None."""
+
+    model: str
+    prompt: str
+    system: str | None = None
+    thinking_level: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stream: bool = True
+    timeout_s: float = 300.0
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    tool_choice: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """How to reach a provider. `api_key` never leaves memory; `api_key_env` is the name a user may be shown.
+
+    `tell` says a line to the person waiting (a download, a slow start); it is not a log.
+    """
+
+    name: str
+    type: str
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    api_key_env: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    concurrency: int = 1
+    tell: Callable[[str], None] = field(default=lambda _line: None, repr=False)
+
+
+class Sink(Protocol):
+    """Where an attempt reports what it sees, as it sees it. All stamps are `time.perf_counter_ns()`."""
+
+    def start(self, at_ns: int) -> None:
+        """The request goes out (HTTP: to a connected socket; CLI: the process is spawned). Starts the clock."""
+
+    def connected(self, took_ns: int | None) -> None:
+        """How long connecting took, or None for a reused connection. Outside the clock."""
+
+    def text(self, at_ns: int, piece: str) -> None:
+        """A piece of the answer."""
+
+    def reasoning(self, at_ns: int, piece: str) -> None:
+        """A piece of a separate reasoning channel."""
+
+    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        """A fragment of a native tool call; fragments of one call share an index. `name` is its whole name, once."""
+
+    def usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        """Token counts as the server reports them; later values replace earlier ones."""
+
+    def finish(self, reason: str | None) -> None:
+        """Why the model stopped: stop, length, tool_calls, content_filter, refusal, or the server's own word."""
+
+    def note(self, **facts: Any) -> None:
+        """Facts for the record.
+
+        `model_reported`, `cost_usd`, `cli_overhead_ms`; `refusal` (the words of a refusal that came instead of an
+        answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so that its
+        arrival is no first-token time.
+        """
+
+    def end(self, at_ns: int) -> None:
+        """The last byte of the answer arrived. Stops the clock."""
+
+
+class Provider(ABC):
+    """One way to reach models: write `attempt`, and the rest has defaults for a plain remote server.
+
+    An async context manager: entering may start things, leaving must stop them all. `local` tells whether the model
+    runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
+    whether first-token times can be had.
+    """
+
+    local = False
+    streams = True
+    default_max_tokens = 1024
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        self.name = settings.name
+        self.settings = settings
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        return None
+
+    @abstractmethod
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        """Make one call and report it to `sink`; raise `CallFailure` if it did not end well. Never retries."""
+
+    async def probe(self) -> ProviderProbe:
+        """Say whether this provider could be used now. Never raises, never costs money."""
+        return ProviderProbe(provider=self.name, reachable=True, detail="not probed")
+
+    async def models(self) -> list[ModelInfo]:
+        """What `PROVIDER:*` means. Empty where it cannot be known; `CallFailure` where the server cannot be asked."""
+        return []
+
+    async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
+        """Get ready for one model's suite. Returns whether the model is loaded already; None where unknowable."""
+        return None
+
+    async def loaded_models(self) -> list[str]:
+        """The models in the server's memory now, for the resource snapshots. Empty where it cannot be known."""
+        return []
+
+    def pids(self) -> list[int]:
+        """Processes whose memory is the model's cost on this machine."""
+        return []
+
+    def describe(self) -> dict[str, Any]:
+        """Address and settings for config.json. No secret."""
+        return {"type": self.settings.type}

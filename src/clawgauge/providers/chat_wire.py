@@ -1,0 +1,267 @@
+"""Chat completions on the wire: the request body, the streamed chunks, the whole reply.
+
+What `ollama_openai`, `openai_chat` and `embedded` share. Chunks are decoded into typed structs; what does not fit
+(wrong types, lone surrogates) goes through a lenient path that keeps what is usable and ignores the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, Sink
+from clawgauge.providers.http_errors import stream_failure
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    index: int | None = 0
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    model: str | None = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+def chat_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
+    """The request. A field that was not asked for is not sent."""
+    messages = [{"role": "system", "content": call.system}] if call.system else []
+    messages.append({"role": "user", "content": call.prompt})
+    body: dict[str, Any] = {"model": call.model, "messages": messages, "stream": call.stream}
+    if call.stream:
+        body["stream_options"] = {"include_usage": True}
+    if call.max_tokens is not None:
+        body["max_tokens"] = call.max_tokens
+    if call.temperature is not None:
+        body["temperature"] = call.temperature
+    if call.seed is not None:
+        body["seed"] = call.seed
+    if call.thinking_level is not None:
+        body["reasoning_effort"] = call.thinking_level
+    if call.tools:
+        body["tools"] = call.tools
+        if call.tool_choice is not None:
+            body["tool_choice"] = call.tool_choice
+    body.update(extra or {})
+    return encode_body(body)
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """JSON bytes. A lone surrogate in a prompt is sent as its escape rather than failing the call."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(body).encode("ascii")
+
+
+class ChatReader:
+    """Feeds one chat reply, streamed or whole, to a sink. Implements `http.Reader`."""
+
+    __slots__ = ("_done", "_finished", "_model_seen", "_sink")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._finished = False
+        self._done = False
+        self._model_seen = False
+
+    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
+        if data == b"[DONE]" or data.strip() == b"[DONE]":
+            self._done = True
+            return True
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            lenient = decode_lenient(data)
+            if lenient is None:
+                return False
+            chunk = _chunk_from(lenient)
+        if name == b"error" or chunk.error is not None:
+            raise stream_failure(chunk.error if chunk.error is not None else decode_lenient(data))
+        if chunk.model and not self._model_seen:
+            self._model_seen = True
+            self._sink.note(model_reported=chunk.model)
+        for choice in chunk.choices or ():
+            # Only the first choice is the answer; n > 1 is never asked for.
+            if choice.index:
+                continue
+            if choice.delta is not None:
+                self._report(at_ns, choice.delta)
+            if choice.finish_reason:
+                self._finished = True
+                self._sink.finish(choice.finish_reason)
+        if chunk.usage is not None:
+            report_usage(self._sink, chunk.usage)
+        return False
+
+    def _report(self, at_ns: int, delta: _Delta) -> None:
+        sink = self._sink
+        reasoning = delta.reasoning_content or delta.reasoning
+        if reasoning:
+            sink.reasoning(at_ns, reasoning)
+        if delta.content:
+            sink.text(at_ns, delta.content)
+        if delta.refusal:
+            sink.note(refusal=delta.refusal)
+        for position, call in enumerate(delta.tool_calls or ()):
+            function = call.function or _Function()
+            if function.name or function.arguments:
+                index = call.index if call.index is not None else position
+                sink.tool_delta(at_ns, index, function.name, function.arguments)
+
+    def body(self, at_ns: int, data: bytes) -> None:
+        reply = decode_lenient(data)
+        if (
+            reply is None
+            or not isinstance(reply.get("choices"), list | None)
+            or not ("choices" in reply or "error" in reply)
+        ):
+            raise not_the_protocol(data, "chat completions")
+        if reply.get("error") is not None:
+            raise stream_failure(reply["error"], "the reply carried an error")
+        self._sink.note(first_token_captured=False)
+        for choice in reply.get("choices") or ():
+            if isinstance(choice, dict):
+                choice["delta"] = choice.get("message")
+        chunk = _chunk_from(reply)
+        for choice in (chunk.choices or ())[:1]:
+            if choice.delta is not None:
+                self._report(at_ns, choice.delta)
+            self._sink.finish(choice.finish_reason)
+        if chunk.model:
+            self._sink.note(model_reported=chunk.model)
+        report_usage(self._sink, chunk.usage)
+
+    def close(self) -> None:
+        if not (self._finished or self._done):
+            raise CallFailure("error", "stream_interrupted", "the stream ended before the server said that it was done")
+
+
+def decode_lenient(data: bytes) -> dict[str, Any] | None:
+    """Any JSON object, lone surrogates included; None for what is not one."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def not_the_protocol(data: bytes, protocol: str) -> CallFailure:
+    """A 200 whose body is something else: a proxy's page, another API."""
+    head = data[:200].decode("utf-8", "replace").strip()
+    return CallFailure("error", "invalid_response", f"the reply is not {protocol}: {head!r}")
+
+
+def report_usage(sink: Sink, usage: Any) -> None:
+    """Token counts, where they are whole non-negative numbers; anything else is as if not said."""
+    if not isinstance(usage, dict):
+        return
+    prompt = usage.get("prompt_tokens_details")
+    completion = usage.get("completion_tokens_details")
+    sink.usage(
+        input_tokens=count(usage.get("prompt_tokens")),
+        output_tokens=count(usage.get("completion_tokens")),
+        cached_tokens=count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None,
+        reasoning_tokens=count(completion.get("reasoning_tokens")) if isinstance(completion, dict) else None,
+    )
+
+
+def count(value: Any) -> int | None:
+    """A token count a server may send, or None for a bool, a string, a negative or an absurd one."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+        return None
+    return value
+
+
+def _chunk_from(reply: dict[str, Any]) -> _Chunk:
+    choices = (
+        [_choice_from(c) for c in reply.get("choices") or () if isinstance(c, dict)]
+        if isinstance(reply.get("choices"), list)
+        else []
+    )
+    usage = reply.get("usage")
+    return _Chunk(
+        choices=choices,
+        usage=usage if isinstance(usage, dict) else None,
+        error=reply.get("error"),
+        model=_string(reply.get("model")),
+    )
+
+
+def _choice_from(choice: dict[str, Any]) -> _Choice:
+    index = choice.get("index")
+    return _Choice(
+        delta=_delta_from(choice["delta"]) if isinstance(choice.get("delta"), dict) else None,
+        finish_reason=_string(choice.get("finish_reason")),
+        index=index if isinstance(index, int) else 0,
+    )
+
+
+def _delta_from(delta: dict[str, Any]) -> _Delta:
+    calls = delta.get("tool_calls")
+    text, thinking = _content(delta.get("content"))
+    return _Delta(
+        content=text,
+        reasoning=thinking or _string(delta.get("reasoning")),
+        reasoning_content=_string(delta.get("reasoning_content")),
+        refusal=_string(delta.get("refusal")),
+        tool_calls=[_call_from(c) for c in calls if isinstance(c, dict)] if isinstance(calls, list) else None,
+    )
+
+
+def _call_from(call: dict[str, Any]) -> _ToolCall:
+    function = call.get("function")
+    index = call.get("index")
+    if not isinstance(function, dict):
+        return _ToolCall()
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        # Some servers send the arguments as an object instead of its text.
+        arguments = json.dumps(arguments)
+    return _ToolCall(
+        index=index if isinstance(index, int) and not isinstance(index, bool) else None,
+        function=_Function(name=_string(function.get("name")), arguments=arguments),
+    )
+
+
+def _content(content: Any) -> tuple[str | None, str | None]:
+    """Content is a string, or a list of parts (text, thinking) as some servers send."""
+    if not isinstance(content, list):
+        return _string(content), None
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in content:
+        if isinstance(part, dict):
+            (thoughts if part.get("type") == "thinking" else texts).append(_string(part.get("text")) or "")
+    return "".join(texts) or None, "".join(thoughts) or None
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

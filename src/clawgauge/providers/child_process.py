@@ -1,0 +1,269 @@
+"""One child process, from spawn to burial.
+
+Owns: a child in a session of its own, its stdin, its stdout as time-stamped lines under size caps, the tail of its
+stderr, its exit code, and the end of its whole process group however the caller leaves. Refuses: reading meaning into
+the output, and deadlines for the work itself; the caller's cancellation is the deadline.
+
+`ChildCommand.launcher` is a command prefix that ends by becoming the child (`exec`), and `Child.group_id` names what
+must not outlive us: together they are where a supervisor attaches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.process_groups import adopt, release
+
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
+STDERR_TAIL_BYTES = 64 * 1024
+GRACE_S = 1.0
+
+_REAP_S = 5.0
+_POLL_S = 0.01
+_STDIN, _STDOUT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCommand:
+    """What to run. `argv[0]` is a path: nothing is searched for and no shell is involved."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: bytes = b""
+    launcher: tuple[str, ...] = ()
+
+
+class StampedLine(NamedTuple):
+    """A line of stdout without its newline, and when the bytes that completed it arrived."""
+
+    at_ns: int
+    line: bytes
+
+
+class Captured(NamedTuple):
+    """A short child's whole output. `exit_code` is negative for a signal."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+
+
+class _LineFrames:
+    """Cuts stamped chunks into lines, each byte copied once however the chunks fall. Does not look into them."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._at_ns = 0
+        self.longest_bytes = 0
+
+    def feed(self, at_ns: int, chunk: bytes) -> list[StampedLine]:
+        self._at_ns = at_ns
+        first, *others = chunk.split(b"\n")
+        self._add(first)
+        lines = []
+        for piece in others:
+            lines.append(StampedLine(at_ns, self._take()))
+            self._add(piece)
+        return lines
+
+    def end(self) -> list[StampedLine]:
+        """The last line, where it came without a newline."""
+        return [StampedLine(self._at_ns, self._take())] if self._size else []
+
+    def _add(self, piece: bytes) -> None:
+        self._parts.append(piece)
+        self._size += len(piece)
+        self.longest_bytes = max(self.longest_bytes, self._size)
+
+    def _take(self) -> bytes:
+        line = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return line
+
+
+class _ChildWire(asyncio.SubprocessProtocol):
+    """Hears the child. Stamps stdout inside the loop's own callback: a busy task must not move a time stamp."""
+
+    def __init__(self) -> None:
+        self.lines: deque[StampedLine] = deque()
+        self.stderr = bytearray()
+        self.news = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.exited_ns: int | None = None
+        self.stdout_ended = False
+        self.too_large: str | None = None
+        self._frames = _LineFrames()
+        self._output_bytes = 0
+        self._group_id = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._group_id = self._transport.get_pid() or 0
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        at_ns = time.perf_counter_ns()
+        if fd != _STDOUT:
+            self.stderr += data
+            del self.stderr[:-STDERR_TAIL_BYTES]
+            return
+        if self.too_large is not None:
+            return
+        self._output_bytes += len(data)
+        self.lines.extend(self._frames.feed(at_ns, data))
+        if self._output_bytes > MAX_OUTPUT_BYTES:
+            self._refuse_more(f"more than {MAX_OUTPUT_BYTES} bytes of output")
+        elif self._frames.longest_bytes > MAX_LINE_BYTES:
+            self._refuse_more(f"a line of more than {MAX_LINE_BYTES} bytes")
+        self.news.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDOUT:
+            self._end_stdout()
+
+    def process_exited(self) -> None:
+        self.exited_ns = time.perf_counter_ns()
+        self.exited.set()
+        # What the child wrote is in the pipe already. A grandchild that holds the pipe open has nothing to add, and
+        # would make us wait for as long as it lives.
+        signal_group(self._group_id, signal.SIGTERM)
+        asyncio.get_running_loop().call_later(GRACE_S, self._end_stdout)
+
+    def _end_stdout(self) -> None:
+        if not self.stdout_ended:
+            self.stdout_ended = True
+            self.lines.extend(self._frames.end())
+        self.news.set()
+
+    def _refuse_more(self, what: str) -> None:
+        self.too_large = what
+        cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).pause_reading()
+
+
+class Child:
+    """A running child, as `running` hands it out."""
+
+    def __init__(self, name: str, transport: asyncio.SubprocessTransport, wire: _ChildWire) -> None:
+        self._name = name
+        self._transport = transport
+        self._wire = wire
+        self.group_id = transport.get_pid() or 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        return self._transport.get_returncode() if self._wire.exited.is_set() else None
+
+    @property
+    def exited_ns(self) -> int | None:
+        return self._wire.exited_ns
+
+    @property
+    def stderr_tail(self) -> str:
+        return self._wire.stderr.decode("utf-8", "replace")
+
+    async def next_line(self) -> StampedLine | None:
+        """The next line of stdout; None once the child is done or has closed it. Raises when a cap is passed."""
+        wire = self._wire
+        while not wire.lines:
+            if wire.too_large is not None:
+                raise CallFailure("error", "response_too_large", f"{self._name} was stopped: it wrote {wire.too_large}")
+            if wire.stdout_ended:
+                return None
+            wire.news.clear()
+            await wire.news.wait()
+        return wire.lines.popleft()
+
+    async def wait_exit(self, timeout_s: float) -> None:
+        """Let the child leave by itself, for so long and no longer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wire.exited.wait()
+        except TimeoutError:
+            return
+
+    def send(self, data: bytes) -> None:
+        """Write all of stdin and close it; a child that does not read it does not stop us."""
+        # A cast and not a check: uvloop's transports are none of asyncio's classes.
+        pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
+        if not pipe.is_closing():
+            pipe.write(data)
+        if not pipe.is_closing():
+            pipe.write_eof()
+
+    async def end(self) -> None:
+        """Nothing of the child's group is left after this; a second cancellation only skips the grace."""
+        try:
+            if signal_group(self.group_id, signal.SIGTERM):
+                await self._group_gone(GRACE_S)
+        finally:
+            signal_group(self.group_id, signal.SIGKILL)
+            try:
+                await self.wait_exit(_REAP_S)
+            finally:
+                self._transport.close()
+
+    async def _group_gone(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        # Orphans are not ours to wait for, so no event tells when they are gone.
+        while signal_group(self.group_id, 0) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+
+
+@asynccontextmanager
+async def running(command: ChildCommand) -> AsyncIterator[Child]:
+    """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
+    loop = asyncio.get_running_loop()
+    transport, wire = await loop.subprocess_exec(
+        _ChildWire,
+        *command.launcher,
+        *command.argv,
+        env=dict(command.env),
+        cwd=command.cwd,
+        start_new_session=True,
+    )
+    child = Child(Path(command.argv[0]).name, transport, wire)
+    adopt(child.group_id)
+    try:
+        child.send(command.stdin)
+        yield child
+    finally:
+        await child.end()
+        release(child.group_id)
+
+
+async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:
+    """Run a short child to its end. Raises `TimeoutError` when it takes too long, with nothing of it left."""
+    lines = []
+    async with asyncio.timeout(timeout_s), running(command) as child:
+        while (stamped := await child.next_line()) is not None:
+            lines.append(stamped.line)
+        await child.wait_exit(timeout_s)
+    return Captured(child.exit_code, b"\n".join(lines).decode("utf-8", "replace"), child.stderr_tail)
+
+
+def signal_group(group_id: int, signal_number: int) -> bool:
+    """Signal a process group (0 only asks); False where nobody is left to hear it.
+
+    A group's number is not given out again while it has a member, so an orphaned grandchild is still reached safely.
+    """
+    if group_id <= 1:
+        return False
+    try:
+        os.killpg(group_id, signal_number)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""Claude Code as a provider: one attempt is one run of the user's own `claude -p`.
+
+Owns: a life of the program from the prompt to the verdict, an empty working directory for it, and what a user is told
+about it. Refuses: retrying, and reading anything of the user's login beyond whether it seems to be there.
+
+The clock runs from spawn to the `result` line. Temperature, seed and native tools cannot be passed to the CLI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.child_process import Child, ChildCommand, running
+from clawgauge.providers.claude_failures import explain_failure
+from clawgauge.providers.claude_invocation import (
+    BASE_URL_VARIABLE,
+    DEFAULT_SYSTEM_PROMPT,
+    base_environment,
+    call_arguments,
+    call_environment,
+    dropped_flags,
+    refuse_unsendable,
+    uses_key,
+)
+from clawgauge.providers.claude_program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
+from clawgauge.providers.claude_stream import ClaudeStream
+from clawgauge.records import ProviderProbe
+
+LINGER_S = 1.0
+LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
+_LOGIN_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
+
+
+class ClaudeCodeCli(Provider):
+    """The provider. The program is found and asked once; its working directory lives from enter to exit."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        super().__init__(settings)
+        self._env = base_environment(settings)
+        self._bare = uses_key(self._env)
+        self._workdir: Path | None = None
+        self._program: ClaudeProgram | None = None
+        self._asking = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
+        try:
+            with contextlib.suppress(CallFailure):  # a program that cannot be used is each attempt's failure, not ours
+                await self._ask_once()
+        except asyncio.CancelledError:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._workdir is not None:
+            shutil.rmtree(self._workdir, ignore_errors=True)
+            self._workdir = None
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        refuse_unsendable(call)
+        program = await self._ask_once()
+        self._warn(program, call, sink)
+        command = ChildCommand(
+            argv=(str(program.path), *call_arguments(program, call, bare=self._bare)),
+            env=call_environment(self._env, call),
+            cwd=self._cwd(),
+            stdin=call.prompt.encode("utf-8"),
+            launcher=program.launcher,
+        )
+        started_ns = time.perf_counter_ns()
+        stream = ClaudeStream(sink, started_ns=started_ns)
+        sink.start(started_ns)
+        sink.connected(None)
+        try:
+            async with running(command) as child:
+                await _listen(child, stream, sink)
+        except OSError as fault:
+            raise _spawn_failure(program.path, fault) from fault
+        failure = explain_failure(
+            stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
+        )
+        if failure is not None:
+            raise failure
+
+    async def probe(self) -> ProviderProbe:
+        """Look for the program and for a sign of a login; nothing is sent."""
+        try:
+            program = await self._ask_once()
+        except CallFailure as failure:
+            return ProviderProbe(provider=self.name, reachable=False, detail=failure.message, hint=INSTALL_HINT)
+        login = _find_login(self._env)
+        usable = login is not None or sys.platform == "darwin"
+        unseen = "its login is in the keychain, if anywhere" if usable else "no key and no login found"
+        return ProviderProbe(
+            provider=self.name,
+            reachable=usable,
+            address=str(program.path),
+            detail=f"Claude Code {program.version or 'of unknown version'}; {login or unseen}",
+            hint=None if usable else LOGIN_HINT,
+            version=program.version,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        program = self._program
+        return {
+            **super().describe(),
+            "command": program.path.name if program else None,
+            "version": program.version if program else None,
+            "dropped_flags": dropped_flags(program, bare=self._bare) if program else [],
+            "bare": self._bare,
+            "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
+            "default_system_prompt": DEFAULT_SYSTEM_PROMPT,
+            "thinking": "off unless a level is asked",
+            "not_sent": ["temperature", "seed", "tools"],
+        }
+
+    async def _ask_once(self) -> ClaudeProgram:
+        async with self._asking:
+            if self._program is None:
+                path = find_program(self._env, self.settings.extra.get("command"))
+                self._program = await ask_program(path, self._env, self._cwd())
+            return self._program
+
+    def _cwd(self) -> Path:
+        return self._workdir or Path(tempfile.gettempdir())
+
+    def _warn(self, program: ClaudeProgram, call: Call, sink: Sink) -> None:
+        if call.tools:
+            sink.note(warning="Claude Code cannot be given a prompt's own tools; they were not offered to the model")
+        if call.thinking_level is not None and not program.knows("--effort"):
+            version = program.version or "of unknown version"
+            sink.note(
+                warning=f"Claude Code {version} has no --effort: thinking level {call.thinking_level} was not sent"
+            )
+        if not call.stream:
+            sink.note(first_token_captured=False)
+
+
+def create(settings: ProviderSettings) -> Provider:
+    """The user's own Claude Code; `command` in its table is the path of another one."""
+    return ClaudeCodeCli(settings)
+
+
+async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
+    """Read until the call is over, then give the program a moment to exit so that its exit code counts too."""
+    try:
+        while not stream.done and (stamped := await child.next_line()) is not None:
+            stream.feed(stamped.at_ns, stamped.line)
+    finally:
+        # Before the burial: its grace is not part of the time to a deadline or to an exit.
+        if not stream.done:
+            sink.end(child.exited_ns or time.perf_counter_ns())
+    if stream.outcome.cut is None:
+        await child.wait_exit(LINGER_S)
+
+
+def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
+    if fault.errno == errno.E2BIG:
+        return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
+    if not path.exists():
+        return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
+    return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")
+
+
+def _find_login(env: Mapping[str, str]) -> str | None:
+    """A sign that a call could be authorised. Says where it is; never looks inside."""
+    for name in _LOGIN_VARIABLES:
+        if env.get(name):
+            return f"{name} is set"
+    home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
+    if home is not None and (Path(home) / ".credentials.json").is_file():
+        return f"a login is in {home}"
+    return None
+
+
+def _host(url: str | None) -> str | None:
+    """Host and port of an address: its user-info, path and query may hold a secret."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    except ValueError:
+        return None

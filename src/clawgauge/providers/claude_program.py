@@ -1,0 +1,104 @@
+"""The Claude Code program a user has installed: where it is, which version, and which flags it knows.
+
+Owns: finding it and asking it, once. Refuses: making calls with it, and deciding what to ask; those are
+`claude_code_cli` and `claude_invocation`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.child_process import ChildCommand, capture
+
+PROGRAM_NAME = "claude"
+QUESTION_TIMEOUT_S = 10.0
+INSTALL_HINT = "install it with `npm install -g @anthropic-ai/claude-code`, or set `command` to its path"
+
+_OPTION_ROW = re.compile(r"^ {1,6}(?:-\w, )?(--[\w-]+)(?:, (--[\w-]+))?", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeProgram:
+    """What is installed. `flags` is None where its help could not be read: it is then taken for a current one.
+
+    `launcher` makes the kernel end the program when we die; empty where that cannot be had.
+    """
+
+    path: Path
+    version: str | None = None
+    flags: frozenset[str] | None = None
+    launcher: tuple[str, ...] = ()
+
+    def knows(self, flag: str) -> bool:
+        return self.flags is None or flag in self.flags
+
+
+def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
+    """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
+    search_path = environ.get("PATH", os.defpath)
+    if command is not None and os.sep in command:
+        candidates = [Path(command).expanduser()]
+    else:
+        name = command or PROGRAM_NAME
+        if found := shutil.which(name, path=search_path):
+            return Path(found).absolute()
+        candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
+    present = [candidate for candidate in candidates if candidate.is_file()]
+    if not present:
+        where = candidates[0] if command is not None and os.sep in command else "PATH"
+        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not on {where}: {INSTALL_HINT}")
+    if not os.access(present[0], os.X_OK):
+        raise _not_executable(present[0], "it has no execute permission")
+    return present[0].absolute()
+
+
+async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
+    """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
+    version_text = await _ask(path, "--version", env, cwd)
+    help_text = await _ask(path, "--help", env, cwd)
+    version = _VERSION.search(version_text)
+    flags = frozenset(flag for row in _OPTION_ROW.findall(help_text) for flag in row if flag)
+    return ClaudeProgram(
+        path=path,
+        version=version[0] if version else None,
+        flags=flags if "--print" in flags else None,
+        launcher=await _find_launcher(env, cwd),
+    )
+
+
+async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> str:
+    command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
+    try:
+        return (await capture(command, timeout_s=QUESTION_TIMEOUT_S)).stdout
+    except TimeoutError:
+        return ""
+    except OSError as fault:
+        raise _not_executable(path, fault.strerror or str(fault)) from fault
+
+
+async def _find_launcher(env: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
+    """`setpriv --pdeathsig` sets the parent-death signal, then becomes the program: no code of ours between fork and
+    exec. Tried first, because BusyBox has a `setpriv` without that option.
+    """
+    setpriv = shutil.which("setpriv", path=env.get("PATH", os.defpath)) if sys.platform == "linux" else None
+    if setpriv is None:
+        return ()
+    launcher = (setpriv, "--pdeathsig", "KILL", "--")
+    try:
+        tried = await capture(ChildCommand(argv=(*launcher, setpriv, "--version"), env=env, cwd=cwd), timeout_s=2.0)
+    except (OSError, TimeoutError):
+        return ()
+    return launcher if tried.exit_code == 0 else ()
+
+
+def _not_executable(path: Path, why: str) -> CallFailure:
+    message = f"{path} cannot be run ({why}): repair it, or set `command` to another Claude Code"
+    return CallFailure("skipped_unavailable", "cli_not_executable", message)

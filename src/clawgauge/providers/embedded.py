@@ -1,0 +1,97 @@
+"""The embedded model: any GGUF file, served by a llama.cpp child process that this provider starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from typing import Any
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.chat_server import ChatServer
+from clawgauge.providers.embedded_model import DEFAULT_MODEL, GET_COMMAND, is_fetched, model_path, resolve
+from clawgauge.providers.llama_server import LlamaServer
+from clawgauge.records import ModelInfo, ProviderProbe
+
+
+class Embedded(Provider):
+    """Serves one model at a time. Nothing runs before `before_target`; nothing is left after the context ends.
+
+    The server's prompt cache is switched off per call: a repeated prompt would otherwise skip its own prefill and look
+    faster than it is.
+    """
+
+    local = True
+    default_max_tokens = 256
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        super().__init__(settings)
+        self._server: LlamaServer | None = None
+        self._chat: ChatServer | None = None
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop()
+
+    async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
+        """Start the server for this model. It is loaded and empty afterwards, so the first call is still its first."""
+        await self._stop()
+        path = await asyncio.to_thread(resolve, model, self.settings.environ, self.settings.tell)
+        server = LlamaServer(path, alias=model, slots=self.settings.concurrency, environ=self.settings.environ)
+        await server.start()
+        self._server = server
+        self._chat = await self._client(server.address).__aenter__()
+        return False
+
+    def _client(self, address: str) -> ChatServer:
+        options = {"extra_body": {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}}
+        settings = ProviderSettings(
+            name=self.name, type=self.settings.type, extra=options, concurrency=self.settings.concurrency
+        )
+        return ChatServer(settings, base_url=address + "/v1", local=True)
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        if self._chat is None or self._server is None:
+            raise CallFailure("skipped_unavailable", "connection_refused", "the embedded server is not running")
+        await self._chat.attempt(call, sink)
+
+    def pids(self) -> list[int]:
+        pid = self._server.pid if self._server else None
+        return [pid] if pid is not None else []
+
+    async def probe(self) -> ProviderProbe:
+        environ = self.settings.environ
+        if importlib.util.find_spec("xllamacpp") is None:
+            return self._probed(False, "xllamacpp is not installed", "pip install 'clawgauge[embedded]'")
+        if not is_fetched(environ):
+            return self._probed(True, f"{DEFAULT_MODEL} is fetched on first use (93 MB)", GET_COMMAND)
+        return self._probed(True, f"{DEFAULT_MODEL} is ready", None)
+
+    def _probed(self, reachable: bool, detail: str, hint: str | None) -> ProviderProbe:
+        models = [ModelInfo(name=DEFAULT_MODEL, quantization="Q4_1", family="llama", parameters="135M")]
+        return ProviderProbe(
+            provider=self.name,
+            reachable=reachable,
+            address=str(model_path(self.settings.environ).parent),
+            detail=detail,
+            hint=hint,
+            models=models if reachable else [],
+        )
+
+    async def models(self) -> list[ModelInfo]:
+        return (await self.probe()).models
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": {"cache_prompt": False}}
+
+    async def _stop(self) -> None:
+        chat, self._chat = self._chat, None
+        server, self._server = self._server, None
+        if chat is not None:
+            await chat.__aexit__(None, None, None)
+        if server is not None:
+            await server.stop()
+
+
+def create(settings: ProviderSettings) -> Provider:
+    """The default when nothing else is there."""
+    return Embedded(settings)

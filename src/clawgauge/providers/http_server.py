@@ -1,0 +1,110 @@
+"""What every HTTP provider has in common: its client, its key, its `/models`, its probe.
+
+Refuses: the shape of a call; `chat_server` and `openai_responses` bring that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Provider, ProviderSettings, Sink
+from clawgauge.providers.http import HttpClient, Reader
+from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.redaction import public_address
+
+
+class HttpServer(Provider):
+    """One server at one address. Subclasses add `attempt`."""
+
+    def __init__(self, settings: ProviderSettings, *, base_url: str, local: bool) -> None:
+        super().__init__(settings)
+        self.local = local
+        self.base_url = base_url.rstrip("/")
+        self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
+        self._client = HttpClient(self.base_url, headers=_headers(settings), concurrency=settings.concurrency)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.__aexit__(*exc_info)
+
+    async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader) -> None:
+        """One call. A key that is named but not set ends it before anything is sent."""
+        self._require_key()
+        json_type = {"Content-Type": "application/json"}
+        await self._client.exchange(path, payload, headers=json_type, sink=sink, reader=reader)
+
+    async def probe(self) -> ProviderProbe:
+        address = public_address(self.base_url)
+        try:
+            self._require_key()
+            models = await self.models()
+        except CallFailure as failure:
+            return self.unreachable(failure)
+        return ProviderProbe(
+            provider=self.name, reachable=True, address=address, detail=f"{len(models)} models", models=models
+        )
+
+    def unreachable(self, failure: CallFailure) -> ProviderProbe:
+        """The probe of a server that cannot be used, with the way out."""
+        return ProviderProbe(
+            provider=self.name,
+            reachable=False,
+            address=public_address(self.base_url),
+            detail=failure.message,
+            hint=self.hint(failure),
+        )
+
+    async def models(self) -> list[ModelInfo]:
+        reply = await self._client.get_json(self.base_url + "/models")
+        if reply.status in (401, 403):
+            raise CallFailure("auth_error", f"http_{reply.status}", f"the server answered {reply.status} to /models")
+        return _parse_models(reply.data) if reply.status == 200 else []
+
+    def describe(self) -> dict[str, Any]:
+        known: dict[str, Any] = {"type": self.settings.type, "base_url": public_address(self.base_url)}
+        if self.settings.api_key_env:
+            known["api_key_env"] = self.settings.api_key_env
+        if self.extra_body:
+            known["extra_body"] = self.extra_body
+        return known
+
+    def hint(self, failure: CallFailure) -> str:
+        """What a user can do about a failed probe."""
+        key_env = self.settings.api_key_env
+        if failure.failure_type == "api_key_missing":
+            return f"set {key_env}"
+        if failure.status == "auth_error":
+            return f"check the value of {key_env}" if key_env else "the server wants a key: name one with api_key_env"
+        return f"is the server running at {public_address(self.base_url)}?"
+
+    def _require_key(self) -> None:
+        if self.settings.api_key_env and not self.settings.api_key:
+            raise CallFailure("auth_error", "api_key_missing", f"{self.settings.api_key_env} is not set")
+
+
+def _headers(settings: ProviderSettings) -> dict[str, str]:
+    """Identity encoding, so that no decompression stands between the socket and the clock; the key if there is one."""
+    headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
+    if settings.api_key:
+        headers["Authorization"] = f"Bearer {settings.api_key}"
+    return headers
+
+
+def _parse_models(data: bytes) -> list[ModelInfo]:
+    """The ids of an OpenAI-style `/models` reply; an empty list for anything else."""
+    try:
+        reply = msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        return []
+    items = reply.get("data") if isinstance(reply, dict) else None
+    return [
+        ModelInfo(name=item["id"])
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("id"), str)
+    ]

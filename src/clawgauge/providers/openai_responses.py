@@ -1,0 +1,30 @@
+"""OpenAI's Responses API, or any server that speaks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.http_server import HttpServer
+from clawgauge.providers.responses_wire import ResponsesReader, responses_body
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+
+class ResponsesServer(HttpServer):
+    """The Responses API. Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        await self.post(
+            "/responses", responses_body(call, self.extra_body), sink, ResponsesReader(sink, call.max_tokens)
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "not_sent": ["seed"]}
+
+
+def create(settings: ProviderSettings) -> Provider:
+    """OpenAI, or the server at `OPENAI_BASE_URL`."""
+    return ResponsesServer(
+        settings, base_url=settings.base_url or DEFAULT_BASE_URL, local=bool(settings.extra.get("local", False))
+    )

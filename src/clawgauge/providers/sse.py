@@ -1,0 +1,91 @@
+"""Server-sent events: bytes in, events out. Pure: no sockets, no clock, no JSON.
+
+Follows the WHATWG grammar: LF, CR and CRLF line ends in any mix, a leading byte-order mark, comments, multi-line data,
+an optional space after the colon. Does not decode the payload: `data` stays bytes, so that the caller decodes once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clawgauge.errors import CallFailure
+
+LINE_CAP_BYTES = 4 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseEvent(NamedTuple):
+    """One dispatched event. `name` is empty where the stream named none."""
+
+    name: bytes
+    data: bytes
+
+
+class SseDecoder:
+    """Feed it chunks cut anywhere; it returns the events that are complete."""
+
+    __slots__ = ("_at_start", "_data", "_line_cap", "_name", "_rest", "_skip_lf")
+
+    def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._name = b""
+        self._skip_lf = False
+        self._at_start = True
+        self._line_cap = line_cap
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        if not chunk:
+            return []
+        if self._skip_lf and chunk[0] == 0x0A:
+            chunk = chunk[1:]
+            self._skip_lf = False
+            if not chunk:
+                return []
+        if b"\r" in chunk:
+            # A CR ends its line at once, or a CR-only server would lag one event behind; the LF that may
+            # follow in the next chunk is then swallowed.
+            self._skip_lf = chunk[-1] == 0x0D
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        else:
+            self._skip_lf = False
+        text = self._rest + chunk if self._rest else chunk
+        if self._at_start:
+            if len(text) < len(_BOM) and _BOM.startswith(text):
+                self._rest = text
+                return []
+            self._at_start = False
+            text = text.removeprefix(_BOM)
+        lines = text.split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > self._line_cap:
+            raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
+        return self._dispatch(lines)
+
+    def flush(self) -> list[SseEvent]:
+        """What stood at the end without its blank line: many servers leave out the last one."""
+        rest, self._rest = self._rest, b""
+        lines = [rest, b""] if rest else [b""]
+        return self._dispatch(lines)
+
+    def _dispatch(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    events.append(SseEvent(self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                    data.clear()
+                self._name = b""
+            elif line.startswith(b"data:"):
+                data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif line.startswith(b"event:"):
+                self._name = line[6:].removeprefix(b" ")
+            elif line == b"data":
+                data.append(b"")
+        self._check_size(data)
+        return events
+
+    def _check_size(self, data: list[bytes]) -> None:
+        if len(data) > 1 and sum(map(len, data)) > self._line_cap:
+            raise CallFailure("error", "response_too_large", f"an event of the stream exceeds {self._line_cap} bytes")

@@ -1,0 +1,224 @@
+"""Folds what an attempt reported, stamp by stamp, into one completion. The only place that knows what a first token is.
+
+Implements `providers.base.Sink`. Refuses: judging the text, knowing any wire format, reading a clock: every stamp is
+handed in by whoever saw the bytes arrive.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from clawgauge.checks.thinking import answer_start
+from clawgauge.records import ToolInvocation
+
+_MAX_NATIVE_CALLS = 256
+
+
+@dataclass(slots=True)
+class Completion:
+    """One attempt as it was seen, whole or broken off. Durations are nanoseconds from the clock's start."""
+
+    text: str = ""
+    reasoning_text: str = ""
+    native_calls: list[ToolInvocation] = field(default_factory=list)
+    started: bool = False
+    e2e_ns: int = 0
+    ttft_ns: int | None = None
+    ttfa_ns: int | None = None
+    connect_ns: int | None = None
+    output_tps: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    finish_reason: str | None = None
+    model_reported: str | None = None
+    refusal: str = ""
+    cost_usd: float | None = None
+    cli_overhead_ms: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+class Timeline:
+    """Collects one attempt. Hot path: `text` and `reasoning` only append."""
+
+    __slots__ = (
+        "_calls",
+        "_captured",
+        "_connect_ns",
+        "_end_ns",
+        "_finish",
+        "_first_reasoning_ns",
+        "_first_tool_ns",
+        "_last_ns",
+        "_n_chunks",
+        "_notes",
+        "_reasoning",
+        "_refusal",
+        "_stamps",
+        "_start_ns",
+        "_text",
+        "_usage",
+        "_warnings",
+    )
+
+    def __init__(self) -> None:
+        self._start_ns: int | None = None
+        self._end_ns: int | None = None
+        self._connect_ns: int | None = None
+        self._text: list[str] = []
+        self._stamps: list[int] = []
+        self._reasoning: list[str] = []
+        self._first_reasoning_ns: int | None = None
+        self._first_tool_ns: int | None = None
+        self._last_ns: int | None = None
+        self._n_chunks = 0
+        self._calls: dict[int | str, tuple[list[str], list[str]]] = {}
+        self._usage: dict[str, int] = {}
+        self._finish: str | None = None
+        self._captured = True
+        self._refusal: list[str] = []
+        self._notes: dict[str, Any] = {}
+        self._warnings: list[str] = []
+
+    def start(self, at_ns: int) -> None:
+        self._start_ns = at_ns
+
+    def connected(self, took_ns: int | None) -> None:
+        self._connect_ns = took_ns
+
+    def text(self, at_ns: int, piece: str) -> None:
+        if piece:
+            self._text.append(piece)
+            self._stamps.append(at_ns)
+            self._seen(at_ns)
+
+    def reasoning(self, at_ns: int, piece: str) -> None:
+        if piece:
+            if self._first_reasoning_ns is None:
+                self._first_reasoning_ns = at_ns
+            self._reasoning.append(piece)
+            self._seen(at_ns)
+
+    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        if self._first_tool_ns is None:
+            self._first_tool_ns = at_ns
+        if index not in self._calls and len(self._calls) >= _MAX_NATIVE_CALLS:
+            return
+        names, fragments = self._calls.setdefault(index, ([], []))
+        if name and name not in names:
+            names.append(name)
+        if arguments:
+            fragments.append(arguments)
+        self._seen(at_ns)
+
+    def _seen(self, at_ns: int) -> None:
+        self._last_ns = at_ns
+        self._n_chunks += 1
+
+    def usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        told = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cached_tokens": cached_tokens,
+            "reasoning_tokens": reasoning_tokens,
+        }
+        self._usage.update({name: n for name, n in told.items() if n is not None})
+
+    def finish(self, reason: str | None) -> None:
+        if reason:
+            self._finish = reason
+
+    def note(self, **facts: Any) -> None:
+        if facts.pop("first_token_captured", True) is False:
+            self._captured = False
+        if refusal := facts.pop("refusal", None):
+            self._refusal.append(str(refusal))
+        if warning := facts.pop("warning", None):
+            self._warnings.append(str(warning))
+        self._notes.update(facts)
+
+    def end(self, at_ns: int) -> None:
+        self._end_ns = at_ns
+
+    def fold(self, now_ns: int) -> Completion:
+        """The attempt as seen so far. `now_ns` ends the clock of an attempt that was cut off before its own end."""
+        start = self._start_ns
+        text = "".join(self._text)
+        done = Completion(
+            text=text,
+            reasoning_text="".join(self._reasoning),
+            native_calls=[_invocation(names, parts) for names, parts in self._calls.values()],
+            connect_ns=self._connect_ns,
+            finish_reason=self._finish,
+            refusal="".join(self._refusal),
+            warnings=list(self._warnings),
+            input_tokens=self._usage.get("input_tokens"),
+            output_tokens=self._usage.get("output_tokens"),
+            cached_tokens=self._usage.get("cached_tokens"),
+            reasoning_tokens=self._usage.get("reasoning_tokens"),
+        )
+        done.model_reported = self._notes.get("model_reported")
+        done.cost_usd = self._notes.get("cost_usd")
+        done.cli_overhead_ms = self._notes.get("cli_overhead_ms")
+        if start is None:
+            return done
+        done.started = True
+        # A clock that starts after its end (a reply faster than the send callback) is zero, never negative.
+        done.e2e_ns = max(0, (self._end_ns if self._end_ns is not None else now_ns) - start)
+        if self._captured:
+            done.ttft_ns = _since(start, self._first_of_any())
+            done.ttfa_ns = _since(start, self._first_of_answer(text))
+            done.output_tps = self._tokens_per_second()
+        return done
+
+    def _first_of_any(self) -> int | None:
+        firsts = (self._stamps[0] if self._stamps else None, self._first_reasoning_ns, self._first_tool_ns)
+        return min((ns for ns in firsts if ns is not None), default=None)
+
+    def _first_of_answer(self, text: str) -> int | None:
+        offset = answer_start(text)
+        first_text = None
+        if offset is not None:
+            ends = list(accumulate(map(len, self._text)))
+            first_text = self._stamps[bisect_right(ends, offset)]
+        firsts = (first_text, self._first_tool_ns)
+        return min((ns for ns in firsts if ns is not None), default=None)
+
+    def _tokens_per_second(self) -> float | None:
+        """From the server's own count; null for fewer than two chunks, where no rate was seen."""
+        tokens = self._usage.get("output_tokens")
+        first, last = self._first_of_any(), self._last_ns
+        if tokens is None or tokens < 2 or self._n_chunks < 2 or first is None or last is None or last <= first:
+            return None
+        return round((tokens - 1) * 1e9 / (last - first), 3)
+
+
+def _since(start_ns: int, at_ns: int | None) -> int | None:
+    return None if at_ns is None else max(0, at_ns - start_ns)
+
+
+def _invocation(names: list[str], fragments: list[str]) -> ToolInvocation:
+    """A native call; arguments that are not a JSON object make it a malformed one, kept as the text they were."""
+    raw = "".join(fragments)
+    arguments: Any = {}
+    valid = bool(names)
+    if raw.strip():
+        try:
+            arguments = json.loads(raw)
+        except (ValueError, RecursionError):
+            arguments, valid = raw, False
+        else:
+            valid = valid and isinstance(arguments, dict)
+    return ToolInvocation(name="".join(names).lower(), arguments=arguments, channel="native", valid=valid)
