@@ -1,0 +1,7 @@
+"""`python -m clawgauge`."""
+
+import sys
+
+from clawgauge.cli import main
+
+sys.exit(main())

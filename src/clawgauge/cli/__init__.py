@@ -1,0 +1,81 @@
+"""The command line: one file per verb, wiring and exit codes. Verbs load their rooms when called, not before."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from clawgauge import __version__
+from clawgauge.cli import doctor, rescore, run, show, suites, summarize
+from clawgauge.errors import ClawgaugeError
+
+EXIT_DONE = 0
+EXIT_GATE = 1
+EXIT_REQUEST = 2
+EXIT_UNANSWERED = 3
+EXIT_MACHINE = 4
+EXIT_UNREADABLE = 5
+EXIT_INTERRUPTED = 130
+
+_VERBS = {
+    "run": run,
+    "doctor": doctor,
+    "suites": suites,
+    "show": show,
+    "summarize": summarize,
+    "rescore": rescore,
+}
+_EPILOG = """\
+examples:
+  clawgauge run                                        the models of a running Ollama, else the embedded model
+  clawgauge run -t ollama_openai:llama3.2:3b           one model, both built-in suites
+  clawgauge run -t openai_responses:gpt-5-codex@high -s core --repeats 3
+  clawgauge show latest                                the newest run again
+  clawgauge doctor                                     what can be reached from here
+
+exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing was sent · 3 no cell was answered
+            4 this machine ended the run · 5 some recorded lines could not be read · 130 interrupted
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. Cheap: no room is loaded to print a help text."""
+    parser = argparse.ArgumentParser(
+        prog="clawgauge",
+        description="Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, module in _VERBS.items():
+        verb = verbs.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(verb)
+        verb.set_defaults(execute=module.execute)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, turn what went wrong into one sentence and an exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        code = int(arguments.execute(arguments))
+        sys.stdout.flush()
+        return code
+    except ClawgaugeError as wrong:
+        sys.stderr.write(f"clawgauge: {wrong}\n")
+        return wrong.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader is gone (`| head`). Python would complain once more while closing: give it somewhere to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INTERRUPTED

@@ -1,0 +1,86 @@
+"""`doctor`: every provider probed at once, each with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from clawgauge.cli.loop import run_async
+from clawgauge.config import provider_settings, read_environment, read_file_config, secret_values
+from clawgauge.errors import CallFailure, MachineError
+from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.embedded_model import fetch
+from clawgauge.providers.registry import create_provider
+from clawgauge.records import ProviderProbe
+from clawgauge.redaction import Redactor
+from clawgauge.reports.sanitize import clean_terminal
+
+_MODELS_SHOWN = 12
+
+
+def examine(config: Path | None, *, as_json: bool) -> int:
+    """Probe everything; exit 0 as long as something can be used."""
+    environ = read_environment()
+    file, _ = read_file_config(config, Path.cwd())
+    settings = provider_settings(file, environ, concurrency=1, tell=_tell)
+    addresses = [setting.base_url for setting in settings.values()]
+    keys = {setting.api_key for setting in settings.values() if setting.api_key}
+    redact = Redactor(keys | secret_values(environ, addresses))
+    probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
+    probes = [msgspec.structs.replace(probe, detail=redact(probe.detail)) for probe in probes]
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(probes), indent=2).decode() + "\n")
+    else:
+        sys.stdout.write("".join(_lines(probe) for probe in probes))
+    return 0 if any(probe.reachable for probe in probes) else 3
+
+
+def _worth_probing(
+    settings: dict[str, ProviderSettings], environ: dict[str, str], configured: set[str]
+) -> list[ProviderSettings]:
+    """Everything but the bare `openai_chat` type, which has no address of its own unless one was given."""
+    return [
+        setting
+        for name, setting in settings.items()
+        if name != "openai_chat" or setting.base_url is not None or name in configured
+    ]
+
+
+async def _probe_all(settings: list[ProviderSettings]) -> list[ProviderProbe]:
+    return list(await asyncio.gather(*(_probe(setting) for setting in settings)))
+
+
+async def _probe(setting: ProviderSettings) -> ProviderProbe:
+    async with create_provider(setting) as provider:
+        return await provider.probe()
+
+
+def _lines(probe: ProviderProbe) -> str:
+    mark = "ok  " if probe.reachable else "no  "
+    where = f" at {probe.address}" if probe.address else ""
+    version = f" {probe.version}" if probe.version else ""
+    lines = [f"{mark}{probe.provider}{version}{where}: {probe.detail}"]
+    names = [model.name + (" (loaded)" if model.name in probe.loaded_models else "") for model in probe.models]
+    if names and probe.provider != "embedded":
+        more = f", … {len(names) - _MODELS_SHOWN} more" if len(names) > _MODELS_SHOWN else ""
+        lines.append(f"      models: {', '.join(names[:_MODELS_SHOWN])}{more}")
+    if probe.hint:
+        lines.append(f"      → {probe.hint}")
+    return "".join(f"{clean_terminal(line)}\n" for line in lines)
+
+
+def get_embedded() -> int:
+    """Fetch the embedded model now, so that later runs need no network."""
+    try:
+        path = fetch(read_environment(), _tell)
+    except CallFailure as failure:
+        raise MachineError(failure.message) from failure
+    sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

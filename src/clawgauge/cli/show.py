@@ -1,0 +1,34 @@
+"""Show a run's summary, or one call in full: prompt, answer, verdict, attempts, timings.
+
+CELL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+SUMMARY = "the summary of a run, or one call in full"
+EXAMPLES = """\
+examples:
+  clawgauge show latest
+  clawgauge show 20260213_235930 core/P3
+  clawgauge show latest embedded:smollm2-135m/tool_use/P0 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run id, a path to a run folder, or latest")
+    parser.add_argument("cell", metavar="CELL", nargs="?", help="one call")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), metavar="DIR")
+    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    from clawgauge.cli.reading import open_run, print_cells, print_summary
+
+    path = open_run(arguments.run, arguments.runs_dir)
+    if arguments.cell is None:
+        return print_summary(path, as_json=arguments.json, out=sys.stdout)
+    return print_cells(path, arguments.cell, as_json=arguments.json, out=sys.stdout)

@@ -1,0 +1,54 @@
+"""`suites list`, `show` and `check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from clawgauge.suites import list_builtin, load_suite, suite_path
+
+_PREVIEW_CHARS = 90
+
+
+def list_suites(*, as_json: bool, out: TextIO) -> int:
+    """The built-in suites."""
+    suites = list_builtin()
+    if as_json:
+        out.write(msgspec.json.format(msgspec.json.encode(suites), indent=2).decode() + "\n")
+        return 0
+    width = max(len(suite.name) for suite in suites)
+    for suite in suites:
+        out.write(f"{suite.name:<{width}}  {suite.n_prompts:>3} prompts  v{suite.version}  {suite.description}\n")
+    return 0
+
+
+def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
+    """A suite's prompts, or its file as it is."""
+    suite = load_suite(name, base_dir=Path.cwd())
+    if source:
+        out.write(suite_path(name, base_dir=Path.cwd()).read_text(encoding="utf-8"))
+        return 0
+    if as_json:
+        out.write(msgspec.json.format(msgspec.json.encode(suite), indent=2).decode() + "\n")
+        return 0
+    out.write(
+        f"{suite.name} v{suite.version}: {suite.description}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n\n"
+    )
+    for prompt in suite.prompts:
+        text = " ".join(prompt.prompt.split())
+        preview = text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
+        out.write(f"{prompt.id:<5} {prompt.name:<32} {prompt.validator['type']:<16} {preview}\n")
+    return 0
+
+
+def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
+    """Load it as `run` would; a bad one ends in its own sentence and exit 2."""
+    suite = load_suite(file, base_dir=base_dir)
+    kinds: dict[str, int] = {}
+    for prompt in suite.prompts:
+        kinds[prompt.validator["type"]] = kinds.get(prompt.validator["type"], 0) + 1
+    mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
+    out.write(f"{suite.name}: {len(suite.prompts)} prompts are fine ({mix})\n")
+    return 0

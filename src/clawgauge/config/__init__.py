@@ -1,0 +1,31 @@
+"""Flags, environment and TOML made into one decided plan. Nothing after this room reads any of them again."""
+
+from clawgauge.config.environment import read_environment, secret_values
+from clawgauge.config.file import FileConfig, read_file_config
+from clawgauge.config.plan import (
+    DEFAULT_SUITES,
+    Flags,
+    checked_fail_under,
+    choose_prompts,
+    load_suites,
+    make_options,
+)
+from clawgauge.config.providers import provider_settings
+from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target
+
+__all__ = [
+    "DEFAULT_SUITES",
+    "FileConfig",
+    "Flags",
+    "TargetPattern",
+    "apply_patterns",
+    "checked_fail_under",
+    "choose_prompts",
+    "load_suites",
+    "make_options",
+    "parse_target",
+    "provider_settings",
+    "read_environment",
+    "read_file_config",
+    "secret_values",
+]

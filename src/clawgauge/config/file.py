@@ -1,0 +1,93 @@
+"""clawgauge.toml: further servers, and defaults for `run`. A key is named here, never written."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clawgauge.errors import ConfigError
+
+DEFAULT_NAME = "clawgauge.toml"
+_SIZE_CAP_BYTES = 1 << 20
+_KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
+
+
+class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[providers.NAME]`. `type` may be left out where NAME is itself a provider type."""
+
+    type: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    local: bool | None = None
+    command: str | None = None
+    extra_body: dict[str, Any] = {}
+
+
+class RunTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[run]`: the long options of `clawgauge run`, with underscores."""
+
+    targets: list[str] | None = None
+    suites: list[str] | None = None
+    repeats: int | None = None
+    concurrency: int | None = None
+    timeout: float | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stream: bool | None = None
+    warm_up: bool | None = None
+    max_retries: int | None = None
+    max_wait: float | None = None
+    unload_others: bool | None = None
+    runs_dir: str | None = None
+    fail_under: float | None = None
+
+
+class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    run: RunTable = RunTable()
+    providers: dict[str, ProviderTable] = {}
+
+
+def read_file_config(path: Path | None, cwd: Path) -> tuple[FileConfig, Path | None]:
+    """The file that was named, else ./clawgauge.toml where there is one, else nothing."""
+    chosen = path
+    if chosen is None:
+        chosen = cwd / DEFAULT_NAME
+        if not chosen.is_file():
+            return FileConfig(), None
+    return _parse(chosen), chosen
+
+
+def _parse(path: Path) -> FileConfig:
+    try:
+        raw = path.read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"cannot read the configuration {path}: {fault.strerror}") from fault
+    if len(raw) > _SIZE_CAP_BYTES:
+        raise ConfigError(f"the configuration {path} is over 1 MiB; it should hold a few tables")
+    try:
+        table = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise ConfigError(f"the configuration {path} is not TOML: {fault}") from fault
+    _refuse_keys(path, table)
+    try:
+        return msgspec.convert(table, FileConfig)
+    except msgspec.ValidationError as fault:
+        raise ConfigError(f"the configuration {path}: {fault}") from fault
+
+
+def _refuse_keys(path: Path, table: dict[str, Any]) -> None:
+    """A key written into the file gets its own sentence, and is not echoed."""
+    providers = table.get("providers")
+    for name, provider in (providers if isinstance(providers, dict) else {}).items():
+        for field in _KEY_FIELDS:
+            if isinstance(provider, dict) and field in provider:
+                raise ConfigError(
+                    f"{path}: [providers.{name}] holds {field!r}; "
+                    'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+                )

@@ -1,0 +1,85 @@
+"""Where each provider is and which key it takes: environment and file made into settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from clawgauge.config.environment import ollama_base_url
+from clawgauge.config.file import FileConfig, ProviderTable
+from clawgauge.errors import ConfigError
+from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.registry import provider_types, unknown_provider
+
+_DEFAULT_KEY_ENV = {"openai_responses": "OPENAI_API_KEY"}
+
+
+def provider_settings(
+    file: FileConfig, environ: Mapping[str, str], *, concurrency: int, tell: Callable[[str], None]
+) -> dict[str, ProviderSettings]:
+    """Settings of every provider a target may name: the installed types, and the tables of the file."""
+    known = provider_types()
+    tables = {**{name: ProviderTable() for name in known}, **file.providers}
+    return {
+        name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
+        for name, table in tables.items()
+    }
+
+
+def _settings(
+    name: str,
+    table: ProviderTable,
+    known: list[str],
+    environ: Mapping[str, str],
+    *,
+    concurrency: int,
+    tell: Callable[[str], None],
+) -> ProviderSettings:
+    kind = table.type or name
+    if kind not in known:
+        wrong = unknown_provider(kind, known)
+        raise ConfigError(f"[providers.{name}]: {wrong}" + ("" if table.type else '; add type = "openai_chat"'))
+    if ":" in name or not name.strip():
+        raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
+    base_url = table.base_url or _address_from_environment(kind, environ)
+    key_env = table.api_key_env or _key_env(kind, environ, custom=name != kind)
+    extra = {"extra_body": table.extra_body, "local": bool(table.local), "command": table.command}
+    return ProviderSettings(
+        name=name,
+        type=kind,
+        base_url=_checked_address(name, base_url),
+        api_key=environ.get(key_env, "").strip() or None if key_env else None,
+        api_key_env=key_env,
+        extra=extra,
+        environ=environ,
+        concurrency=concurrency,
+        tell=tell,
+    )
+
+
+def _address_from_environment(kind: str, environ: Mapping[str, str]) -> str | None:
+    if kind == "ollama_openai":
+        return ollama_base_url(environ)
+    if kind in ("openai_responses", "openai_chat"):
+        return environ.get("OPENAI_BASE_URL", "").strip() or None
+    return None
+
+
+def _key_env(kind: str, environ: Mapping[str, str], *, custom: bool) -> str | None:
+    """OpenAI needs its key; a chat server of the user's takes the same one only if it is set and nothing else is."""
+    if kind == "openai_chat" and not custom and environ.get("OPENAI_API_KEY"):
+        return "OPENAI_API_KEY"
+    return None if custom and kind == "openai_chat" else _DEFAULT_KEY_ENV.get(kind)
+
+
+def _checked_address(name: str, address: str | None) -> str | None:
+    if address is None:
+        return None
+    parts = urlsplit(address)
+    try:
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigError(f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1")
+    return address

@@ -1,0 +1,122 @@
+"""The live table: target, cells done, pass rate, p50, first token, time left, current prompt."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from clawgauge.errors import CallFailure
+from clawgauge.records import Prompt, Result, Target
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner import Observer
+from clawgauge.stats import percentile
+
+# Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a person.
+_REFRESH_PER_SECOND = 4
+# Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
+_RECENT = 500
+_PROMPT_CHARS = 34
+
+
+@dataclass(slots=True)
+class _Row:
+    label: str
+    n_cells: int
+    n_done: int = 0
+    n_failed: int = 0
+    n_judged: int = 0
+    n_passed: int = 0
+    latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    first_tokens_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    started_s: float | None = None
+    current: str = "waiting"
+
+
+class LiveTable(Observer):
+    """A rich table redrawn in place on stderr. Draws from its own thread; the runner only updates numbers."""
+
+    def __init__(self, targets: list[Target], cells_per_target: int) -> None:
+        self._rows = {target: _Row(clean_terminal(target.label), cells_per_target) for target in targets}
+        console = Console(file=sys.stderr, highlight=False)
+        self._live = Live(
+            get_renderable=self._table, console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._live.stop()
+
+    def target_started(self, target: Target, n_cells: int) -> None:
+        row = self._rows[target]
+        row.n_cells, row.started_s = n_cells, time.monotonic()
+
+    def call_started(self, target: Target, prompt: Prompt) -> None:
+        self._rows[target].current = clean_terminal(f"{prompt.id} {prompt.name}")[:_PROMPT_CHARS]
+
+    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
+        self._rows[target].current = f"{prompt.id}: {failure.failure_type}, again in {wait_s:.0f} s"[:_PROMPT_CHARS]
+
+    def recorded(self, target: Target, result: Result) -> None:
+        row = self._rows[target]
+        row.n_done += 1
+        row.n_failed += not result.success
+        row.n_judged += result.objective_pass is not None
+        row.n_passed += result.objective_pass is True
+        if result.success:
+            row.latencies_ms.append(result.e2e_ms)
+        if result.ttft_ms is not None:
+            row.first_tokens_ms.append(result.ttft_ms)
+
+    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
+        self._rows[target].current = failure.failure_type
+
+    def target_finished(self, target: Target) -> None:
+        row = self._rows[target]
+        row.current = "done" if row.latencies_ms else row.current
+
+    def message(self, line: str) -> None:
+        self._live.console.print(Text(clean_terminal(line)))
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("target", "done", "passed", "failed", "p50", "ttft p50", "left", "now"):
+            table.add_column(name, justify="left" if name in ("target", "now") else "right", no_wrap=True)
+        for row in self._rows.values():
+            table.add_row(*(Text(cell) for cell in _cells(row)))
+        return table
+
+
+def _cells(row: _Row) -> tuple[str, ...]:
+    passed = f"{row.n_passed}/{row.n_judged}" if row.n_judged else "–"
+    return (
+        row.label,
+        f"{row.n_done}/{row.n_cells}",
+        passed,
+        str(row.n_failed or "–"),
+        _median(row.latencies_ms),
+        _median(row.first_tokens_ms),
+        _time_left(row),
+        row.current,
+    )
+
+
+def _median(values: deque[int]) -> str:
+    return f"{percentile(sorted(values), 0.5):.0f} ms" if values else "–"
+
+
+def _time_left(row: _Row) -> str:
+    if row.started_s is None or not row.n_done or row.n_done >= row.n_cells:
+        return "–"
+    left_s = (time.monotonic() - row.started_s) / row.n_done * (row.n_cells - row.n_done)
+    return f"{left_s / 60:.0f} min" if left_s >= 120 else f"{left_s:.0f} s"

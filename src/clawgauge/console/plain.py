@@ -1,0 +1,51 @@
+"""Progress as plain lines, for logs and pipes: one per call."""
+
+from __future__ import annotations
+
+from typing import Self, TextIO
+
+from clawgauge.errors import CallFailure
+from clawgauge.records import Prompt, Result, Target
+from clawgauge.reports.phrases import verdict_word
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner import Observer
+
+
+class PlainLines(Observer):
+    """Writes each line whole; never colours, never moves the cursor."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._n_cells = 0
+        self._n_done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._out.flush()
+
+    def target_started(self, target: Target, n_cells: int) -> None:
+        self._n_cells, self._n_done = n_cells, 0
+        self._line(f"{target.label}: {n_cells} calls")
+
+    def recorded(self, target: Target, result: Result) -> None:
+        self._n_done += 1
+        ttft = f" ttft {result.ttft_ms} ms" if result.ttft_ms is not None else ""
+        self._line(
+            f"  [{self._n_done}/{self._n_cells}] {result.suite}/{result.prompt_id} {result.prompt_name}: "
+            f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}"
+        )
+
+    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
+        self._line(f"  {prompt.suite}/{prompt.id}: {failure.failure_type}, again in {wait_s:.1f} s")
+
+    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
+        self._line(f"  {target.label} cannot answer ({failure.failure_type}): its other calls are not made")
+
+    def message(self, line: str) -> None:
+        self._line(line)
+
+    def _line(self, text: str) -> None:
+        self._out.write(clean_terminal(text) + "\n")
+        self._out.flush()

@@ -1,0 +1,176 @@
+"""Puts one cell's record together: what was seen, what it is judged to be, what it took. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from clawgauge.checks import VALIDATORS_VERSION, judge_answer, split_thinking
+from clawgauge.errors import CallFailure
+from clawgauge.journal import repair_text
+from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs
+from clawgauge.timeline import Completion
+
+RAW_OUTPUT_CAP_BYTES = 65_536
+ERROR_CAP_BYTES = 2_048
+_REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
+_CUT_PROMPT_MIN_CHARS = 4_000
+_CHARS_PER_TOKEN_AT_MOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CellContext:
+    """What identifies a cell's record and does not depend on the answer."""
+
+    run_id: str
+    target: Target
+    prompt: Prompt
+    repeat: int
+    stretch: int
+    redact: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The final attempt's wall-clock labels, its duration, and what the user waited in all."""
+
+    started_at_ms: int
+    ended_at_ms: int
+    e2e_ns: int
+    total_ns: int
+    streamed: bool
+    cold_start: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: str
+    success: bool
+    failure_type: str | None
+    error: str | None
+
+
+def answered_result(
+    context: CellContext, completion: Completion, failure: CallFailure | None, attempts: list[Attempt], timing: Timing
+) -> Result:
+    """The record of a cell that was asked."""
+    text, repaired = repair_text(completion.text)
+    reasoning, _ = repair_text(completion.reasoning_text)
+    outcome = _outcome(completion, text, failure)
+    raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
+    target, prompt = context.target, context.prompt
+    verdict = judge_answer(prompt, text, completion.native_calls) if outcome.success else None
+    return Result(
+        run_id=context.run_id,
+        provider=target.provider,
+        model=target.model,
+        thinking_level=target.thinking_level,
+        prompt_id=prompt.id,
+        prompt_name=prompt.name,
+        availability_status=outcome.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
+        started_at_ms=timing.started_at_ms,
+        ended_at_ms=timing.ended_at_ms,
+        e2e_ms=to_ms(timing.e2e_ns),
+        ttft_ms=to_ms_or_none(completion.ttft_ns),
+        success=outcome.success,
+        failure_type=outcome.failure_type,
+        objective_pass=verdict.objective_pass if verdict else None,
+        violation=verdict.violation if verdict else None,
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
+        raw_output=raw_output,
+        parsed_output=verdict.parsed_output if verdict else None,
+        tool_calls=verdict.tool_calls if verdict else [],
+        tool_call_count=verdict.tool_call_count if verdict else 0,
+        tool_use_success=verdict.tool_use_success if verdict else False,
+        suite=prompt.suite,
+        repeat=context.repeat,
+        stretch=context.stretch,
+        expected_tools=prompt.expected_tools,
+        ttfa_ms=to_ms_or_none(completion.ttfa_ns),
+        timings_us=_timings_us(completion, timing),
+        output_tps=completion.output_tps,
+        total_ms=to_ms(timing.total_ns),
+        attempts=attempts,
+        streamed=timing.streamed,
+        cold_start=timing.cold_start,
+        finish_reason=completion.finish_reason,
+        model_reported=completion.model_reported,
+        error=bounded_error(context, outcome.error),
+        raw_output_bytes=raw_bytes,
+        raw_output_truncated=truncated,
+        text_repaired=repaired,
+        parsed_output_dropped=verdict.parsed_output_dropped if verdict else False,
+        reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
+        reasoning_tokens=completion.reasoning_tokens,
+        cached_tokens=completion.cached_tokens,
+        tool_invocations=verdict.tool_invocations if verdict else [],
+        tools_offered=bool(prompt.tools),
+        judged_by=VALIDATORS_VERSION if verdict else None,
+        cost_usd=completion.cost_usd,
+        cli_overhead_ms=completion.cli_overhead_ms,
+        warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+    )
+
+
+def skipped_result(context: CellContext, failure: CallFailure, now_ms: int, cold_start: bool | None) -> Result:
+    """The record of a cell that was not asked, because the target had already shown that it cannot answer."""
+    timing = Timing(now_ms, now_ms, 0, 0, streamed=False, cold_start=cold_start)
+    return answered_result(context, Completion(), failure, [], timing)
+
+
+def bounded_error(context: CellContext, words: str | None) -> str | None:
+    """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
+    if not words:
+        return None
+    return cut_text(context.redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0]
+
+
+def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
+    """The text within `cap_bytes` of UTF-8, cut on a code point; its full size; whether it was cut."""
+    encoded = text.encode("utf-8")
+    if len(encoded) <= cap_bytes:
+        return text, len(encoded), False
+    return encoded[:cap_bytes].decode("utf-8", "ignore"), len(encoded), True
+
+
+def to_ms(duration_ns: int) -> int:
+    """Rounded milliseconds; 0 is a measurement."""
+    return round(duration_ns / 1_000_000)
+
+
+def to_ms_or_none(duration_ns: int | None) -> int | None:
+    return None if duration_ns is None else to_ms(duration_ns)
+
+
+def _timings_us(completion: Completion, timing: Timing) -> TimingsUs:
+    def micro(duration_ns: int | None) -> int | None:
+        return None if duration_ns is None else round(duration_ns / 1000)
+
+    return TimingsUs(
+        e2e=round(timing.e2e_ns / 1000),
+        ttft=micro(completion.ttft_ns),
+        ttfa=micro(completion.ttfa_ns),
+        connect=micro(completion.connect_ns),
+    )
+
+
+def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> _Outcome:
+    if failure is not None:
+        return _Outcome(failure.status, False, failure.failure_type, failure.message or failure.failure_type)
+    if split_thinking(text).strip() or completion.native_calls:
+        return _Outcome("ok", True, None, None)
+    if completion.refusal or completion.finish_reason in _REFUSAL_FINISHES:
+        return _Outcome("ok", False, "refusal", completion.refusal or f"finish_reason {completion.finish_reason}")
+    return _Outcome("ok", False, "empty_response", None)
+
+
+def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:
+    found = []
+    reported = completion.model_reported
+    if reported and not reported.startswith(target.model) and not target.model.endswith(reported):
+        found.append(f"model_mismatch: asked {target.model}, answered by {reported}")
+    chars, tokens = len(prompt.prompt), completion.input_tokens
+    if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
+        found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
+    return found

@@ -1,0 +1,120 @@
+"""Files, environment and flags become settings, or one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.config import FileConfig, Flags, make_options, provider_settings, read_file_config, secret_values
+from clawgauge.config.environment import ollama_base_url
+from clawgauge.errors import ConfigError
+from clawgauge.providers.base import ProviderSettings
+
+
+def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
+    path = tmp_path / "clawgauge.toml"
+    path.write_text(toml)
+    file, _ = read_file_config(path, tmp_path)
+    return provider_settings(file, environ, concurrency=1, tell=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("environ", "address"),
+    [
+        ({}, None),
+        ({"OLLAMA_OPENAI_BASE": "http://box:1/v1"}, "http://box:1/v1"),
+        ({"OLLAMA_OPENAI_BASE": "http://box:1/v1", "OLLAMA_HOST": "other"}, "http://box:1/v1"),
+        ({"OLLAMA_HOST": "box"}, "http://box:11434/v1"),
+        ({"OLLAMA_HOST": "box:99"}, "http://box:99/v1"),
+        ({"OLLAMA_HOST": "0.0.0.0"}, "http://127.0.0.1:11434/v1"),
+        ({"OLLAMA_HOST": "0.0.0.0:8080"}, "http://127.0.0.1:8080/v1"),
+        ({"OLLAMA_HOST": "https://box.example/ollama/"}, "https://box.example:443/ollama/v1"),
+        ({"OLLAMA_HOST": "[::1]:5"}, "http://[::1]:5/v1"),
+    ],
+)
+def test_where_ollama_is(environ: dict[str, str], address: str | None) -> None:
+    """OLLAMA_OPENAI_BASE as it stands, else OLLAMA_HOST in every form that Ollama accepts."""
+    assert ollama_base_url(environ) == address
+
+
+def test_a_further_server_is_a_provider(tmp_path: Path) -> None:
+    """A table with type openai_chat is usable under its own name, its key taken from the variable it names."""
+    toml = '[providers.router]\ntype = "openai_chat"\nbase_url = "https://r.example/v1"\napi_key_env = "R_KEY"\n'
+    router = settings_of(toml, {"R_KEY": "secret-value", "OPENAI_API_KEY": "other"}, tmp_path)["router"]
+    assert (router.name, router.type, router.base_url) == ("router", "openai_chat", "https://r.example/v1")
+    assert (router.api_key_env, router.api_key) == ("R_KEY", "secret-value")
+    assert "secret-value" not in repr(router)
+
+
+def test_openais_key_never_goes_to_a_further_server(tmp_path: Path) -> None:
+    """A server named in the file without a key variable gets no key, whatever OPENAI_API_KEY holds."""
+    toml = '[providers.mine]\ntype = "openai_chat"\nbase_url = "http://mine:1/v1"\n'
+    assert settings_of(toml, {"OPENAI_API_KEY": "sk-openai"}, tmp_path)["mine"].api_key is None
+
+
+@pytest.mark.parametrize(
+    ("toml", "names"),
+    [
+        ("[run]\nrepeat = 2\n", ["repeat", "run"]),
+        ("[run]\nrepeats = 'two'\n", ["repeats", "int"]),
+        ("[providers.x]\nbase_url = 'http://a/v1'\n", ["providers.x", "openai_chat"]),
+        ("[providers.x]\ntype = 'openai_chta'\n", ["openai_chta", "did you mean 'openai_chat'"]),
+        ("[providers.x]\ntype = 'openai_chat'\nbase_url = 'localhost:1'\n", ["x", "http"]),
+        ("[providers.x]\ntype = 'openai_chat'\napi_key = 'sk-in-file'\n", ["providers.x", "api_key_env"]),
+        ("run = [", ["TOML"]),
+    ],
+)
+def test_a_bad_file_gets_a_sentence(toml: str, names: list[str], tmp_path: Path) -> None:
+    """The file, the place and the way out are named; a key written into the file is not repeated."""
+    with pytest.raises(ConfigError) as caught:
+        settings_of(toml, {}, tmp_path)
+    for name in names:
+        assert name in str(caught.value)
+    assert "sk-in-file" not in str(caught.value)
+
+
+def test_a_missing_file_that_was_named_is_refused_and_the_default_one_is_not_needed(tmp_path: Path) -> None:
+    """--config must exist; ./clawgauge.toml need not."""
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
+        read_file_config(tmp_path / "nowhere.toml", tmp_path)
+    assert read_file_config(None, tmp_path) == (FileConfig(), None)
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    """A flag beats the file, the file beats the default."""
+    path = tmp_path / "clawgauge.toml"
+    path.write_text("[run]\nrepeats = 3\nconcurrency = 4\ntimeout = 9.5\n")
+    file, _ = read_file_config(None, tmp_path)
+    options = make_options(Flags(repeats=7), file.run, {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
+    assert (options.repeats, options.concurrency, options.timeout_s) == (7, 4, 9.5)
+    assert (options.max_retries, options.retry_base_s) == (5, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("flags", "option"),
+    [
+        (Flags(repeats=0), "--repeats"),
+        (Flags(concurrency=-1), "--concurrency"),
+        (Flags(timeout=0.0), "--timeout"),
+        (Flags(timeout=float("nan")), "--timeout"),
+        (Flags(max_tokens=0), "--max-tokens"),
+        (Flags(temperature=-0.1), "--temperature"),
+        (Flags(max_retries=-1), "--max-retries"),
+        (Flags(max_wait=-1.0), "--max-wait"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(flags: Flags, option: str) -> None:
+    """A number that makes no sense is named by its option."""
+    with pytest.raises(ConfigError, match=option):
+        make_options(flags, FileConfig().run, {})
+
+
+def test_secrets_are_known_by_their_names_and_places() -> None:
+    """Values of variables named like secrets, and credentials inside addresses, are what must never be shown."""
+    found = secret_values(
+        {"OPENAI_API_KEY": "sk-123456789", "MY_TOKEN": "tok-123456", "HOME": "/home/me/long"},
+        ["http://user:pass-word@host/v1?key=query-secret", None],
+    )
+    assert {"sk-123456789", "tok-123456", "pass-word", "query-secret"} <= found
+    assert "/home/me/long" not in found
