@@ -11,7 +11,7 @@ from typing import Any
 
 from clawgauge.checks.answer import quoted
 from clawgauge.checks.patterns import matches_fully
-from clawgauge.checks.spec_keys import kind_of, refuse, require_number, require_pattern
+from clawgauge.checks.spec_keys import kind_of, refuse, require, require_number, require_pattern
 from clawgauge.errors import SuiteError
 
 
@@ -99,11 +99,12 @@ def _check_members(rule: Mapping[str, Any]) -> None:
 
 
 def _check_values(rule: Mapping[str, Any]) -> None:
-    values = rule.get("values")
+    wanted = "a list of one or more values to accept"
+    values = require(rule, "values", wanted)
     if not isinstance(values, list):
-        raise refuse("values", "a list of the values to accept", values)
+        raise refuse("values", wanted, values)
     if not values:
-        raise SuiteError("key 'values' is empty; list at least one value to accept")
+        raise SuiteError(f"key 'values' is empty; it must be {wanted}")
 
 
 def _same(value: Any, allowed: Any) -> bool:

@@ -14,7 +14,8 @@ import re2
 
 from clawgauge.checks.well_formed import well_formed
 
-_GROUPS = {
+# What RE2 calls the piece it stumbled over, and what the author knows it as.
+_CONSTRUCTS = {
     "(?=": "lookahead",
     "(?!": "negative lookahead",
     "(?<=": "lookbehind",
@@ -23,24 +24,27 @@ _GROUPS = {
     "(?(": "a conditional group",
     "(?#": "a comment group",
     "(?P=": "a named back-reference",
+    "(?P>": "recursion",
     "(?R": "recursion",
     "(?x": "the verbose flag",
-}
-_ESCAPES = {
-    r"\Z": r"the end anchor \Z (the match is always of the whole answer; leave it out)",
-    r"\G": r"the anchor \G",
-    r"\K": r"the reset \K",
-    r"\R": r"the line break class \R",
-    r"\h": r"the class \h",
-    r"\k": r"a named back-reference",
-    r"\u": r"the escape \u (write \x{…})",
+    "*+": "a possessive quantifier",
+    "++": "a possessive quantifier",
+    "?+": "a possessive quantifier",
+    r"\k": "a named back-reference",
+    r"\g": "a back-reference",
+    r"\Z": "an end anchor, needless where the whole answer must match",
+    r"\G": "an anchor at the last match",
+    r"\K": "a reset of the match",
+    r"\R": "a class of line breaks",
+    r"\h": "a class of blanks",
+    r"\u": r"an escape, written \x{…} here",
 }
 _BACK_REFERENCE = re.compile(r"\\[1-9]")
-_REFUSED = re.compile(r"(?P<reason>[^:]+): (?P<what>.*)", re.DOTALL)
+_STUMBLED_OVER = re.compile(r"[^:]+: (?P<piece>.*)", re.DOTALL)
 
 
 class PatternRefused(ValueError):
-    """A pattern RE2 does not take; the message names the construct."""
+    """A pattern RE2 does not take. The message says what of it, to follow on "the pattern"."""
 
 
 @lru_cache(maxsize=1024)
@@ -51,9 +55,9 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise PatternRefused(_construct(pattern, error)) from None
+        raise PatternRefused(_explain(pattern, error)) from None
     except UnicodeEncodeError:
-        raise PatternRefused("a lone surrogate, which no text can hold") from None
+        raise PatternRefused("holds a lone surrogate, which no text can") from None
 
 
 def matches_fully(pattern: str, text: str) -> bool:
@@ -61,17 +65,14 @@ def matches_fully(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).fullmatch(well_formed(text)) is not None
 
 
-def _construct(pattern: str, error: re2.error) -> str:
+def _explain(pattern: str, error: re2.error) -> str:
     said = error.args[0] if error.args else b""
     words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    refused = _REFUSED.fullmatch(words)
-    what = refused["what"] if refused else ""
-    if what == "(?P" and "(?P=" in pattern:
-        what = "(?P="
-    if what in _GROUPS:
-        return f"{_GROUPS[what]} {what}"
-    if _BACK_REFERENCE.fullmatch(what):
-        return f"the back-reference {what}"
-    if what in _ESCAPES:
-        return _ESCAPES[what]
-    return words or "a syntax it does not know"
+    stumbled_over = _STUMBLED_OVER.fullmatch(words)
+    piece = stumbled_over["piece"] if stumbled_over else ""
+    if piece == "(?P":
+        piece = next((longer for longer in ("(?P=", "(?P>") if longer in pattern), piece)
+    construct = "a back-reference" if _BACK_REFERENCE.fullmatch(piece) else _CONSTRUCTS.get(piece)
+    if construct:
+        return f"uses '{piece}' ({construct}), which RE2 does not have"
+    return f"cannot be read by RE2 ({words or 'no reason given'})"

@@ -12,18 +12,30 @@ import re
 
 _TITLES = "Dr Mr Mrs Ms Mx Prof St Mt Rev Hon Gen Col Capt Lt Sgt Sen Rep Gov Pres Messrs dr mr mrs prof"
 _INTRODUCTIONS = "e.g i.e eg ie vs cf viz approx E.g I.e Vs Cf Approx"
-_MAY_END = "etc a.m p.m al inc ltd co corp dept est jr sr ph.d u.s u.k u.n e.u a.k.a min max avg hrs incl excl misc tel"
+_CLIPPED = "etc al est min max avg hrs incl excl misc tel"
+_PARTS_OF_NAMES = "inc ltd co corp dept jr sr ph.d u.s u.k u.n e.u u.s.a a.k.a"
 _BEFORE_NUMBERS = "no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v"
-_LABELS = "option plan answer choice grade class type section part group step drive appendix vitamin"
+_LABELLED = "is was be option plan answer choice grade class type section part group step drive appendix vitamin"
+_OPENING_WORDS = (
+    "a after all also an and any as at because before both but by each for from have he hence here how however i if in "
+    "it its my no not note now of on once only or our please see she so some that the their then there these they this "
+    "those thus to use we what when where which while who why with yes you your"
+)
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday today tomorrow"
 
-# Never the last word of a sentence: a name or an example follows. As written, for `ms` is a unit and `Ms` a title.
+# As written, for `ms` is a unit and `Ms` a title; a name or an example always follows these.
 _ALWAYS_GOES_ON = frozenset(f"{_TITLES} {_INTRODUCTIONS}".split())
-# Lower case. The first may end a sentence, and then a capital follows; the second are abbreviations before a figure
-# only.
-_GOES_ON_UNLESS_CAPITAL = frozenset(_MAY_END.split())
+# The rest in lower case. After these a capital opens a sentence …
+_ENDS_BEFORE_CAPITAL = frozenset(_CLIPPED.split())
+# … after a time of day, too, unless it is a zone or a day …
+_TIMES_OF_DAY = frozenset(("a.m", "p.m"))
+_DAY_NAMES = frozenset(_DAYS.split())
+# … and after these, which names go on from, only a word that commonly opens one.
+_ENDS_BEFORE_OPENING_WORD = frozenset(_PARTS_OF_NAMES.split())
+_COMMON_OPENINGS = frozenset(_OPENING_WORDS.split())
 _GOES_ON_BEFORE_FIGURE = frozenset(_BEFORE_NUMBERS.split())
-# What a lone capital labels, rather than a person it is the initial of: "Option B. Restart it."
-_LABELLED = frozenset(_LABELS.split())
+# A lone capital is an initial, unless it is a label: "Option B. Restart it."
+_BEFORE_LABELS = frozenset(_LABELLED.split())
 
 _LINE_BREAK = re.compile(r"\r\n?|[\u2028\u2029\x85\v\f]")
 _CJK_END = re.compile(r"([。！？｡][」』”’）)\"']*)")
@@ -84,24 +96,29 @@ def _ends_sentence(word: str, following: str, previous: str) -> bool:
     marks = unquoted[len(stem) :]
     if not marks or not following:
         return bool(marks)
-    first = following.lstrip(_OPENERS)[:1]
+    following = following.strip(_OPENERS + _CLOSING_QUOTES + _MARKS + ",;:")
     if marks == "…" or marks.startswith(".."):
-        return first.isupper()
-    if first.islower() and any(char in _CLOSING_QUOTES for char in word[len(unquoted) :]):
+        return following[:1].isupper()
+    if following[:1].islower() and any(char in _CLOSING_QUOTES for char in word[len(unquoted) :]):
         return False  # `"Really?" he asked`
-    return marks != "." or _stop_ends_sentence(stem.lstrip(_OPENERS), first, previous)
+    return marks != "." or _stop_ends_sentence(stem.lstrip(_OPENERS), following, previous)
 
 
-def _stop_ends_sentence(stem: str, first: str, previous: str) -> bool:
-    """Whether the single full stop after `stem` ends a sentence, given its neighbours."""
+def _stop_ends_sentence(stem: str, following: str, previous: str) -> bool:
+    """Whether the single full stop after `stem` ends a sentence, given the words around it."""
     known = stem.lower()
+    capital = following[:1].isupper()
     if stem in _ALWAYS_GOES_ON:
         return False
-    if known in _GOES_ON_UNLESS_CAPITAL:
-        return first.isupper()
-    if known in _GOES_ON_BEFORE_FIGURE and first.isdigit():
-        return False
-    if _INITIALS.fullmatch(stem) and first.isupper():
-        follows_name = previous.isalpha() and previous[0].isupper() and previous.lower() not in _LABELLED
-        return not (len(stem) > 1 or not previous or follows_name)
+    if known in _ENDS_BEFORE_CAPITAL:
+        return capital
+    if known in _TIMES_OF_DAY:
+        is_zone = len(following) > 1 and following.isupper()
+        return capital and not is_zone and following.lower() not in _DAY_NAMES
+    if known in _ENDS_BEFORE_OPENING_WORD:
+        return capital and following.lower() in _COMMON_OPENINGS
+    if known in _GOES_ON_BEFORE_FIGURE and following[:1].isdigit():
+        return known == "no" and not previous  # "No. 1% is safe" answers; "see no. 5" goes on
+    if capital and _INITIALS.fullmatch(stem):
+        return following.lower() in _COMMON_OPENINGS or previous.rstrip(":").lower() in _BEFORE_LABELS
     return True

@@ -106,7 +106,7 @@ def require_pattern(spec: Mapping[str, Any], key: str) -> str:
     try:
         compile_pattern(value)
     except PatternRefused as error:
-        raise SuiteError(f"key '{key}': RE2 refuses {error}; write the pattern without it") from None
+        raise SuiteError(f"key '{key}' {error}; write the pattern another way") from None
     return value
 
 

@@ -33,9 +33,14 @@ def _answer_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def answer_pieces(text: str) -> list[str]:
+    """The answer as the pieces its thinking cuts it into."""
+    return [text[start:end] for start, end in _answer_spans(text)]
+
+
 def split_thinking(text: str) -> str:
     """The answer alone: `text` with its thinking removed."""
-    return "".join(text[start:end] for start, end in _answer_spans(text))
+    return "".join(answer_pieces(text))
 
 
 def answer_start(text: str) -> int | None:

@@ -83,7 +83,7 @@ def check_spec(spec: Spec) -> None:
     if not isinstance(name, str):
         raise refuse("type", f"one of {known}", name)
     if name not in VALIDATORS:
-        raise SuiteError(f"key 'type' is '{name}', which no validator is called; it must be one of {known}")
+        raise SuiteError(f"key 'type' is '{name}', which is no validator; it must be one of {known}")
     validator = VALIDATORS[name]
     refuse_misspelt(spec, validator.keys)
     validator.check(spec)

@@ -11,12 +11,12 @@ must not outlive us: together they are where a supervisor attaches.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -31,7 +31,7 @@ GRACE_S = 1.0
 
 _REAP_S = 5.0
 _POLL_S = 0.01
-_STDIN, _STDOUT = 0, 1
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,10 @@ class _ChildWire(asyncio.SubprocessProtocol):
         self.stderr = bytearray()
         self.news = asyncio.Event()
         self.exited = asyncio.Event()
+        self.settled = asyncio.Event()
         self.exited_ns: int | None = None
         self.stdout_ended = False
+        self._stderr_ended = False
         self.too_large: str | None = None
         self._frames = _LineFrames()
         self._output_bytes = 0
@@ -133,6 +135,9 @@ class _ChildWire(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == _STDOUT:
             self._end_stdout()
+        elif fd == _STDERR:
+            self._stderr_ended = True
+        self._settle()
 
     def process_exited(self) -> None:
         self.exited_ns = time.perf_counter_ns()
@@ -140,7 +145,17 @@ class _ChildWire(asyncio.SubprocessProtocol):
         # What the child wrote is in the pipe already. A grandchild that holds the pipe open has nothing to add, and
         # would make us wait for as long as it lives.
         signal_group(self._group_id, signal.SIGTERM)
-        asyncio.get_running_loop().call_later(GRACE_S, self._end_stdout)
+        asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening)
+        self._settle()
+
+    def _stop_listening(self) -> None:
+        self._end_stdout()
+        self._stderr_ended = True
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.exited.is_set() and self.stdout_ended and self._stderr_ended:
+            self.settled.set()
 
     def _end_stdout(self) -> None:
         if not self.stdout_ended:
@@ -160,12 +175,13 @@ class Child:
         self._name = name
         self._transport = transport
         self._wire = wire
+        self._ended_by_us = False
         self.group_id = transport.get_pid() or 0
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative for a signal."""
-        return self._transport.get_returncode() if self._wire.exited.is_set() else None
+        """Negative for a signal; None while it runs, and for good where it was we who ended it."""
+        return self._transport.get_returncode() if self._wire.exited.is_set() and not self._ended_by_us else None
 
     @property
     def exited_ns(self) -> int | None:
@@ -188,12 +204,8 @@ class Child:
         return wire.lines.popleft()
 
     async def wait_exit(self, timeout_s: float) -> None:
-        """Let the child leave by itself, for so long and no longer."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._wire.exited.wait()
-        except TimeoutError:
-            return
+        """Let the child leave by itself, its last words heard, for so long and no longer."""
+        await _wait(self._wire.settled, timeout_s)
 
     def send(self, data: bytes) -> None:
         """Write all of stdin and close it; a child that does not read it does not stop us."""
@@ -206,13 +218,14 @@ class Child:
 
     async def end(self) -> None:
         """Nothing of the child's group is left after this; a second cancellation only skips the grace."""
+        self._ended_by_us = not self._wire.exited.is_set()
         try:
             if signal_group(self.group_id, signal.SIGTERM):
                 await self._group_gone(GRACE_S)
         finally:
             signal_group(self.group_id, signal.SIGKILL)
             try:
-                await self.wait_exit(_REAP_S)
+                await _wait(self._wire.exited, _REAP_S)
             finally:
                 self._transport.close()
 
@@ -223,7 +236,7 @@ class Child:
             await asyncio.sleep(_POLL_S)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def running(command: ChildCommand) -> AsyncIterator[Child]:
     """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
     loop = asyncio.get_running_loop()
@@ -253,6 +266,12 @@ async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:
             lines.append(stamped.line)
         await child.wait_exit(timeout_s)
     return Captured(child.exit_code, b"\n".join(lines).decode("utf-8", "replace"), child.stderr_tail)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def signal_group(group_id: int, signal_number: int) -> bool:

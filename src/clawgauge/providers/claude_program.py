@@ -53,8 +53,8 @@ def find_program(environ: Mapping[str, str], command: str | None = None) -> Path
         candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
     present = [candidate for candidate in candidates if candidate.is_file()]
     if not present:
-        where = candidates[0] if command is not None and os.sep in command else "PATH"
-        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not on {where}: {INSTALL_HINT}")
+        where = f"at {candidates[0]}" if command is not None and os.sep in command else "on PATH"
+        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
     if not os.access(present[0], os.X_OK):
         raise _not_executable(present[0], "it has no execute permission")
     return present[0].absolute()
@@ -63,7 +63,9 @@ def find_program(environ: Mapping[str, str], command: str | None = None) -> Path
 async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
     """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
     version_text = await _ask(path, "--version", env, cwd)
-    help_text = await _ask(path, "--help", env, cwd)
+    if version_text is None:
+        return ClaudeProgram(path=path)
+    help_text = await _ask(path, "--help", env, cwd) or ""
     version = _VERSION.search(version_text)
     flags = frozenset(flag for row in _OPTION_ROW.findall(help_text) for flag in row if flag)
     return ClaudeProgram(
@@ -74,12 +76,12 @@ async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudePr
     )
 
 
-async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> str:
+async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> str | None:
     command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
     try:
         return (await capture(command, timeout_s=QUESTION_TIMEOUT_S)).stdout
     except TimeoutError:
-        return ""
+        return None
     except OSError as fault:
         raise _not_executable(path, fault.strerror or str(fault)) from fault
 

@@ -120,7 +120,7 @@ def decode_line(raw: bytes) -> list[Line]:
     try:
         decoder = _DECODERS.get(_KIND.decode(raw).type)
         return [decoder.decode(raw)] if decoder else []
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_leniently(raw)
 
 

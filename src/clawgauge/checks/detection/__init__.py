@@ -17,7 +17,7 @@ from clawgauge.checks.detection.markers import find_markers
 from clawgauge.checks.detection.prompts import find_prompts
 from clawgauge.checks.detection.quotes import find_quoted
 from clawgauge.checks.detection.vocabulary import Vocabulary
-from clawgauge.checks.thinking import split_thinking
+from clawgauge.checks.thinking import answer_pieces
 from clawgauge.checks.well_formed import well_formed
 from clawgauge.records import ToolInvocation
 
@@ -33,7 +33,8 @@ def detect_tools(text: str, expected: Sequence[str] = (), steps: Sequence[Step] 
 
     `expected` names the tools the prompt is about: a word that could be prose counts more readily if it is one of them.
     """
-    left = _LINE_BREAK.sub("\n", well_formed(split_thinking(text)))
+    # Marks on either side of removed thinking must not run together: two code spans would become one.
+    left = _LINE_BREAK.sub("\n", well_formed(" ".join(answer_pieces(text))))
     vocabulary = Vocabulary.for_prompt(expected)
     calls: list[Call] = []
     for step in steps:

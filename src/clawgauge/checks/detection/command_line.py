@@ -134,7 +134,7 @@ def _command_at(words: list[Word], index: int, vocabulary: Vocabulary) -> Comman
 
 
 def _skip_assignments(words: list[Word], index: int) -> int:
-    while index < len(words) and _ASSIGNMENT.match(words[index].text):
+    while index < len(words) and "=" in words[index].text and _ASSIGNMENT.match(words[index].text):
         index += 1
     return index
 

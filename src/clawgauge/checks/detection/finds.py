@@ -53,7 +53,8 @@ def blank_out(text: str, finds: Iterable[Find]) -> str:
     kept_until = 0
     for find in finds:
         pieces.append(text[kept_until : find.start])
-        pieces.append(_NOT_NEW_LINE.sub(BLANK, text[find.start : find.end]))
+        used = text[find.start : find.end]
+        pieces.append(_NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
         kept_until = find.end
     pieces.append(text[kept_until:])
     return "".join(pieces)

@@ -79,16 +79,15 @@ def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
     name = command.name
     if name.lower() in vocabulary.lexicon.stop or vocabulary.is_shouted(name):
         return False
-    if _COMPARISON.fullmatch(command.arguments):
-        return False
-    if command.arguments or "/" in command.written:
-        return True
-    if vocabulary.is_expected(name):
+    if command.arguments:
+        return _COMPARISON.fullmatch(command.arguments) is None
+    if "/" in command.written or vocabulary.is_expected(name):
         return True
     return not _names_a_thing(name, vocabulary)
 
 
 def _names_a_thing(name: str, vocabulary: Vocabulary) -> bool:
     """Whether a bare word is a file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither."""
-    versioned = vocabulary.is_known(name.rstrip("0123456789."))
-    return ("." in name and not versioned) or _HOST_AND_PORT.fullmatch(name) is not None
+    if "." in name and not vocabulary.is_known(name.rstrip("0123456789.")):
+        return True
+    return ":" in name and _HOST_AND_PORT.fullmatch(name) is not None

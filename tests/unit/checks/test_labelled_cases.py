@@ -1,0 +1,39 @@
+"""The labelled cases: answers whose tool calls were settled by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.checks import detect_tools, tool_calls_of, tool_use_success
+
+CASES = Path(__file__).parents[2] / "data" / "tool_detection_cases.jsonl"
+SETTLED = ("seed", "spec")
+
+
+def read_cases() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+
+
+def settled_cases() -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in read_cases() if case["certainty"] in SETTLED]
+
+
+@pytest.mark.parametrize("case", settled_cases())
+def test_a_labelled_answer_yields_its_calls(case: dict[str, Any]) -> None:
+    """Names, order, repeats and success are what the label says."""
+    found = detect_tools(case["text"], case["expected_tools"])
+    names = tool_calls_of(found)
+    assert [call.name for call in found if call.valid] == case["all_invocations"]
+    assert names == case["tool_calls"]
+    assert len(names) == case["tool_call_count"]
+    assert tool_use_success(case["expected_tools"], found, tools_offered=False) is case["tool_use_success"]
+
+
+def test_the_case_file_is_whole() -> None:
+    """Every case says how certain it is, and the settled ones are not a handful."""
+    assert {case["certainty"] for case in read_cases()} <= {*SETTLED, "ext"}
+    assert len(settled_cases()) >= 70

@@ -1,0 +1,104 @@
+"""Hostile answers: twice the text may take at most three times as long, whatever it is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clawgauge.checks import Answer, answer_start, detect_tools, judge
+from clawgauge.checks.sentences import count_sentences
+
+SIZE = 32_768
+# Below this, what is measured is the machine.
+FLOOR_S = 0.02
+ATTEMPTS = 4
+
+DETECTOR_UNITS = [
+    "`",
+    "` ",
+    "`` ` ",
+    "`a` ",
+    "```\n",
+    "```bash\n",
+    "a ```bash\n",
+    "~~~\n",
+    "$ ",
+    "$ ls -x ",
+    "\n$ ls",
+    "# ls\n",
+    "'",
+    "'a ",
+    '"a ',
+    '\\"',
+    "“a ",
+    "“a ‘b \"c 'd ",
+    "'ls -la' `x` $ ls -l\n",
+    "<tool>",
+    "<tool>\n",
+    "[tool:",
+    "[tool: a",
+    "user@host",
+    "\nuser@host:~ ",
+    "(venv) ",
+    "> - ",
+    "<think>x</think>",
+    "a | b ",
+    "sudo -u ",
+    "A=1 ",
+    "./",
+    "a.",
+    "\n",
+]
+DETECTOR_PREFIXES = ["", "```bash\n", "```\n", "'ls "]
+
+
+def grows_linearly(work: Callable[[str], object], unit: str, prefix: str = "", suffix: str = "") -> bool:
+    def measure(size: int) -> float:
+        text = prefix + unit * (size // len(unit)) + suffix
+        started = time.process_time()
+        work(text)
+        return time.process_time() - started
+
+    return any(measure(2 * SIZE) <= 3 * max(measure(SIZE), FLOOR_S) for _ in range(ATTEMPTS))
+
+
+@pytest.mark.parametrize("unit", DETECTOR_UNITS)
+def test_the_detector_is_linear(unit: str) -> None:
+    """No repetition of its own marks makes the detector slow, in prose, in a block or in quotes."""
+    for prefix in DETECTOR_PREFIXES:
+        assert grows_linearly(detect_tools, unit, prefix), f"after {prefix!r}"
+
+
+@pytest.mark.parametrize("unit", ["x <<A\n", "cat <<'A'\n", "A\n", "if ", "\\\n", "a; ", '"\\'])
+def test_shell_blocks_are_read_in_linear_time(unit: str) -> None:
+    """Here-documents and quotes that never end are looked for once."""
+    assert grows_linearly(detect_tools, unit, "```bash\n", "\n```")
+
+
+@pytest.mark.parametrize("unit", ["a", "\\", '\\"', "[", "{", '{"a":', '"', '",', "1", "-", "\\ud800"])
+@pytest.mark.parametrize("prefix", ["", '{"a": "', "[", "```json\n"])
+def test_json_is_refused_in_linear_time(unit: str, prefix: str) -> None:
+    """An unterminated string or a pile of brackets is a parse error soon found."""
+    spec = {"type": "json_keys", "required_keys": ["a"]}
+    assert grows_linearly(lambda text: judge(spec, Answer(text)), unit, prefix)
+
+
+@pytest.mark.parametrize("unit", [".", "!", "!a", "a. ", "e.g. ", "... ", "\n", "- ", "a.a.", "。", "*", '."'])
+def test_sentences_are_counted_in_linear_time(unit: str) -> None:
+    """No pile of stops or marks makes counting slow."""
+    assert grows_linearly(count_sentences, unit)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*c", "(.*a){20}"])
+def test_patterns_match_in_linear_time(pattern: str) -> None:
+    """Patterns that blow up other engines do not blow up this one."""
+    spec = {"type": "regex_fullmatch", "pattern": pattern}
+    assert grows_linearly(lambda text: judge(spec, Answer(text)), "a", suffix="!")
+
+
+@pytest.mark.parametrize("unit", ["<think>", "</think>", "<think>a</think>", "<", "</think", " "])
+def test_thinking_is_found_in_linear_time(unit: str) -> None:
+    """Tags are read once, however many there are."""
+    assert grows_linearly(answer_start, unit)

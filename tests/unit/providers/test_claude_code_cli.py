@@ -1,0 +1,307 @@
+"""Claude Code as a provider, run as real processes: a fake `claude` on PATH that answers, fails and misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, ProviderSettings
+from clawgauge.providers.child_process import GRACE_S
+from clawgauge.providers.claude_code_cli import ClaudeCodeCli
+from clawgauge.timeline import Completion
+from support.fake_claude import FakeClaude, install_fake_claude
+from unit.providers.claude_calls import SeenCall, environment, is_gone, kind_of, write_program
+from unit.providers.observed import attempt
+
+
+def ask(bin_dir: Path, *, environ: dict[str, str] | None = None, **call: Any) -> tuple[Completion, CallFailure | None]:
+    """One attempt as the runner makes it, with `bin_dir` on PATH."""
+    given = {"environ": environ or environment(bin_dir)}
+    return attempt("claude_code_cli", "", settings=given, **{"timeout_s": 30.0, **call})
+
+
+def provider(bin_dir: Path, **environ: str) -> ClaudeCodeCli:
+    env = environment(bin_dir, **environ)
+    return ClaudeCodeCli(ProviderSettings(name="claude_code_cli", type="claude_code_cli", environ=env))
+
+
+async def cancel_once_text_came(fake: FakeClaude) -> SeenCall:
+    """Start a call, and cancel it when the first piece of text has been seen."""
+    spoken = asyncio.Event()
+
+    class Watcher(SeenCall):
+        def text(self, at_ns: int, piece: str) -> None:
+            super().text(at_ns, piece)
+            spoken.set()
+
+    seen = Watcher()
+    async with provider(fake.bin_dir) as claude:
+        task = asyncio.ensure_future(claude.attempt(Call(model="m", prompt="hi"), seen))
+        await spoken.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    return seen
+
+
+def test_an_answer_is_whole_and_timed(tmp_path: Path) -> None:
+    """Text, tokens, finish, model, cost and a first-token time arrive through the real pipe."""
+    install_fake_claude(tmp_path, answer="Paris.", chunks=["Pa", "ris."], gap_s=0.05, first_delay_s=0.1)
+    done, failure = ask(tmp_path, model="sonnet")
+    assert failure is None
+    assert (done.text, done.input_tokens, done.output_tokens) == ("Paris.", 12, 7)
+    assert (done.finish_reason, done.model_reported, done.cost_usd) == ("stop", "sonnet", 0.000141)
+    assert done.ttft_ns is not None and 0.15e9 <= done.ttft_ns <= done.e2e_ns - 0.04e9
+    assert done.connect_ns is None
+
+
+@pytest.mark.parametrize("prompt", ["x" * 200_000, "--help", "-p", "naïve ☃\nsecond line\n", "$(echo hi) `id`"])
+def test_any_prompt_goes_through_stdin_unchanged(tmp_path: Path, prompt: str) -> None:
+    """A long prompt, one that looks like a flag, and one a shell would read arrive as they are."""
+    fake = install_fake_claude(tmp_path, echo=True)
+    done, failure = ask(tmp_path, prompt=prompt)
+    assert failure is None and done.text == prompt
+    assert fake.calls[0].stdin == prompt and prompt not in fake.calls[0].argv[1:]
+
+
+def test_a_prompt_with_a_nul_starts_nothing(tmp_path: Path) -> None:
+    """What cannot be sent is a failure of the call, with no process started for it."""
+    fake = install_fake_claude(tmp_path)
+    _, failure = ask(tmp_path, prompt="a\0b")
+    assert kind_of(failure) == ("error", "invalid_prompt") and fake.calls == []
+
+
+def test_a_system_prompt_longer_than_a_command_line_is_refused(tmp_path: Path) -> None:
+    """The system's limit on arguments is told as what it is."""
+    install_fake_claude(tmp_path)
+    _, failure = ask(tmp_path, system="x" * 3_000_000)
+    assert kind_of(failure) == ("error", "invalid_prompt")
+
+
+def test_the_child_sees_a_clean_room(tmp_path: Path) -> None:
+    """An empty working directory that is gone afterwards, no foreign key, and the limits of this call."""
+    watched = ["CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS", "CLAUDE_CODE_MAX_RETRIES"]
+    fake = install_fake_claude(tmp_path, answer="ok", env_values=watched)
+    env = environment(tmp_path, OPENAI_API_KEY="sk-other", HTTPS_PROXY="http://proxy")
+    _, failure = ask(tmp_path, environ=env, max_tokens=77)
+    (call,) = fake.calls
+    assert failure is None and call.cwd_entries == [] and not Path(call.cwd).exists()
+    assert "OPENAI_API_KEY" not in call.env_names and "HTTPS_PROXY" in call.env_names
+    assert call.env == dict(zip(watched, ["77", "0", "0"], strict=True))
+    assert "--bare" in call.argv
+
+
+def test_a_login_is_not_started_bare(tmp_path: Path) -> None:
+    """Without a key the program has to read its login, which a bare start would not."""
+    fake = install_fake_claude(tmp_path, answer="ok")
+    ask(tmp_path, environ=environment(tmp_path) | {"ANTHROPIC_API_KEY": ""})
+    assert "--bare" not in fake.calls[0].argv
+
+
+def test_the_program_is_asked_once_and_adapted_to(tmp_path: Path) -> None:
+    """Version and help are asked once for many calls; flags an older program lacks are dropped and described."""
+    fake = install_fake_claude(tmp_path, answer="ok", version="1.9.9", missing_flags=["--tools", "--effort", "--bare"])
+
+    async def two_calls() -> tuple[dict[str, Any], SeenCall]:
+        async with provider(tmp_path, ANTHROPIC_BASE_URL="http://user:secret@gate.example:8443/p?key=1") as claude:
+            asked = Call(model="m", prompt="hi", thinking_level="low")
+            seen = SeenCall()
+            await asyncio.gather(claude.attempt(asked, seen), claude.attempt(asked, SeenCall()))
+            return claude.describe(), seen
+
+    described, seen = asyncio.run(two_calls())
+    assert [start.kind for start in fake.starts] == ["question", "question", "call", "call"]
+    assert described["command"] == "claude" and described["version"] == "1.9.9"
+    assert described["dropped_flags"] == ["--tools", "--bare", "--effort"]
+    assert described["base_url_host"] == "gate.example:8443" and "secret" not in str(described)
+    assert "--effort" not in fake.calls[0].argv and "thinking level low was not sent" in seen.notes["warning"]
+
+
+def test_an_older_program_without_deltas_has_no_first_token(tmp_path: Path) -> None:
+    """The text is whole, and the first-token time is null rather than the end of the call."""
+    install_fake_claude(tmp_path, answer="whole", missing_flags=["--include-partial-messages"])
+    done, failure = ask(tmp_path)
+    assert failure is None and done.text == "whole"
+    assert (done.ttft_ns, done.ttfa_ns, done.output_tps) == (None, None, None) and done.e2e_ns > 0
+
+
+def test_a_call_that_must_not_stream_has_no_first_token(tmp_path: Path) -> None:
+    """Where streaming is not wanted the times of pieces are not reported."""
+    install_fake_claude(tmp_path, answer="whole", chunks=["who", "le"])
+    done, failure = ask(tmp_path, stream=False)
+    assert failure is None and done.text == "whole" and done.ttft_ns is None
+
+
+def test_the_token_limit_ends_the_call_at_once(tmp_path: Path) -> None:
+    """The cut answer is a success with finish `length`; further rounds are neither read nor left running."""
+    fake = install_fake_claude(tmp_path, answer="One two", stop_reason="max_tokens", hang="after_result")
+    done, failure = ask(tmp_path)
+    assert failure is None and (done.text, done.finish_reason, done.output_tokens) == ("One two", "length", 7)
+    assert is_gone(fake.calls[0].pid)
+
+
+@pytest.mark.parametrize(
+    ("recording", "expected", "text"),
+    [
+        ("ok_stream_min", None, "Hello from the fake server. "),
+        ("err_s401_retries0", ("auth_error", "http_401"), ""),
+        ("err_connrefused_retries0", ("skipped_unavailable", "connection_refused"), ""),
+        ("notloggedin_streamjson", ("auth_error", "cli_auth"), ""),
+        ("notloggedin_text", ("auth_error", "cli_auth"), ""),
+        ("bad_flag", ("error", "cli_error"), ""),
+        ("err_refusal", None, ""),
+    ],
+)
+def test_recordings_are_read_through_a_real_process(
+    tmp_path: Path, recording: str, expected: tuple[str, str] | None, text: str
+) -> None:
+    """The exit code and both pipes of a replayed call lead to the recorded outcome."""
+    install_fake_claude(tmp_path, recording=recording)
+    done, failure = ask(tmp_path)
+    assert (kind_of(failure), done.text) == (expected, text)
+
+
+def test_a_refusal_without_text_is_no_failure_of_the_call(tmp_path: Path) -> None:
+    """The call ends without an exception, marked as a refusal in words."""
+    install_fake_claude(tmp_path, recording="err_refusal")
+    done, failure = ask(tmp_path)
+    assert failure is None and done.finish_reason == "refusal" and done.refusal
+
+
+def test_an_error_in_the_result_beats_exit_code_zero(tmp_path: Path) -> None:
+    """A program that exits 0 with `is_error` has failed, and its words are not the answer."""
+    fields = {"is_error": True, "result": "generate: no author", "terminal_reason": "api_error"}
+    install_fake_claude(tmp_path, answer="", result=fields, exit_code=0, stop_reason="stop_sequence", chunks=["x"])
+    done, failure = ask(tmp_path)
+    assert kind_of(failure) == ("error", "cli_error") and done.text == "x"
+
+
+def test_a_program_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """A signal and the end of stderr are in the message."""
+    write_program(tmp_path / "claude", 'case "$1" in --*) exit 0;; esac; echo "out of memory" >&2; kill -SEGV $$')
+    _, failure = ask(tmp_path)
+    assert kind_of(failure) == ("error", "cli_error")
+    assert failure is not None and "SIGSEGV" in failure.message and "out of memory" in failure.message
+
+
+def test_output_that_is_not_utf8_is_replaced(tmp_path: Path) -> None:
+    """A bad byte is one replaced character in an answer that counts."""
+    install_fake_claude(tmp_path, invalid_utf8=True)
+    done, failure = ask(tmp_path)
+    assert failure is None and done.text == "before \ufffd after"
+
+
+@pytest.mark.parametrize("endless", ["lines", "line"])
+def test_endless_output_is_cut_off(tmp_path: Path, endless: str) -> None:
+    """A flood becomes `response_too_large`, and the program is gone."""
+    fake = install_fake_claude(tmp_path, endless=endless)
+    _, failure = ask(tmp_path)
+    assert kind_of(failure) == ("error", "response_too_large") and is_gone(fake.calls[0].pid)
+
+
+def test_a_hanging_program_ends_at_the_deadline(tmp_path: Path) -> None:
+    """The runner's deadline ends the call on time, also for a program that ignores SIGTERM, with nothing left."""
+    fake = install_fake_claude(tmp_path, hang="before_output", ignore_sigterm=True, grandchild=True)
+    began_ns = time.perf_counter_ns()
+    done, failure = ask(tmp_path, timeout_s=2.0)
+    took_ns = time.perf_counter_ns() - began_ns
+    assert kind_of(failure) == ("error", "timeout")
+    assert 1.9e9 <= done.e2e_ns <= took_ns - 0.9e9 * GRACE_S, "the clean-up is not part of the call"
+    (call,) = fake.calls
+    assert is_gone(call.pid) and is_gone(call.grandchild_pid or 0)
+
+
+def test_a_cancelled_call_keeps_its_text_and_leaves_no_process(tmp_path: Path) -> None:
+    """Interrupted mid-stream with output pending, the partial text stays and the process is gone."""
+    fake = install_fake_claude(tmp_path, answer="partial", hang="mid_stream")
+    seen = asyncio.run(cancel_once_text_came(fake))
+    assert seen.answer == "partial" and seen.ended_ns is not None
+    assert is_gone(fake.calls[0].pid)
+
+
+def test_a_grandchild_with_the_pipe_does_not_hold_the_call(tmp_path: Path) -> None:
+    """The answer is back although something the program started still holds its output, and that is ended."""
+    fake = install_fake_claude(tmp_path, answer="done", grandchild=True)
+    done, failure = ask(tmp_path, timeout_s=20.0)
+    assert failure is None and done.text == "done"
+    assert is_gone(fake.calls[0].grandchild_pid or 0)
+
+
+def test_a_program_that_does_not_leave_after_its_result_is_ended(tmp_path: Path) -> None:
+    """The result counts, the clock stopped with it, and the lingering program is gone."""
+    fake = install_fake_claude(tmp_path, answer="done", hang="after_result")
+    began = time.monotonic()
+    done, failure = ask(tmp_path)
+    assert failure is None and done.text == "done"
+    assert time.monotonic() - began < 20 and is_gone(fake.calls[0].pid)
+
+
+@pytest.mark.parametrize(("install", "expected"), [(False, "cli_missing"), (True, "cli_not_executable")])
+def test_a_program_that_cannot_be_used_skips(tmp_path: Path, install: bool, expected: str) -> None:
+    """Entering works, the attempt is skipped with the reason, and the probe says what to do."""
+    if install:
+        install_fake_claude(tmp_path).path.chmod(0o644)
+    done, failure = ask(tmp_path, environ={"PATH": str(tmp_path)})
+    assert kind_of(failure) == ("skipped_unavailable", expected) and not done.started
+    claude = ClaudeCodeCli(ProviderSettings(name="c", type="claude_code_cli", environ={"PATH": str(tmp_path)}))
+    probe = asyncio.run(claude.probe())
+    assert not probe.reachable and probe.hint and claude.describe()["version"] is None
+
+
+def test_the_probe_tells_version_and_login_without_a_call(tmp_path: Path) -> None:
+    """A key or a login file is a sign that calls may work; neither is read, and nothing is sent."""
+    fake = install_fake_claude(tmp_path / "bin")
+    with_key = asyncio.run(provider(fake.bin_dir).probe())
+    without = asyncio.run(provider(fake.bin_dir, ANTHROPIC_API_KEY="").probe())
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / ".credentials.json").write_bytes(b"\x00never read")
+    with_login = asyncio.run(provider(fake.bin_dir, ANTHROPIC_API_KEY="").probe())
+    assert with_key.reachable and with_key.version == "2.1.325" and "ANTHROPIC_API_KEY" in with_key.detail
+    assert "key-of-a-test" not in str(with_key)
+    assert with_login.reachable and "login" in with_login.detail
+    assert without.reachable == (sys.platform == "darwin") and (without.hint or sys.platform == "darwin")
+    assert fake.calls == []
+
+
+def test_tools_that_cannot_be_offered_are_told(tmp_path: Path) -> None:
+    """A prompt with tools of its own is answered without them, with a warning in its record."""
+    install_fake_claude(tmp_path, answer="ok")
+    done, failure = ask(tmp_path, tools=[{"type": "function", "function": {"name": "clock"}}])
+    assert failure is None and any("tools" in warning for warning in done.warnings)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("setpriv") is None, reason="needs Linux's parent-death signal and setpriv"
+)
+def test_the_program_dies_with_us(tmp_path: Path) -> None:
+    """Killed without a chance to clean up, we leave no program behind that spends money."""
+    fake = install_fake_claude(tmp_path, hang="before_output")
+    script = tmp_path / "asker.py"
+    script.write_text(
+        "import asyncio\n"
+        "from clawgauge.providers.base import Call, ProviderSettings\n"
+        "from clawgauge.providers.claude_code_cli import ClaudeCodeCli\n"
+        "from clawgauge.timeline import Timeline\n"
+        "async def main():\n"
+        f"    settings = ProviderSettings(name='c', type='c', environ={environment(tmp_path)!r})\n"
+        "    async with ClaudeCodeCli(settings) as claude:\n"
+        "        await claude.attempt(Call(model='m', prompt='hi'), Timeline())\n"
+        "asyncio.run(main())\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "TMPDIR": str(tmp_path)}) as asker:
+        deadline = time.monotonic() + 20
+        while not fake.calls and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(asker.pid, signal.SIGKILL)
+    assert is_gone(fake.calls[0].pid)

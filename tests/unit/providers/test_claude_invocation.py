@@ -1,0 +1,206 @@
+"""What Claude Code is started with: the flags of one call, and of the user's environment what it may see."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, ProviderSettings
+from clawgauge.providers.claude_invocation import (
+    DEFAULT_SYSTEM_PROMPT,
+    base_environment,
+    call_arguments,
+    call_environment,
+    dropped_flags,
+    refuse_unsendable,
+    uses_key,
+)
+from clawgauge.providers.claude_program import ClaudeProgram, ask_program, find_program
+from support.fake_claude import install_fake_claude
+from unit.providers.claude_calls import environment, kind_of, write_program
+
+CURRENT = ClaudeProgram(path=Path("/bin/claude"))
+OLD = ClaudeProgram(
+    path=Path("/bin/claude"),
+    version="1.0.40",
+    flags=frozenset({"--print", "--model", "--output-format", "--verbose", "--disallowedTools"}),
+)
+
+
+def call(**fields: Any) -> Call:
+    return Call(**{"model": "m", "prompt": "hi", **fields})
+
+
+def value_of(arguments: tuple[str, ...], flag: str) -> str:
+    return arguments[arguments.index(flag) + 1]
+
+
+def settings(environ: dict[str, str], **fields: Any) -> ProviderSettings:
+    return ProviderSettings(name="claude_code_cli", type="claude_code_cli", environ=environ, **fields)
+
+
+def test_a_call_has_no_tools_no_settings_and_no_session() -> None:
+    """The model answers alone: nothing of the user's set-up takes part, and nothing can be run."""
+    arguments = call_arguments(CURRENT, call(), bare=False)
+    assert arguments[:6] == ("-p", "--model", "m", "--output-format", "stream-json", "--verbose")
+    assert value_of(arguments, "--tools") == "" and value_of(arguments, "--setting-sources") == ""
+    assert {"--strict-mcp-config", "--no-session-persistence", "--disable-slash-commands"} <= set(arguments)
+    assert "hi" not in arguments and "--bare" not in arguments and "--effort" not in arguments
+
+
+def test_the_system_prompt_is_the_suites_or_a_neutral_one() -> None:
+    """An empty system prompt is a choice; only a missing one is replaced."""
+    assert value_of(call_arguments(CURRENT, call(system="Be terse."), bare=True), "--system-prompt") == "Be terse."
+    assert value_of(call_arguments(CURRENT, call(system=""), bare=True), "--system-prompt") == ""
+    assert value_of(call_arguments(CURRENT, call(), bare=True), "--system-prompt") == DEFAULT_SYSTEM_PROMPT
+
+
+def test_a_thinking_level_is_an_effort() -> None:
+    """The level asked for is the level sent."""
+    assert value_of(call_arguments(CURRENT, call(thinking_level="xhigh"), bare=True), "--effort") == "xhigh"
+
+
+def test_an_older_program_gets_only_flags_it_knows_and_still_no_tools() -> None:
+    """Unknown flags are left out and named; where `--tools` is one of them each tool is refused by name."""
+    arguments = call_arguments(OLD, call(thinking_level="low"), bare=True)
+    assert {word for word in arguments if word.startswith("--")} - {"--system-prompt"} <= (OLD.flags or set())
+    assert {"Bash", "Write", "WebFetch", "Task"} <= set(value_of(arguments, "--disallowedTools").split(","))
+    assert dropped_flags(OLD, bare=True) == [
+        "--include-partial-messages",
+        "--tools",
+        "--setting-sources",
+        "--strict-mcp-config",
+        "--no-session-persistence",
+        "--disable-slash-commands",
+        "--bare",
+        "--effort",
+    ]
+    assert dropped_flags(CURRENT, bare=True) == []
+
+
+def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> None:
+    """Proxies and cloud logins pass; other providers' keys, an outer session and overruling variables do not."""
+    kept = {
+        "HOME": "/h",
+        "HTTPS_PROXY": "p",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "ANTHROPIC_API_KEY": "a",
+        "ANTHROPIC_FOUNDRY_API_KEY": "f",
+        "CLAUDE_CODE_OAUTH_TOKEN": "o",
+    }
+    withheld = {
+        "OPENAI_API_KEY": "x",
+        "OPENROUTER_API_KEY": "x",
+        "MY_VLLM_API_KEY": "x",
+        "HF_TOKEN": "x",
+        "CLAUDECODE": "1",
+        "CLAUDE_CODE_ENTRYPOINT": "cli",
+        "CLAUDE_CODE_EFFORT_LEVEL": "max",
+        "MAX_THINKING_TOKENS": "31999",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "7",
+    }
+    env = base_environment(settings({**kept, **withheld, "CLAUDE_CODE_MAX_RETRIES": "10"}))
+    assert {name: env[name] for name in kept} == kept
+    assert not withheld.keys() & env.keys()
+    assert env["CLAUDE_CODE_MAX_RETRIES"] == "0" and env["CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"] == "1"
+
+
+def test_a_configured_key_and_address_are_used() -> None:
+    """What the user's configuration says about this provider comes before the shell's variables."""
+    given = settings({"ANTHROPIC_BASE_URL": "http://shell"}, api_key="configured", base_url="http://configured")
+    env = base_environment(given)
+    assert (env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"]) == ("configured", "http://configured")
+
+
+def test_a_token_limit_is_sent_only_where_there_is_one() -> None:
+    """Without a limit of ours the program keeps its own."""
+    assert call_environment({}, call(max_tokens=64))["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "64"
+    assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" not in call_environment({}, call())
+
+
+def test_thinking_is_off_unless_a_level_is_asked() -> None:
+    """No level means no thinking, as with a plain API call; with a level the program decides its budget."""
+    assert call_environment({}, call())["MAX_THINKING_TOKENS"] == "0"
+    assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"))
+
+
+def test_a_key_is_told_from_a_login() -> None:
+    """An empty variable is no key."""
+    assert uses_key({"ANTHROPIC_API_KEY": "k"}) and uses_key({"ANTHROPIC_AUTH_TOKEN": "t"})
+    assert not uses_key({"ANTHROPIC_API_KEY": ""}) and not uses_key({"CLAUDE_CODE_OAUTH_TOKEN": "t"})
+
+
+@pytest.mark.parametrize("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])
+def test_what_cannot_be_sent_is_refused(fields: dict[str, str]) -> None:
+    """A NUL or half a character is refused before anything is started."""
+    with pytest.raises(CallFailure) as caught:
+        refuse_unsendable(call(**fields))
+    assert kind_of(caught.value) == ("error", "invalid_prompt")
+
+
+def test_the_program_is_found_on_the_path_it_was_given(tmp_path: Path) -> None:
+    """PATH is searched in order, a folder and a plain file of that name are passed over."""
+    (tmp_path / "a" / "claude").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "claude").write_text("not a program")
+    program = write_program(tmp_path / "c" / "claude", "exit 0")
+    assert find_program({"PATH": ":".join(str(tmp_path / name) for name in "abc")}) == program
+
+
+def test_a_configured_command_is_used_instead(tmp_path: Path) -> None:
+    """`command` is a path, or another name on PATH."""
+    program = write_program(tmp_path / "claude-next", "exit 0")
+    assert find_program({"PATH": ""}, str(program)) == program
+    assert find_program({"PATH": str(tmp_path)}, "claude-next") == program
+
+
+def test_a_missing_and_a_forbidden_program_are_told_apart(tmp_path: Path) -> None:
+    """Not there and not executable are different messages, and each names the way out."""
+    with pytest.raises(CallFailure, match="npm install") as missing:
+        find_program({"PATH": str(tmp_path)})
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    with pytest.raises(CallFailure, match="execute permission") as forbidden:
+        find_program({"PATH": str(tmp_path)})
+    with pytest.raises(CallFailure) as absent:
+        find_program({"PATH": str(tmp_path)}, str(tmp_path / "elsewhere"))
+    assert kind_of(missing.value) == kind_of(absent.value) == ("skipped_unavailable", "cli_missing")
+    assert kind_of(forbidden.value) == ("skipped_unavailable", "cli_not_executable")
+
+
+def test_version_and_flags_are_asked(tmp_path: Path) -> None:
+    """The version is the program's own, and the flags are those its help lists."""
+    fake = install_fake_claude(tmp_path, version="2.0.7 (Claude Code)", missing_flags=["--tools"])
+    program = asyncio.run(ask_program(fake.path, environment(tmp_path), tmp_path))
+    assert program.version == "2.0.7"
+    assert program.knows("--effort") and not program.knows("--tools")
+
+
+def test_only_the_first_column_of_the_help_lists_flags(tmp_path: Path) -> None:
+    """A flag that is merely mentioned in a description is not taken for one that exists."""
+    help_text = (
+        "Options:\n  -p, --print   Print\n  --allowedTools, --allowed-tools <tools...>\n      Like --quoted\n"
+        "  --bare    Use it\n                --system-prompt[-file], --add-dir\n"
+    )
+    fake = write_program(tmp_path / "claude", f"cat <<'END'\n{help_text}END")
+    program = asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
+    assert program.flags == {"--print", "--allowedTools", "--allowed-tools", "--bare"}
+
+
+def test_a_program_without_a_readable_help_is_taken_for_a_current_one(tmp_path: Path) -> None:
+    """Help that is not understood drops no flags."""
+    fake = write_program(tmp_path / "claude", "echo hello; exit 1")
+    program = asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
+    assert program.version is None and program.flags is None and program.knows("--anything")
+
+
+def test_a_program_that_cannot_start_is_not_executable(tmp_path: Path) -> None:
+    """A script whose interpreter is missing has the permission and still cannot be run."""
+    fake = write_program(tmp_path / "claude", "")
+    fake.write_text("#!/no/such/interpreter\n")
+    with pytest.raises(CallFailure) as caught:
+        asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
+    assert kind_of(caught.value) == ("skipped_unavailable", "cli_not_executable")
