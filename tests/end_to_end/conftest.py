@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from clawgauge.providers.embedded_model import fetch
-from support.command import chat_config, clean_environment, write_suite
+from support.command import chat_config, write_suite
 from support.published_schema import check_run_folder
 from support.scripted_server import ScriptedServer
 
@@ -43,23 +40,3 @@ def every_run_meets_the_schema(tmp_path: Path) -> Iterator[None]:
     for config in tmp_path.rglob("config.json"):
         if "schema_version" in json.loads(config.read_bytes()):
             check_run_folder(config.parent)
-
-
-@pytest.fixture(scope="session")
-def llama_address() -> Iterator[str]:
-    """llama.cpp serving the embedded model: one real model behind all three protocols."""
-    model = fetch(clean_environment(), print)
-    options = {"model": model, "alias": "smollm2-135m", "context-tokens": 4096, "slots": 1, "threads": 1}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clawgauge.providers.llama_child", *(f"--{k}={v}" for k, v in options.items())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())["address"]
-    finally:
-        process.stdin.close()
-        process.wait(timeout=10)
-        process.stdout.close()

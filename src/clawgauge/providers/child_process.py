@@ -254,8 +254,10 @@ async def running(command: ChildCommand) -> AsyncIterator[Child]:
         child.send(command.stdin)
         yield child
     finally:
-        await child.end()
-        release(child.group_id)
+        try:
+            await child.end()
+        finally:
+            release(child.group_id)
 
 
 async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:

@@ -156,10 +156,13 @@ def _by_status(report: _Report) -> CallFailure | None:
     status = report.status
     if status is None:
         return None
-    retryable = status == 429 or status >= 500
+    passing = status == 429 or status >= 500
     availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
     # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
-    failure_type = "stream_error" if report.reply_begun and retryable else f"http_{status}"
+    inside = report.reply_begun and passing
+    failure_type = "stream_error" if inside else f"http_{status}"
+    # An answer that had begun is paid for and kept; only a rate limit is worth asking again.
+    retryable = passing and (status == 429 or not inside)
     return CallFailure(availability, failure_type, report.words, retryable=retryable, http_status=status)
 
 
@@ -168,7 +171,7 @@ def _by_system_code(report: _Report) -> CallFailure | None:
         if code in _RESETS or (code in _UNREACHABLE and report.reply_begun):
             cut_off = report.reply_begun or code.startswith("Stream")
             failure_type = "stream_interrupted" if cut_off else "connection_reset"
-            return CallFailure("error", failure_type, report.words, retryable=True)
+            return CallFailure("error", failure_type, report.words, retryable=not cut_off)
         if code in _UNREACHABLE:
             return CallFailure("skipped_unavailable", _UNREACHABLE[code], report.words)
         if code in _TLS_CODES:

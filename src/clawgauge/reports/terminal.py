@@ -75,13 +75,14 @@ def _tiers(summary: RunSummary) -> str:
     lines = ["tool use"]
     for group in summary.models:
         use = group.tool_use
-        evidence = f"{use.k}/{use.n}" if use.n else "no tool prompt answered"
+        lines.append(f"  {_label(group)}: {use.label}")
+        if not use.n:
+            continue
         interval = f" [{use.ci95[0]:.0%}–{use.ci95[1]:.0%}]" if use.ci95 else ""
         how_sure = f", {max(use.p_tier):.0%} sure" if use.p_tier else ""
         source = f" ({use.source})" if use.source else ""
         advice = "recommended" if use.recommended_for_subagents else "not recommended"
-        lines.append(f"  {_label(group)}: {use.label}")
-        lines.append(f"      {evidence}{interval}{how_sure}{source}; {advice} for subagents with full tool access")
+        lines.append(f"      {use.k}/{use.n}{interval}{how_sure}{source}; {advice} for subagents with full tool access")
     return "\n".join(lines) + "\n"
 
 

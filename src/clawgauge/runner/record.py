@@ -168,7 +168,8 @@ def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> 
 def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:
     found = []
     reported = completion.model_reported
-    if reported and not reported.startswith(target.model) and not target.model.endswith(reported):
+    # An alias (`opus`) and a dated name (`gpt-5-2026-01-01`) are the model that was asked for.
+    if reported and target.model not in reported and reported not in target.model:
         found.append(f"model_mismatch: asked {target.model}, answered by {reported}")
     chars, tokens = len(prompt.prompt), completion.input_tokens
     if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:

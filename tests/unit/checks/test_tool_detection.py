@@ -101,6 +101,8 @@ def test_shell_blocks(text: str, names: list[str], expected: list[str]) -> None:
     ("```bash\nfree -h```\nThis is memory. `ls`", ["free", "ls"]),
     ("close it with ```\nand run `ls`", ["ls"]),
     ("```free -h```", ["free"]),
+    ("```bash free -h```", ["free"]),
+    ("```bash run.sh``` `bash free`", ["bash", "bash"]),
     ("````bash\nls\n```\npwd\n````\n`id`", ["ls", "pwd", "id"]),
     ("```bash\nls\n~~~\npwd\n```", ["ls", "pwd"]),
     ("~~~text\n```bash\nls\n```\n~~~\n`id`", ["id"]),

@@ -38,10 +38,6 @@ class Word(msgspec.Struct, frozen=True, gc=False):
     at: int
     text: str
 
-    @property
-    def end(self) -> int:
-        return self.at + len(self.text)
-
 
 class Segment(msgspec.Struct, gc=False):
     """The words of one command, and whether its output is piped on."""
@@ -74,7 +70,7 @@ def split_segments(text: str, start: int = 0) -> list[Segment]:
         if word_at >= 0:
             segments[-1].words.append(Word(start + word_at, text[word_at : token.start()]))
             word_at = -1
-        if token.lastgroup == "separator":
+        if token.lastgroup == "separator" and segments[-1].words:
             segments[-1].piped = token[0] in ("|", "|&")
             segments.append(Segment())
     if word_at >= 0:
@@ -86,7 +82,7 @@ def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
     """The command a segment runs, behind any wrapper that is itself expected; empty where its first word is no name."""
     words = segment.words
     wrappers = vocabulary.lexicon.wrappers
-    found: list[Command | None] = []
+    expected_wrappers: dict[str, int] = {}
     last_wrapper: int | None = None
     index = _skip_assignments(words, 0)
     while index < len(words):
@@ -96,18 +92,19 @@ def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
             index += 1
         elif name is not None and wrappers.get(name) is not None:
             if vocabulary.is_expected(name):
-                found.append(_command_at(words, index, vocabulary))
+                expected_wrappers.setdefault(name, index)
             last_wrapper = index
             index = _skip_wrapper_options(words, index + 1, name, wrappers[name] or [])
         else:
             break
         index = _skip_assignments(words, index)
+    places = list(expected_wrappers.values())
     if index < len(words):
-        found.append(_command_at(words, index, vocabulary))
-    elif last_wrapper is not None and not found:
-        # `sudo -l` and `env` alone run nothing else: they are the command.
-        found.append(_command_at(words, last_wrapper, vocabulary))
-    return [command for command in found if command is not None]
+        places.append(index)
+    elif last_wrapper is not None and not places:
+        places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
+    commands = (_command_at(words, place, vocabulary) for place in places)
+    return [command for command in commands if command is not None]
 
 
 def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:

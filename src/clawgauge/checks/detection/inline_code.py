@@ -15,6 +15,7 @@ from clawgauge.checks.detection.prompts import drop_prompt
 from clawgauge.checks.detection.vocabulary import Vocabulary, read_name
 
 _RUN = re.compile(r"`+")
+_TWO_WORDS = re.compile(r"([A-Za-z-]+)[ \t]+(\S+)")
 _CALL_SYNTAX = re.compile(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
 _OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
 _COMPARISON = re.compile(r"[<>] ?-?[0-9.]+%?")
@@ -22,7 +23,12 @@ _HOST_AND_PORT = re.compile(r".*:[0-9]+")
 
 
 def find_inline_code(text: str, vocabulary: Vocabulary) -> list[Find]:
-    return [Find(start, end, _read_span(text, inside, vocabulary)) for start, end, inside in _spans(text)]
+    finds = []
+    for start, end, inside in _spans(text):
+        if inside.start - start >= 3:
+            inside = _after_info_word(text, inside, vocabulary)
+        finds.append(Find(start, end, _read_span(text, inside, vocabulary)))
+    return finds
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
@@ -52,6 +58,14 @@ def _paired(runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, slice]]:
             yield runs[index][0], runs[partner][1], slice(runs[index][1], runs[partner][0])
             index = partner
         index += 1
+
+
+def _after_info_word(text: str, inside: slice, vocabulary: Vocabulary) -> slice:
+    """The span past the info word of a fence squeezed into one line: the command after `bash`, not `bash`."""
+    words = _TWO_WORDS.match(text, inside.start, inside.stop)
+    if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
+        return slice(words.start(2), inside.stop)
+    return inside
 
 
 def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
