@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CLAUDE := .cache/claude/node_modules/.bin/claude
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup run test test-slow test-real check docs format clean
+.PHONY: setup run test test-slow test-real check bench docs format clean
 
 setup: $(READY)
 
@@ -42,6 +42,10 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Ratios side by side with a bare client, on this machine; see docs/performance.md.
+bench: setup
+	$(BIN)/python -m bench
 
 docs: setup
 	$(BIN)/python scripts/generate_docs.py

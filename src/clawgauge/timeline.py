@@ -6,16 +6,20 @@ handed in by whoever saw the bytes arrive.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start
+from clawgauge.checks.well_formed import well_formed
 from clawgauge.records import ToolInvocation
 
 _MAX_NATIVE_CALLS = 256
+_MAX_NAME_CHARS = 256
+_MAX_TOKENS = 2**53
 
 
 @dataclass(slots=True)
@@ -77,7 +81,7 @@ class Timeline:
         self._first_tool_ns: int | None = None
         self._last_ns: int | None = None
         self._n_chunks = 0
-        self._calls: dict[int | str, tuple[list[str], list[str]]] = {}
+        self._calls: dict[int | str, tuple[dict[str, None], list[str]]] = {}
         self._usage: dict[str, int] = {}
         self._finish: str | None = None
         self._captured = True
@@ -109,9 +113,9 @@ class Timeline:
             self._first_tool_ns = at_ns
         if index not in self._calls and len(self._calls) >= _MAX_NATIVE_CALLS:
             return
-        names, fragments = self._calls.setdefault(index, ([], []))
-        if name and name not in names:
-            names.append(name)
+        names, fragments = self._calls.setdefault(index, ({}, []))
+        if name:
+            names[name] = None
         if arguments:
             fragments.append(arguments)
         self._seen(at_ns)
@@ -134,7 +138,7 @@ class Timeline:
             "cached_tokens": cached_tokens,
             "reasoning_tokens": reasoning_tokens,
         }
-        self._usage.update({name: n for name, n in told.items() if n is not None})
+        self._usage.update({name: n for name, n in told.items() if n is not None and 0 <= n < _MAX_TOKENS})
 
     def finish(self, reason: str | None) -> None:
         if reason:
@@ -199,6 +203,9 @@ class Timeline:
     def _tokens_per_second(self) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
         tokens = self._usage.get("output_tokens")
+        if tokens is not None and self._first_reasoning_ns is None:
+            # Reasoning that was counted but never shown took its time before the first token we saw.
+            tokens -= self._usage.get("reasoning_tokens", 0)
         first, last = self._first_of_any(), self._last_ns
         if tokens is None or tokens < 2 or self._n_chunks < 2 or first is None or last is None or last <= first:
             return None
@@ -209,16 +216,20 @@ def _since(start_ns: int, at_ns: int | None) -> int | None:
     return None if at_ns is None else max(0, at_ns - start_ns)
 
 
-def _invocation(names: list[str], fragments: list[str]) -> ToolInvocation:
-    """A native call; arguments that are not a JSON object make it a malformed one, kept as the text they were."""
-    raw = "".join(fragments)
+def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:
+    """A native call; arguments that are not a JSON object make it a malformed one, kept as the text they were.
+
+    Strict JSON, as in an answer: what a reader of the record could not read again (NaN, nesting without end) is text.
+    """
+    raw = well_formed("".join(fragments))
+    name = "".join(names)[:_MAX_NAME_CHARS].lower()
     arguments: Any = {}
-    valid = bool(names)
+    valid = bool(name)
     if raw.strip():
         try:
-            arguments = json.loads(raw)
-        except (ValueError, RecursionError):
+            arguments = decode_strictly(raw)
+        except JsonRefused:
             arguments, valid = raw, False
         else:
             valid = valid and isinstance(arguments, dict)
-    return ToolInvocation(name="".join(names).lower(), arguments=arguments, channel="native", valid=valid)
+    return ToolInvocation(name=name, arguments=arguments, channel="native", valid=valid)

@@ -90,6 +90,33 @@ def test_rescore_judges_again_without_calls(finished: Outcome, server: ScriptedS
     assert finished.summary()["models"][0]["n_passed"] == 3
 
 
+def test_rescore_leaves_a_folder_that_explains_itself(finished: Outcome) -> None:
+    """The validators that made the new verdicts are in config.json; a later bare rescore changes nothing."""
+    suite = json.loads((finished.cwd / "small.json").read_text())
+    suite["prompts"][1]["validator"]["value"] = 4
+    (finished.cwd / "small.json").write_text(json.dumps(suite))
+    clawgauge(finished.cwd, "rescore", "latest", "--suite", "small.json")
+    config = json.loads((finished.folder / "config.json").read_bytes())
+    assert config["prompts"][1]["validator"]["value"] == 4
+    events = [json.loads(line) for line in (finished.folder / "events.jsonl").read_text().splitlines()]
+    assert [len(e["detail"]["changes"]) for e in events if e["event"] == "rescored"] == [1]
+    assert "0 verdicts changed" in clawgauge(finished.cwd, "rescore", "latest").stderr
+
+
+def test_rescore_refuses_what_it_cannot_mean(finished: Outcome) -> None:
+    """A suite that asks something else, or has nothing to do with the run, is refused; the records stay."""
+    before = finished.records()
+    suite = json.loads((finished.cwd / "small.json").read_text())
+    suite["prompts"][1]["prompt"] = "quite another question"
+    (finished.cwd / "small.json").write_text(json.dumps(suite))
+    other = clawgauge(finished.cwd, "rescore", "latest", "--suite", "small.json")
+    assert other.code == 2 and "P1" in other.stderr
+    far_suite = [{"id": "Q", "name": "q", "prompt": "q", "validator": {"type": "noop"}}]
+    (finished.cwd / "far.json").write_text(json.dumps(far_suite))
+    far = clawgauge(finished.cwd, "rescore", "latest", "--suite", "far.json")
+    assert far.code == 2 and finished.records() == before
+
+
 def test_a_folder_of_the_first_harness(tmp_path: Path) -> None:
     """Old folders (events among results, no suite, no prompts in config) are summarised and shown."""
     old = tmp_path / "runs" / "20260101_000000"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command import clawgauge, clean_environment, read_records
+from support.command import chat_config, clawgauge, clean_environment, read_records
 from support.scripted_server import ScriptedServer, Status, Text
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -125,7 +125,6 @@ def test_resume_after_the_suite_changed_is_refused(place: Path, server: Scripted
     [
         (("-t", "fake:other-model"), "other-model"),
         (("--max-tokens", "7"), "--max-tokens"),
-        (("--repeats", "2"), "--repeats"),
         (("--temperature", "1"), "--temperature"),
     ],
 )
@@ -136,6 +135,86 @@ def test_resume_with_another_plan_is_refused(
     done = clawgauge(place, *SMALL)
     refused = clawgauge(place, "run", "--resume", done.folder.name, *words)
     assert refused.code == 2 and named in refused.stderr
+    assert len(server.calls) == 4
+
+
+def test_more_repeats_only_add(place: Path, server: ScriptedServer) -> None:
+    """Resuming with a higher --repeats asks the new cells alone, and config.json says so."""
+    done = clawgauge(place, *SMALL)
+    more = clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "2")
+    assert more.code == 0, more.stderr
+    assert sorted((r["prompt_id"], r["repeat"]) for r in more.records()) == [
+        (f"P{p}", n) for p in range(4) for n in (0, 1)
+    ]
+    assert json.loads((done.folder / "config.json").read_bytes())["options"]["repeats"] == 2
+    assert clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "1").code == 2
+
+
+def test_a_forced_resume_keeps_the_folder_whole(place: Path, server: ScriptedServer) -> None:
+    """After --force config.json names the suites and targets that were really run, and a plain --resume works."""
+    done = clawgauge(place, *SMALL)
+    forced = clawgauge(place, "run", "--resume", done.folder.name, "--force", "-t", "fake:other-model")
+    assert forced.code == 0, forced.stderr
+    config = json.loads((done.folder / "config.json").read_bytes())
+    assert [suite["name"] for suite in config["suites"]] == ["small"]
+    assert [target["model"] for target in config["targets"]] == ["scripted-model", "other-model"]
+    assert len(forced.records()) == 8
+    again = clawgauge(place, "run", "--resume", done.folder.name)
+    assert again.code == 0 and "nothing is left to ask" in again.stderr and len(server.calls) == 8
+
+
+def test_resume_with_some_prompts(place: Path, server: ScriptedServer) -> None:
+    """--prompt-ids on resuming asks these of the run's own open cells; the others stay open for later."""
+    server.script(*(Status(400) for _ in range(4)))
+    done = clawgauge(place, *SMALL)
+    some = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", "--prompt-ids", "small/P2")
+    assert {r["prompt_id"] for r in some.records() if r["availability_status"] == "ok"} == {"P2"}
+    assert len(some.records()) == 4 and len(server.calls) == 5
+    assert json.loads((done.folder / "config.json").read_bytes())["options"]["prompt_ids"] is None
+    wrong = clawgauge(place, "run", "--resume", done.folder.name, "--prompt-ids", "P9")
+    assert wrong.code == 2 and "P9" in wrong.stderr
+
+
+def test_another_server_behind_the_same_name_is_refused(place: Path, server: ScriptedServer) -> None:
+    """A provider that has moved since is a different subject: refused, naming both addresses."""
+    done = clawgauge(place, *SMALL)
+    with ScriptedServer() as elsewhere:
+        chat_config(place, fake=elsewhere.v1_url)
+        refused = clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "2")
+        assert refused.code == 2 and server.v1_url in refused.stderr and elsewhere.v1_url in refused.stderr
+        assert elsewhere.requests == []
+
+
+def test_a_provider_that_is_gone_is_named(place: Path, server: ScriptedServer) -> None:
+    """Without the file that named the provider nothing is touched; the sentence says what is missing."""
+    server.script(Status(400))
+    done = clawgauge(place, *SMALL)
+    before = (done.folder / "results.jsonl").read_bytes()
+    (place / "clawgauge.toml").rename(place / "other.toml")
+    refused = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors")
+    assert refused.code == 2 and "'fake'" in refused.stderr and "--config" in refused.stderr
+    assert (done.folder / "results.jsonl").read_bytes() == before
+    assert clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", "--config", "other.toml").code == 0
+
+
+def test_resume_keeps_the_recorded_concurrency(place: Path, server: ScriptedServer) -> None:
+    """The calls of a resumed run are as many at once as before, each on its own connection."""
+    server.script(*(Status(400) for _ in range(4)))
+    done = clawgauge(place, *SMALL, "--concurrency", "4")
+    n_before = len(server.calls)
+    server.reply_with(Text("yes", first_delay_s=0.3))
+    again = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors")
+    _, *others = sorted(again.records(), key=lambda record: record["started_at_ms"])
+    assert max(r["started_at_ms"] for r in others) < min(r["ended_at_ms"] for r in others)
+    assert len({call.connection for call in server.calls[n_before:]}) == 3
+
+
+def test_a_dry_run_of_a_resume_counts_what_is_open(place: Path, server: ScriptedServer) -> None:
+    """--resume --dry-run shows the calls that are left, not those of the whole plan."""
+    server.script(Status(400))
+    done = clawgauge(place, *SMALL)
+    shown = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", "--dry-run", "--json")
+    assert json.loads(shown.stdout)["calls"] == 1 and "1 call" in shown.stderr
     assert len(server.calls) == 4
 
 

@@ -76,13 +76,13 @@ def test_repeats_are_cells_of_their_own(place: Path, server: ScriptedServer) -> 
 
 
 def test_concurrency_is_calls_in_flight(place: Path, server: ScriptedServer) -> None:
-    """Four slow calls at once take about as long as one; the server saw them overlap."""
+    """After the first call, which goes alone, the others are in flight together, each on its own connection."""
     server.reply_with(Text("yes", first_delay_s=0.3))
     done = clawgauge(place, *SMALL, "--concurrency", "4")
-    records = done.records()
-    starts, ends = [r["started_at_ms"] for r in records], [r["ended_at_ms"] for r in records]
-    assert max(starts) < min(ends)
-    assert len({call.connection for call in server.calls}) == 4
+    first, *others = sorted(done.records(), key=lambda record: record["started_at_ms"])
+    assert max(r["started_at_ms"] for r in others) < min(r["ended_at_ms"] for r in others)
+    assert first["ended_at_ms"] <= min(r["started_at_ms"] for r in others) + 1
+    assert len({call.connection for call in server.calls}) == 3
 
 
 def test_a_warm_up_is_an_event_and_takes_the_cold_start(place: Path, server: ScriptedServer) -> None:
@@ -210,7 +210,25 @@ def test_without_a_target_ollama_is_taken(place: Path) -> None:
             place, "run", "-s", "small.json", env={"OLLAMA_HOST": ollama.base_url, "OPENAI_API_KEY": "sk-not-used-here"}
         )
     assert {(r["provider"], r["model"]) for r in done.records()} == {("ollama_openai", "llama3.2:3b")}
+    assert "4 calls" in done.stderr.partition("[1/4]")[0], "the plan is shown first"
     assert "-t openai_responses:MODEL" in done.stderr and "sk-not-used-here" not in done.stderr
+
+
+def test_patterns_take_thinking_levels(place: Path) -> None:
+    """`PROVIDER:*@high` asks every model at that level."""
+    with ScriptedServer(dialect="ollama", models=["a:1b", "b:1b"]) as ollama:
+        env = {"OLLAMA_HOST": ollama.base_url}
+        done = clawgauge(place, "run", "-t", "ollama_openai:*@high", "-s", "small.json", env=env)
+    assert {(r["model"], r["thinking_level"]) for r in done.records()} == {("a:1b", "high"), ("b:1b", "high")}
+
+
+def test_options_a_provider_cannot_take_are_said_and_not_recorded_as_sent(place: Path, server: ScriptedServer) -> None:
+    """A seed that Responses has no field for is not in config.json's sampling, and the user is told."""
+    env = {"OPENAI_BASE_URL": server.v1_url, "OPENAI_API_KEY": "sk-0123456789"}
+    done = clawgauge(place, "run", "-t", "openai_responses:m", "-s", "small.json", "--seed", "3", env=env)
+    sampling = json.loads((done.folder / "config.json").read_bytes())["sampling"]["openai_responses:m"]
+    assert sampling == {"temperature": None, "max_tokens": 1024, "seed": None}
+    assert "takes no seed" in done.stderr and "seed" not in server.calls[0].json
 
 
 def test_unload_others_unloads_only_others(place: Path) -> None:
@@ -227,7 +245,10 @@ def test_fail_under_is_a_gate(place: Path, server: ScriptedServer) -> None:
     """--fail-under turns a pass rate over scheduled cells into exit 1; at the rate itself it is 0."""
     server.reply_with(Text("yes"))
     assert clawgauge(place, *SMALL, "--fail-under", "0.66").code == 0
-    assert clawgauge(place, *SMALL, "--fail-under", "0.67").code == 1
+    failed = clawgauge(place, *SMALL, "--fail-under", "0.67")
+    assert failed.code == 1 and "gate failed: fake:scripted-model passed 66.7%" in failed.stderr
+    unjudged = clawgauge(place, *SMALL, "--prompt-ids", "P3", "--fail-under", "0.9")
+    assert unjudged.code == 0
 
 
 def test_dry_run_asks_nothing(place: Path, server: ScriptedServer) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from clawgauge import __version__
 from clawgauge.cli import doctor, rescore, run, show, suites, summarize
+from clawgauge.cli.interruption import EXIT_INTERRUPTED, interruption
+from clawgauge.cli.streams import guarded_streams
 from clawgauge.errors import ClawgaugeError
 
 EXIT_DONE = 0
@@ -17,7 +18,6 @@ EXIT_REQUEST = 2
 EXIT_UNANSWERED = 3
 EXIT_MACHINE = 4
 EXIT_UNREADABLE = 5
-EXIT_INTERRUPTED = 130
 
 _VERBS = {
     "run": run,
@@ -64,18 +64,26 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, turn what went wrong into one sentence and an exit code."""
-    arguments = build_parser().parse_args(argv)
+    """The whole life of the process: parse, run, turn what went wrong into one sentence and an exit code."""
+    interruption.listen()
     try:
-        code = int(arguments.execute(arguments))
-        sys.stdout.flush()
-        return code
+        with guarded_streams():
+            code = _execute(argv)
+        # Kept for the end where code could not be broken off; a failure of its own says more.
+        return EXIT_INTERRUPTED if interruption.happened and code == EXIT_DONE else code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    finally:
+        interruption.stop_listening()
+
+
+def _execute(argv: Sequence[str] | None) -> int:
+    try:
+        try:
+            arguments = build_parser().parse_args(argv)
+            return int(arguments.execute(arguments))
+        finally:
+            sys.stdout.flush()
     except ClawgaugeError as wrong:
         sys.stderr.write(f"clawgauge: {wrong}\n")
         return wrong.exit_code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader is gone (`| head`). Python would complain once more while closing: give it somewhere to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_INTERRUPTED

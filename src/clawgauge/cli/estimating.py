@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from clawgauge.cli.planning import Plan
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import read_summary
+from clawgauge.journal import CellKey, read_summary
 from clawgauge.records import Target
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner import plan_cells
 
 _RUNS_LOOKED_AT = 20
 
 
-def plan_lines(plan: Plan) -> list[str]:
+class PastCalls(NamedTuple):
+    """What earlier runs in the same folder know of a target."""
+
+    n_calls: int
+    total_ms: float
+
+    @property
+    def mean_ms(self) -> float:
+        return self.total_ms / self.n_calls
+
+
+def plan_lines(plan: Plan, done: Collection[CellKey] = frozenset()) -> list[str]:
     """The plan as a person reads it."""
-    per_target = len(plan.prompts) * plan.options.repeats
-    known = past_latencies(plan.runs_dir)
-    suites = ", ".join(f"{suite.name} ({len(suite.prompts)})" for suite in plan.suites)
-    lines = [f"suites: {suites}; {len(plan.prompts)} prompts × {plan.options.repeats} repeats"]
-    total_s = 0.0
-    for target in plan.targets:
-        mean_ms = known.get(target)
-        if mean_ms is None:
-            lines.append(f"  {target.label}: {per_target} calls, time unknown (not measured here yet)")
-            continue
-        seconds = mean_ms * per_target / 1000 / plan.options.concurrency
-        total_s += seconds
-        lines.append(f"  {target.label}: {per_target} calls, about {spoken(seconds)} (as measured here before)")
-    unknown = sum(1 for target in plan.targets if target not in known)
-    ending = f", about {spoken(total_s)}" if not unknown else f", plus {unknown} targets of unknown speed"
-    n_targets = len(plan.targets)
-    lines.append(f"in all: {n_targets} targets × {per_target} = {plan.n_calls} calls{ending}")
-    return lines
+    known = past_calls(plan.runs_dir)
+    suites = ", ".join(f"{suite.name} ({_n_asked(plan, suite.name)} prompts)" for suite in plan.suites)
+    lines = [f"suites: {suites}; repeats: {plan.options.repeats}; concurrency: {plan.options.concurrency}"]
+    lines += [_target_line(plan, target, n, known.get(target)) for target, n in _open_calls(plan, done).items()]
+    total = sum(_open_calls(plan, done).values())
+    ending = _total_time(plan, done, known)
+    lines.append(f"in all: {counted(len(plan.targets), 'target')}, {counted(total, 'call')}{ending}")
+    return [clean_terminal(line) for line in lines]
 
 
-def past_latencies(runs_dir: Path) -> dict[Target, float]:
-    """Mean call time per target in the newest runs of this folder, newest first."""
-    known: dict[Target, float] = {}
+def plan_facts(plan: Plan, done: Collection[CellKey]) -> dict[str, Any]:
+    """The plan as a script reads it."""
+    known = past_calls(plan.runs_dir)
+    calls = _open_calls(plan, done)
+    return {
+        "suites": [suite.name for suite in plan.suites],
+        "prompts": len(plan.asked),
+        "repeats": plan.options.repeats,
+        "concurrency": plan.options.concurrency,
+        "calls": sum(calls.values()),
+        "targets": [
+            {"target": target.label, "calls": n, "estimated_s": _estimate_s(plan, n, known.get(target))}
+            for target, n in calls.items()
+        ],
+    }
+
+
+def past_calls(runs_dir: Path) -> dict[Target, PastCalls]:
+    """Successful calls per target in the newest runs of this folder, taken together."""
+    known: dict[Target, PastCalls] = {}
     if not runs_dir.is_dir():
         return known
     folders = sorted((path for path in runs_dir.iterdir() if (path / "summary.json").is_file()), reverse=True)
@@ -48,7 +70,9 @@ def past_latencies(runs_dir: Path) -> dict[Target, float]:
         for group in summary.models if summary else ():
             target = Target(group.provider, group.model, group.thinking_level)
             if group.latency_ms.mean is not None:
-                known.setdefault(target, group.latency_ms.mean)
+                before = known.get(target, PastCalls(0, 0.0))
+                total_ms = before.total_ms + group.latency_ms.mean * group.n_success
+                known[target] = PastCalls(before.n_calls + group.n_success, total_ms)
     return known
 
 
@@ -59,3 +83,37 @@ def spoken(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _open_calls(plan: Plan, done: Collection[CellKey]) -> dict[Target, int]:
+    return {target: len(plan_cells(target, plan.asked, plan.options.repeats, done)) for target in plan.targets}
+
+
+def _n_asked(plan: Plan, suite: str) -> int:
+    return sum(1 for prompt in plan.asked if prompt.suite == suite)
+
+
+def _estimate_s(plan: Plan, n_calls: int, past: PastCalls | None) -> float | None:
+    return None if past is None else round(past.mean_ms * n_calls / 1000 / plan.options.concurrency, 1)
+
+
+def _target_line(plan: Plan, target: Target, n_calls: int, past: PastCalls | None) -> str:
+    seconds = _estimate_s(plan, n_calls, past)
+    if past is None or seconds is None:
+        return f"  {target.label}: {counted(n_calls, 'call')}, time unknown (not measured here yet)"
+    basis = f"as measured here before, {counted(past.n_calls, 'call')}"
+    return f"  {target.label}: {counted(n_calls, 'call')}, about {spoken(seconds)} ({basis})"
+
+
+def _total_time(plan: Plan, done: Collection[CellKey], known: dict[Target, PastCalls]) -> str:
+    estimates = [_estimate_s(plan, n, known.get(target)) for target, n in _open_calls(plan, done).items()]
+    told = [seconds for seconds in estimates if seconds is not None]
+    if not told:
+        return ""
+    rest = "" if len(told) == len(estimates) else f", and {len(estimates) - len(told)} of unknown speed"
+    return f", about {spoken(sum(told))}{rest}"

@@ -6,11 +6,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-import msgspec
-
 from clawgauge.cli.loop import run_async
-from clawgauge.config import provider_settings, read_environment, read_file_config, secret_values
+from clawgauge.config import find_secrets, provider_settings, read_environment, read_file_config
 from clawgauge.errors import CallFailure, MachineError
+from clawgauge.journal import encode_document
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded_model import fetch
 from clawgauge.providers.registry import create_provider
@@ -26,15 +25,10 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     environ = read_environment()
     file, _ = read_file_config(config, Path.cwd())
     settings = provider_settings(file, environ, concurrency=1, tell=_tell)
-    addresses = [setting.base_url for setting in settings.values()]
-    keys = {setting.api_key for setting in settings.values() if setting.api_key}
-    redact = Redactor(keys | secret_values(environ, addresses))
+    redact = Redactor(find_secrets(settings, environ))
     probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
-    probes = [msgspec.structs.replace(probe, detail=redact(probe.detail)) for probe in probes]
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(probes), indent=2).decode() + "\n")
-    else:
-        sys.stdout.write("".join(_lines(probe) for probe in probes))
+    # Masked as a whole: versions and model names are the server's words too.
+    sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))
     return 0 if any(probe.reachable for probe in probes) else 3
 
 

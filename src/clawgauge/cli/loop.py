@@ -1,41 +1,57 @@
-"""The one event loop: uvloop where it installs, and what Ctrl-C, SIGTERM and SIGHUP do to it."""
+"""The one event loop: uvloop where it installs, and how an interruption reaches what runs in it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from clawgauge.providers.process_groups import kill_all_groups
+from clawgauge.cli.interruption import Interrupted, interruption
 
 T = TypeVar("T")
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
-
-class Interruption:
-    """Counts signals. The first cancels the work; the second ends the process at once, its children with it."""
-
-    def __init__(self, work: asyncio.Task[Any]) -> None:
-        self._work = work
-        self.happened = False
-
-    def __call__(self) -> None:
-        if self.happened:
-            kill_all_groups()
-            os._exit(130)
-        self.happened = True
-        self._work.cancel()
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Objects made while importing are taken out of the collector's way first."""
-    gc.freeze()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(main)
+    # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
+    with interruption.cancelling(lambda: None):
+        gc.freeze()
+        # A thread that judges gives way to the loop that stamps within a millisecond.
+        sys.setswitchinterval(0.001)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            try:
+                return runner.run(_heedful(main))
+            except asyncio.CancelledError:
+                if interruption.happened:
+                    raise Interrupted from None
+                raise
+
+
+async def interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`; an interruption ends it alone, and what stands after it is still done."""
+    task = asyncio.ensure_future(work)
+    with interruption.cancelling(_canceller(task)):
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not interruption.happened:
+                raise
+
+
+async def _heedful(main: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.ensure_future(main)
+    with interruption.cancelling(_canceller(task)):
+        if interruption.happened:
+            task.cancel()
+        return await task
+
+
+def _canceller(task: asyncio.Task[Any]) -> Callable[[], object]:
+    """Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of one."""
+    loop = asyncio.get_running_loop()
+    return lambda: loop.call_soon_threadsafe(task.cancel)
 
 
 def _loop_factory() -> Any:
@@ -46,26 +62,3 @@ def _loop_factory() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-async def interruptible(work: Coroutine[Any, Any, None]) -> bool:
-    """Await `work`; returns True if a signal ended it early."""
-    task = asyncio.ensure_future(work)
-    interruption = Interruption(task)
-    loop = asyncio.get_running_loop()
-    installed = []
-    for number in _SIGNALS:
-        try:
-            loop.add_signal_handler(number, interruption)
-        except (NotImplementedError, RuntimeError, ValueError):
-            continue
-        installed.append(number)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not interruption.happened:
-            raise
-    finally:
-        for number in installed:
-            loop.remove_signal_handler(number)
-    return interruption.happened

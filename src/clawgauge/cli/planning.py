@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
+import itertools
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from clawgauge.config import (
     DEFAULT_SUITES,
@@ -16,37 +20,45 @@ from clawgauge.config import (
     apply_patterns,
     checked_fail_under,
     choose_prompts,
+    find_secrets,
     load_suites,
     make_options,
     parse_target,
     provider_settings,
     read_environment,
     read_file_config,
-    secret_values,
 )
-from clawgauge.errors import CallFailure, ConfigError, TargetError
+from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
+from clawgauge.journal import withhold
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.embedded_model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import Prompt, RunOptions, SuiteRecord, Target
-from clawgauge.redaction import Redactor
+from clawgauge.records import ModelInfo, Prompt, RunOptions, SuiteInfo, Target
+from clawgauge.redaction import MASK, Redactor, looks_secret
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.suites import describe_suite
 
 OLLAMA = "ollama_openai"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run, decided but for the models that patterns stand for."""
+    """A run, decided but for the models that patterns stand for.
+
+    `asked` is what this session asks: all of `prompts`, or, on resuming with --prompt-ids, some of them.
+    """
 
     patterns: list[TargetPattern]
     targets: list[Target]
-    suites: list[SuiteRecord]
+    suites: list[SuiteInfo]
     prompts: list[Prompt]
+    asked: list[Prompt]
     options: RunOptions
     settings: dict[str, ProviderSettings]
     runs_dir: Path
     fail_under: float | None
     redact: Callable[[str], str]
+    secrets: Mapping[str, str]
     config_path: Path | None
     environ: Mapping[str, str]
 
@@ -62,25 +74,34 @@ class Plan:
 def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     """Everything the flags, the file and the environment decide. Raises a `RequestError` for what cannot be."""
     environ = read_environment()
+    _refuse_secrets(_words(arguments), find_secrets({}, environ), "the command line")
     cwd = Path.cwd()
     file, config_path = read_file_config(arguments.config, cwd)
     flags = _flags(arguments)
     options = make_options(flags, file.run, environ)
     settings = provider_settings(file, environ, concurrency=options.concurrency, tell=tell)
     base_dir = config_path.parent if config_path and not arguments.suite and file.run.suites else cwd
+    secrets = find_secrets(settings, environ)
+    withhold(secrets)
+    wanted = arguments.target or file.run.targets or []
+    named = [*_words(arguments), *wanted, str(runs_dir(arguments, file))]
+    _refuse_secrets(named, secrets, "the command line or the configuration file")
     suites = load_suites(arguments.suite or file.run.suites or list(DEFAULT_SUITES), base_dir)
-    addresses = [setting.base_url for setting in settings.values()]
-    keys = {setting.api_key for setting in settings.values() if setting.api_key}
+    # A resumed run has its own prompts to choose from.
+    prompts = choose_prompts(suites, None if arguments.resume else flags.prompt_ids)
+    refuse_secret_prompts(prompts, secrets)
     return Plan(
-        patterns=[parse_target(text, settings) for text in arguments.target or file.run.targets or []],
+        patterns=[parse_target(text, settings) for text in wanted],
         targets=[],
-        suites=suites,
-        prompts=choose_prompts(suites, flags.prompt_ids),
+        suites=[describe_suite(suite) for suite in suites],
+        prompts=prompts,
+        asked=prompts,
         options=options,
         settings=settings,
         runs_dir=runs_dir(arguments, file),
         fail_under=checked_fail_under(flags, file.run),
-        redact=Redactor(keys | secret_values(environ, addresses)),
+        redact=Redactor(secrets),
+        secrets=secrets,
         config_path=config_path,
         environ=environ,
     )
@@ -89,6 +110,44 @@ def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Pla
 def runs_dir(arguments: argparse.Namespace, file: FileConfig) -> Path:
     """Flag over file over `runs`."""
     return Path(arguments.runs_dir or file.run.runs_dir or "runs")
+
+
+def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:
+    """Prompts are kept in the run folder and sent to models: no place for a key."""
+    for prompt in prompts:
+        words = list(_strings(msgspec.to_builtins(prompt)))
+        _refuse_secrets(words, secrets, f"prompt {prompt.suite}/{prompt.id}", SuiteError)
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Every text in a JSON-like value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        parts = itertools.chain(value, value.values()) if isinstance(value, dict) else value
+        for part in parts:
+            yield from _strings(part)
+
+
+def _refuse_secrets(
+    words: Collection[str], secrets: Mapping[str, str], place: str, error: type[RequestError] = ConfigError
+) -> None:
+    """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
+    for secret, origin in secrets.items():
+        if looks_secret(secret) and any(secret in word for word in words):
+            where = place.replace(secret, MASK)
+            raise error(f"{where} holds the value of {origin}: take it out; a key is never written down, only named")
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    """What the command line says, as the words it was said in."""
+    values = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
+    return [str(word) for value in values for word in value if isinstance(word, str | Path)]
+
+
+def split_ids(words: str) -> list[str]:
+    """`P0,P1` as a list."""
+    return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def _flags(arguments: argparse.Namespace) -> Flags:
@@ -106,7 +165,7 @@ def _flags(arguments: argparse.Namespace) -> Flags:
         max_wait=arguments.max_wait,
         unload_others=arguments.unload_others,
         fail_under=arguments.fail_under,
-        prompt_ids=None if ids is None else [word.strip() for word in ids.split(",") if word.strip()],
+        prompt_ids=None if ids is None else split_ids(ids),
     )
 
 
@@ -118,28 +177,36 @@ async def choose_targets(plan: Plan, tell: Callable[[str], None]) -> Plan:
         targets = apply_patterns(plan.patterns, await _list_models(plan))
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
+    _refuse_secrets([target.label for target in targets], plan.secrets, "the name of a listed model", TargetError)
     return replace(plan, targets=targets)
 
 
 async def _list_models(plan: Plan) -> dict[str, list[str]]:
     """The models of every provider that a pattern with wild cards names."""
     listed: dict[str, list[str]] = {}
+    known: dict[str, list[ModelInfo]] = {}
     for pattern in plan.patterns:
         name = pattern.target.provider
-        if pattern.excludes or not pattern.is_wild or name in listed:
+        if pattern.excludes or not pattern.is_wild:
             continue
         try:
-            async with create_provider(plan.settings[name]) as provider:
-                models = await provider.models()
+            models = known.get(name) or await _models_of(plan, name)
         except CallFailure as failure:
             raise ConfigError(
-                f"cannot list the models of {name} for {pattern.target.label!r}: {plan.redact(failure.message)}; "
+                f"cannot list the models of {name} for {pattern.target.label!r}: "
+                f"{clean_terminal(plan.redact(failure.message))}; "
                 "start the server or name the models one by one"
             ) from failure
+        known[name] = models
         listed[name] = [model.name for model in models if model.kind == "chat"]
-        if not any(TargetPattern.matches(pattern, Target(name, model)) for model in listed[name]):
+        if not any(fnmatch.fnmatchcase(model, pattern.target.model) for model in listed[name]):
             raise TargetError(f"{pattern.target.label!r} matches none of the {len(listed[name])} models of {name}")
     return listed
+
+
+async def _models_of(plan: Plan, name: str) -> list[ModelInfo]:
+    async with create_provider(plan.settings[name]) as provider:
+        return await provider.models()
 
 
 async def _unasked_targets(plan: Plan, tell: Callable[[str], None]) -> list[Target]:

@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-import msgspec
-
 from clawgauge.cli.writing import write_summary
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import RunFolder, iter_results, locate_run, read_config
+from clawgauge.journal import RunFolder, encode_document, iter_results, locate_run, read_config
 from clawgauge.records import Prompt, Result, RunSummary, Target
 from clawgauge.reports.call_text import render_call
 from clawgauge.reports.terminal import render_summary
+from clawgauge.reports.wording import plural
 from clawgauge.summary import summarize_folder
 
 EXIT_UNREADABLE = 5
@@ -28,7 +27,7 @@ def print_summary(path: Path, *, as_json: bool, out: TextIO) -> int:
     """`show RUN`: computed from the records, so that it is right even where summary.json is old or missing."""
     summary = summarize_folder(path)
     out.write(to_json(summary) if as_json else render_summary(summary))
-    return _code(summary.n_unreadable_lines)
+    return EXIT_UNREADABLE if summary.n_unreadable_lines else 0
 
 
 def print_cells(path: Path, cell: str, *, as_json: bool, out: TextIO) -> int:
@@ -45,7 +44,7 @@ def print_cells(path: Path, cell: str, *, as_json: bool, out: TextIO) -> int:
         out.write(to_json(result) if as_json else render_call(result, prompt))
     if not shown:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
-    return _code(reader.bad_lines)
+    return _tell_unreadable(reader.bad_lines)
 
 
 def fits(result: Result, cell: str) -> bool:
@@ -71,15 +70,17 @@ def rebuild(path: Path, *, as_json: bool) -> int:
     finally:
         folder.close()
     sys.stdout.write(to_json(summary) if as_json else f"{path / 'summary.md'}\n")
-    if summary.n_unreadable_lines:
-        sys.stderr.write(f"{summary.n_unreadable_lines} lines of results.jsonl could not be read and were left out\n")
-    return _code(summary.n_unreadable_lines)
+    return _tell_unreadable(summary.n_unreadable_lines)
 
 
 def to_json(record: RunSummary | Result) -> str:
-    """Indented JSON and a line end."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+    """Indented JSON and a line end, with the escapes of the files: nothing in it steers a terminal."""
+    return encode_document(record).decode()
 
 
-def _code(n_unreadable: int) -> int:
-    return EXIT_UNREADABLE if n_unreadable else 0
+def _tell_unreadable(n_lines: int) -> int:
+    """Say what was left out, and give the exit code for it."""
+    if not n_lines:
+        return 0
+    sys.stderr.write(f"{plural(n_lines, 'line')} of results.jsonl could not be read and counted in nothing\n")
+    return EXIT_UNREADABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,12 +11,14 @@ import msgspec
 from clawgauge.checks import VALIDATORS_VERSION, judge_answer
 from clawgauge.cli.reading import to_json
 from clawgauge.cli.writing import write_summary
-from clawgauge.errors import RunFolderError
-from clawgauge.journal import RunFolder, iter_results, read_config
-from clawgauge.records import Prompt, Result
-from clawgauge.suites import load_suite
+from clawgauge.errors import RunFolderError, SuiteError
+from clawgauge.journal import KEY_WITHHELD, RunFolder, iter_results, read_config
+from clawgauge.records import Event, Prompt, Result, RunConfig
+from clawgauge.reports.phrases import clean_lines
+from clawgauge.suites import load_suite, prompts_sha256
 
 _EXAMPLES_SHOWN = 20
+_CHANGES_KEPT = 1_000
 
 
 class Rescoring:
@@ -27,18 +29,22 @@ class Rescoring:
         self.n_judged = 0
         self.n_without_prompt = 0
         self.n_truncated = 0
+        self.n_withheld = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
         """The result with today's verdict; itself where it cannot or need not be judged again."""
         if not result.success:
             return result
-        prompt = self._prompts.get((result.suite, result.prompt_id)) or self._prompts.get(("", result.prompt_id))
+        prompt = self._prompts.get((result.suite, result.prompt_id))
         if prompt is None:
             self.n_without_prompt += 1
             return result
         if result.raw_output_truncated:
             self.n_truncated += 1
+            return result
+        if KEY_WITHHELD in result.warnings:
+            self.n_withheld += 1
             return result
         self.n_judged += 1
         native = [call for call in result.tool_invocations if call.channel == "native"]
@@ -66,41 +72,74 @@ class Rescoring:
 
 def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
-    rescoring = Rescoring(_prompts(path, suite))
-    reader = iter_results(path)
+    config = read_config(path)
+    prompts = _prompts(path, config, suite)
+    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts})
+    preview = iter_results(path)
+    for result in preview:
+        rescoring.judge(result)
+    if not rescoring.n_judged and rescoring.n_without_prompt:
+        raise RunFolderError(f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run")
     if dry_run:
-        for result in reader:
-            rescoring.judge(result)
-        _tell(rescoring, reader.bad_lines, dry_run=True)
-        return 5 if reader.bad_lines else 0
+        _tell(rescoring, preview.bad_lines, dry_run=True)
+        return 5 if preview.bad_lines else 0
     folder = RunFolder.open_existing(path)
     try:
-        folder.rewrite_results(_judged(rescoring, iter_results(path)))
+        sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
+        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts})
+        folder.rewrite_results(map(judging.judge, iter_results(path)))
+        _explain(folder, config, prompts, judging)
         summary = write_summary(folder)
     finally:
         folder.close()
-    _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
+    _tell(judging, summary.n_unreadable_lines, dry_run=False)
     sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
     return 5 if summary.n_unreadable_lines else 0
 
 
-def _judged(rescoring: Rescoring, results: object) -> Iterator[Result]:
-    for result in results:  # type: ignore[attr-defined]  # a ResultReader
-        yield rescoring.judge(result)
-
-
-def _prompts(path: Path, suite: str | None) -> dict[tuple[str, str], Prompt]:
-    if suite is not None:
-        loaded = load_suite(suite, base_dir=Path.cwd())
-        named = {(loaded.name, prompt.id): prompt for prompt in loaded.prompts}
-        # Records of the first harness name no suite.
-        return named | {("", prompt.id): prompt for prompt in loaded.prompts}
-    config = read_config(path)
+def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
+    """Keep the folder able to explain its verdicts: the validators they were made by, and what changed."""
+    detail = {"judged_by": VALIDATORS_VERSION, "n_judged": judging.n_judged, "changes": judging.changes[:_CHANGES_KEPT]}
+    folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
     if config is None:
-        raise RunFolderError(
-            f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
+        return
+    judged_by = {(prompt.suite, prompt.id): prompt for prompt in prompts}
+    kept = [judged_by.get((prompt.suite, prompt.id), prompt) for prompt in config.prompts]
+    if kept != config.prompts:
+        sha256 = prompts_sha256(kept)
+        folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+
+
+def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
+    if suite is None:
+        if config is None:
+            raise RunFolderError(
+                f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
+            )
+        return config.prompts
+    prompts = load_suite(suite, base_dir=Path.cwd()).prompts
+    if config is None:
+        # Records of the first harness name no suite.
+        return [msgspec.structs.replace(prompt, suite="") for prompt in prompts]
+    asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in _suites_of(config, prompts)}
+    other = [p.id for p in prompts if p.id in asked and _question(p) != _question(asked[p.id])]
+    if other:
+        raise SuiteError(
+            f"{suite}: {', '.join(other[:5])} asked something else in this run; "
+            "rescoring changes validators alone, a changed prompt needs a new run"
         )
-    return {(prompt.suite, prompt.id): prompt for prompt in config.prompts}
+    return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
+
+
+def _suites_of(config: RunConfig, prompts: list[Prompt]) -> set[str]:
+    """The suite of the run that a file stands for: the one of its name, else the only one there is."""
+    names = {prompt.suite for prompt in config.prompts}
+    own = {prompt.suite for prompt in prompts}
+    return own & names or (names if len(names) == 1 else set())
+
+
+def _question(prompt: Prompt) -> tuple[str, str | None]:
+    return prompt.prompt, prompt.system
 
 
 def _verdict(result: Result) -> str:
@@ -116,10 +155,12 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
     if rescoring.n_truncated:
         lines.append(f"{rescoring.n_truncated} answers were cut at 64 KB and keep their verdict")
+    if rescoring.n_withheld:
+        lines.append(f"{rescoring.n_withheld} answers held a key, which is not recorded, and keep their verdict")
     if rescoring.n_without_prompt:
         lines.append(
             f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
         )
     if bad_lines:
         lines.append(f"{bad_lines} lines could not be read")
-    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.write(clean_lines("\n".join(lines)))

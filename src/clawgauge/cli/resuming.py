@@ -3,42 +3,83 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from clawgauge.cli.planning import Plan
-from clawgauge.config import choose_prompts, load_suites
-from clawgauge.errors import RunFolderError, SuiteError
+from clawgauge.cli.planning import Plan, refuse_secret_prompts, split_ids
+from clawgauge.config import choose_from, load_suites
+from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import CellKey, index_cells
-from clawgauge.records import Prompt, RunConfig, RunOptions
-from clawgauge.suites import prompts_sha256
+from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.suites import describe_suite, is_suite_there, prompts_sha256
 
 # What a flag may change on resuming without making the records incomparable.
-_FREE_OPTIONS = frozenset({"max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up"})
+_FREE_OPTIONS = frozenset(
+    {"max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up", "prompt_ids"}
+)
 
 
 def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> Plan:
     """The recorded plan, with what the command line says anew; a change that matters is refused without --force."""
-    changes = _target_changes(plan, config, arguments) + _option_changes(plan, config, arguments)
-    prompts, suite_changes = _prompts(plan, config, arguments)
-    changes += suite_changes
+    options = _options(plan, config, arguments)
+    suites, prompts, suite_changes = _prompts(plan, config, arguments)
+    targets = _targets(plan, config)
+    _require_providers(plan, targets)
+    changes = [
+        *_target_changes(plan, config, arguments),
+        *_option_changes(plan, config, arguments),
+        *suite_changes,
+        *_address_changes(plan, config, targets),
+    ]
     if changes and not arguments.force:
+        # A run folder may come from anyone, and the names in it from any server.
+        difference = clean_terminal(f"{config.run_id}: {'; '.join(changes)}")
         raise RunFolderError(
-            f"cannot resume {config.run_id}: {'; '.join(changes)}. Start a new run, or go on with --force and give up "
+            f"cannot resume {difference}. Start a new run, or go on with --force and give up "
             "comparing the records made before with those made after"
         )
-    targets = plan.targets if arguments.target else config.targets
-    return replace(plan, targets=targets, prompts=prompts, options=_options(plan, config, arguments))
+    return replace(
+        plan,
+        targets=targets,
+        suites=suites,
+        prompts=prompts,
+        asked=_asked(prompts, arguments.prompt_ids),
+        options=options,
+        settings={name: replace(setting, concurrency=options.concurrency) for name, setting in plan.settings.items()},
+    )
+
+
+def _targets(plan: Plan, config: RunConfig) -> list[Target]:
+    """The recorded targets, and behind them those that --force adds."""
+    return [*config.targets, *(target for target in plan.targets if target not in config.targets)]
+
+
+def _asked(prompts: list[Prompt], prompt_ids: str | None) -> list[Prompt]:
+    """With --prompt-ids only these of the run's own prompts are asked now; the others stay open."""
+    return prompts if prompt_ids is None else choose_from(prompts, split_ids(prompt_ids))
+
+
+def _address_changes(plan: Plan, config: RunConfig, targets: list[Target]) -> list[str]:
+    """Another server behind the same name is another subject of measurement."""
+    changes = {}
+    for target in targets:
+        before = config.providers.get(target.provider, {}).get("base_url")
+        # A key inside the path is masked on disk, and so must be what it is compared with and shown beside.
+        now = plan.redact(plan.provider_for(target).describe().get("base_url") or "nowhere")
+        if before is not None and now != plan.redact(before):
+            changes[target.provider] = f"{target.provider} was at {before} and is now at {now}"
+    return list(changes.values())
 
 
 def forced_changes(plan: Plan, config: RunConfig) -> list[str]:
     """What --force gives up, for the person and for events.jsonl."""
-    lines = _prompt_differences(config.prompts, plan.prompts)
-    if plan.targets != config.targets:
-        lines.append("the targets differ")
-    if plan.options != config.options:
-        lines.append("the options differ")
-    return lines
+    lines = [*_prompt_differences(config.prompts, plan.prompts), *_address_changes(plan, config, plan.targets)]
+    if set(plan.targets) != set(config.targets):
+        lines.append(_describe_targets(config.targets, plan.targets))
+    lines += _describe_options(config.options, plan.options, RunOptions.__struct_fields__)
+    return [clean_terminal(line) for line in lines]
 
 
 def open_cells(plan: Plan, folder: Path, *, retry_errors: bool) -> tuple[set[CellKey], set[CellKey]]:
@@ -47,7 +88,7 @@ def open_cells(plan: Plan, folder: Path, *, retry_errors: bool) -> tuple[set[Cel
     planned = {
         CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, repeat)
         for target in plan.targets
-        for prompt in plan.prompts
+        for prompt in plan.asked
         for repeat in range(plan.options.repeats)
     }
     failed = {key for key, outcome in index.items() if outcome.availability_status != "ok" and key in planned}
@@ -55,21 +96,42 @@ def open_cells(plan: Plan, folder: Path, *, retry_errors: bool) -> tuple[set[Cel
     return set(index) - refill, refill
 
 
+def _require_providers(plan: Plan, targets: list[Target]) -> None:
+    for target in targets:
+        if target.provider not in plan.settings:
+            raise TargetError(
+                f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
+                "name the configuration file that has it with --config"
+            )
+
+
 def _target_changes(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> list[str]:
     if not arguments.target or set(plan.targets) == set(config.targets):
         return []
-    gone = ", ".join(t.label for t in config.targets if t not in plan.targets)
-    new = ", ".join(t.label for t in plan.targets if t not in config.targets)
-    return [f"the targets differ ({'; '.join(filter(None, (gone and f'without {gone}', new and f'new {new}')))})"]
+    return [_describe_targets(config.targets, plan.targets)]
+
+
+def _describe_targets(before: list[Target], now: list[Target]) -> str:
+    gone = ", ".join(target.label for target in before if target not in now)
+    new = ", ".join(target.label for target in now if target not in before)
+    return f"the targets differ ({'; '.join(filter(None, (gone and f'without {gone}', new and f'new {new}')))})"
 
 
 def _option_changes(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> list[str]:
     said = {name for name, value in vars(arguments).items() if value is not None}
-    before, now = config.options, plan.options
+    named = [name for name in RunOptions.__struct_fields__ if name.removesuffix("_s") in said]
+    return _describe_options(config.options, plan.options, named)
+
+
+def _describe_options(before: RunOptions, now: RunOptions, names: Iterable[str]) -> list[str]:
+    """Which of these options differ, among those that make records incomparable."""
     return [
         f"--{name.removesuffix('_s').replace('_', '-')} was {getattr(before, name)} and is now {getattr(now, name)}"
-        for name in RunOptions.__struct_fields__
-        if name not in _FREE_OPTIONS and name.removesuffix("_s") in said and getattr(before, name) != getattr(now, name)
+        for name in names
+        if name not in _FREE_OPTIONS
+        and getattr(before, name) != getattr(now, name)
+        # More repeats only add cells.
+        and not (name == "repeats" and now.repeats > before.repeats)
     ]
 
 
@@ -82,23 +144,35 @@ def _options(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> Ru
         for name in RunOptions.__struct_fields__
     }
     merged["retry_base_s"] = plan.options.retry_base_s
+    merged["prompt_ids"] = config.options.prompt_ids
     return RunOptions(**merged)
 
 
-def _prompts(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> tuple[list[Prompt], list[str]]:
-    """The prompts to go on with: as recorded, unless the suites they came from have changed since."""
-    if arguments.suite:
-        current = plan.prompts
-    else:
-        try:
-            suites = load_suites([suite.source for suite in config.suites], Path.cwd())
-            current = choose_prompts(suites, config.options.prompt_ids)
-        except SuiteError:
-            # The file is gone: the run folder has all that is needed.
-            return config.prompts, []
-    if prompts_sha256(current) == config.prompts_sha256:
-        return config.prompts, []
-    return current, _prompt_differences(config.prompts, current)
+def _prompts(
+    plan: Plan, config: RunConfig, arguments: argparse.Namespace
+) -> tuple[list[SuiteInfo], list[Prompt], list[str]]:
+    """What to go on with: suites and prompts as recorded, unless the files they came from have changed since."""
+    current = (plan.suites, plan.prompts) if arguments.suite else _load_recorded(plan, config)
+    # Where the files are gone, the run folder has all that is needed.
+    if current is None or prompts_sha256(current[1]) == config.prompts_sha256:
+        return config.suites, config.prompts, []
+    suites, prompts = current
+    refuse_secret_prompts(prompts, plan.secrets)
+    return suites, prompts, _prompt_differences(config.prompts, prompts)
+
+
+def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list[Prompt]] | None:
+    """The suites as their files hold them now: found from here, or from the configuration file that named them."""
+    sources = [suite.source for suite in config.suites]
+    for base_dir in (Path.cwd(), *([plan.config_path.parent] if plan.config_path else [])):
+        if all(is_suite_there(source, base_dir) for source in sources):
+            suites = load_suites(sources, base_dir)
+            kept = {f"{prompt.suite}/{prompt.id}" for prompt in config.prompts}
+            prompts = [prompt for suite in suites for prompt in suite.prompts]
+            if config.options.prompt_ids is not None:
+                prompts = [prompt for prompt in prompts if f"{prompt.suite}/{prompt.id}" in kept]
+            return [describe_suite(suite) for suite in suites], prompts
+    return None
 
 
 def _prompt_differences(before: list[Prompt], now: list[Prompt]) -> list[str]:

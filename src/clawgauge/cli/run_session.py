@@ -5,30 +5,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
-from clawgauge import __version__
-from clawgauge.cli.estimating import plan_lines
+from clawgauge.cli.estimating import plan_facts, plan_lines
+from clawgauge.cli.interruption import interruption
 from clawgauge.cli.loop import interruptible, run_async
 from clawgauge.cli.planning import Plan, choose_targets, make_plan
+from clawgauge.cli.recording import ignored_options, make_config
 from clawgauge.cli.resuming import forced_changes, open_cells, resumed_plan
 from clawgauge.cli.watching import make_observer, print_ending
 from clawgauge.cli.writing import write_summary
-from clawgauge.errors import RequestError, RunFolderError
+from clawgauge.errors import DiskFailure, MachineError, RequestError, RunFolderError
 from clawgauge.host import collect_inventory
-from clawgauge.journal import CellKey, RunFolder, locate_run, read_config, read_events
+from clawgauge.journal import CellKey, RunFolder, check_run_id, locate_run, read_config, read_events
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import SCHEMA_VERSION, Event, ProviderProbe, RunConfig, RunSummary
-from clawgauge.runner import Observer, RunRequest, SystemClock, run
-from clawgauge.suites import describe_suite, prompts_sha256
-
-_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+from clawgauge.records import Event, ProviderProbe, RunConfig, RunSummary, Target
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner import Observer, RunRequest, SystemClock, plan_cells, run
 
 
 @dataclass(slots=True)
@@ -57,36 +56,57 @@ async def _session(arguments: argparse.Namespace) -> int:
         tell(f"using {plan.config_path.name}")
     if arguments.resume is None or arguments.target:
         plan = await choose_targets(plan, tell)
+    path: Path | None = None
+    if arguments.resume is not None:
+        path = locate_run(arguments.resume, plan.runs_dir)
+        recorded = _recorded_config(path)
+        plan = resumed_plan(plan, recorded, arguments)
     if arguments.dry_run:
-        return _show_plan(arguments, plan)
-    session = _resume(arguments, plan, tell) if arguments.resume else _begin(plan, arguments.run_id)
+        return _show_plan(arguments, plan, path)
+    for line in ignored_options(plan):
+        tell(line)
+    if path is not None:
+        session = _resume(arguments, plan, recorded, path, tell)
+    else:
+        if not plan.patterns:
+            tell("\n".join(plan_lines(plan)))
+        session = _begin(plan, arguments.run_id)
     try:
         return await _run_and_summarise(arguments, session, tell)
     finally:
         session.folder.close()
 
 
-def _show_plan(arguments: argparse.Namespace, plan: Plan) -> int:
-    if arguments.resume is not None:
-        path = locate_run(arguments.resume, plan.runs_dir)
-        plan = resumed_plan(plan, _recorded_config(path), arguments)
-    sys.stderr.write("\n".join(plan_lines(plan)) + "\n")
+def _show_plan(arguments: argparse.Namespace, plan: Plan, path: Path | None) -> int:
+    if arguments.run_id is not None:
+        check_run_id(arguments.run_id)
+    done = open_cells(plan, path, retry_errors=arguments.retry_errors)[0] if path is not None else set()
+    sys.stderr.write("\n".join(plan_lines(plan, done)) + "\n")
     if arguments.json:
-        shown = {"targets": [t.label for t in plan.targets], "prompts": len(plan.prompts), "calls": plan.n_calls}
-        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(plan_facts(plan, done)).decode() + "\n")
     return 0
 
 
 def _begin(plan: Plan, run_id: str | None) -> Session:
     folder = RunFolder.create(plan.runs_dir, run_id)
-    folder.write_json("config.json", _config(plan, folder.run_id))
+    try:
+        folder.write_json("config.json", make_config(plan, folder.run_id))
+    except BaseException as fault:
+        # A folder without its plan can be neither read nor resumed, and would only take the run id.
+        folder.close()
+        shutil.rmtree(folder.path, ignore_errors=True)
+        if not isinstance(fault, DiskFailure):
+            raise
+        why = getattr(fault.__cause__, "strerror", None) or fault.__cause__
+        raise DiskFailure(
+            f"Cannot begin a run in {plan.runs_dir} ({why}); nothing was asked: make room on the disk, and run again."
+        ) from fault
     return Session(plan, folder, set(), 0)
 
 
-def _resume(arguments: argparse.Namespace, plan: Plan, tell: Callable[[str], None]) -> Session:
-    path = locate_run(arguments.resume, plan.runs_dir)
-    recorded = _recorded_config(path)
-    plan = resumed_plan(plan, recorded, arguments)
+def _resume(
+    arguments: argparse.Namespace, plan: Plan, recorded: RunConfig, path: Path, tell: Callable[[str], None]
+) -> Session:
     folder = RunFolder.open_existing(path)
     try:
         for warning in folder.warnings:
@@ -98,6 +118,10 @@ def _resume(arguments: argparse.Namespace, plan: Plan, tell: Callable[[str], Non
             folder.supersede(refill)
         if arguments.force:
             _give_up(plan, recorded, folder, tell)
+        elif plan.options.repeats != recorded.options.repeats:
+            folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
+        if not any(plan_cells(target, plan.asked, plan.options.repeats, done) for target in plan.targets):
+            tell("nothing is left to ask")
     except BaseException:
         folder.close()
         raise
@@ -111,7 +135,7 @@ def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[
     tell(f"--force: records before and after are not comparable where {'; '.join(given_up)}")
     now_ms = SystemClock().wall_ms()
     folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
-    folder.write_json("config.json", _config(plan, folder.run_id, created_at_ms=recorded.created_at_ms))
+    folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
 
 
 def _recorded_config(path: Path) -> RunConfig:
@@ -121,54 +145,12 @@ def _recorded_config(path: Path) -> RunConfig:
     return config
 
 
-def _config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> RunConfig:
-    providers, sampling = {}, {}
-    for target in plan.targets:
-        provider = plan.provider_for(target)
-        providers[target.provider] = provider.describe()
-        sampling[target.label] = {
-            "temperature": plan.options.temperature if plan.options.temperature is not None else provider.local and 0.0,
-            "max_tokens": plan.options.max_tokens or provider.default_max_tokens,
-            "seed": plan.options.seed,
-        }
-        if sampling[target.label]["temperature"] is False:
-            sampling[target.label]["temperature"] = None
-    return RunConfig(
-        schema_version=SCHEMA_VERSION,
-        run_id=run_id,
-        created_at_ms=created_at_ms or SystemClock().wall_ms(),
-        clawgauge_version=__version__,
-        models=list(dict.fromkeys(target.model for target in plan.targets)),
-        targets=plan.targets,
-        options=plan.options,
-        suites=[describe_suite(suite) for suite in plan.suites],
-        prompts=plan.prompts,
-        prompts_sha256=prompts_sha256(plan.prompts),
-        providers=providers,
-        sampling=sampling,
-        versions=_versions(),
-        argv=[plan.redact(word) for word in sys.argv[1:]],
-    )
-
-
-def _versions() -> dict[str, str]:
-    found = {"clawgauge": __version__, "python": sys.version.split()[0]}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 async def _run_and_summarise(arguments: argparse.Namespace, session: Session, tell: Callable[[str], None]) -> int:
     plan, folder = session.plan, session.folder
-    if not folder.has("inventory.json"):
-        await _take_inventory(plan, folder)
     request = RunRequest(
         run_id=folder.run_id,
         targets=plan.targets,
-        prompts=plan.prompts,
+        prompts=plan.asked,
         options=plan.options,
         provider_for=plan.provider_for,
         redact=plan.redact,
@@ -177,17 +159,34 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, te
         stretch=session.stretch,
         seed=plan.options.seed,
     )
-    with make_observer(plan.targets, len(plan.prompts) * plan.options.repeats, quiet=arguments.quiet) as observer:
-        interrupted = await interruptible(_ask(request, folder, observer))
+    with make_observer(plan.targets, len(plan.asked) * plan.options.repeats, quiet=arguments.quiet) as observer:
+        await interruptible(_measure(plan, request, folder, observer))
     summary = write_summary(folder)
     refill = refill_command(arguments, plan, folder)
-    print_ending(summary, folder.path, refill, interrupted=interrupted, quiet=arguments.quiet)
+    print_ending(summary, folder.path, refill, interrupted=interruption.happened, quiet=arguments.quiet)
     _print_result(arguments, summary, folder.path)
-    return _exit_code(summary, plan.fail_under, interrupted=interrupted)
+    # Asked last: a signal while the summary was written counts too.
+    return _exit_code(summary, plan.fail_under, interrupted=interruption.happened)
 
 
-async def _ask(request: RunRequest, folder: RunFolder, observer: Observer) -> None:
-    await run(request, folder, observer)
+async def _measure(plan: Plan, request: RunRequest, folder: RunFolder, observer: Observer) -> None:
+    if not folder.has("inventory.json"):
+        await _take_inventory(plan, folder)
+    try:
+        await run(request, folder, observer)
+    except BaseExceptionGroup as group:
+        failure = _machine_failure(group)
+        if failure is None:
+            raise
+        raise failure from group
+
+
+def _machine_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """What ended the run, where it was this machine: calls at once all fail with a full disk, and one sentence does."""
+    found: BaseException | None = group.subgroup(MachineError)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 async def _take_inventory(plan: Plan, folder: RunFolder) -> None:
@@ -205,8 +204,9 @@ async def _probe(plan: Plan, name: str) -> ProviderProbe:
 
 def refill_command(arguments: argparse.Namespace, plan: Plan, folder: RunFolder) -> str:
     """The exact command that asks again what was not answered."""
-    words = ["clawgauge", "run", "--resume", folder.run_id, "--retry-errors"]
-    if plan.runs_dir != Path("runs"):
+    here = folder.path.parent.resolve() == plan.runs_dir.resolve()
+    words = ["clawgauge", "run", "--resume", folder.run_id if here else str(folder.path), "--retry-errors"]
+    if here and plan.runs_dir != Path("runs"):
         words += ["--runs-dir", str(plan.runs_dir)]
     if arguments.config is not None:
         words += ["--config", str(arguments.config)]
@@ -227,9 +227,20 @@ def _exit_code(summary: RunSummary, fail_under: float | None, *, interrupted: bo
         return 3
     if summary.n_unreadable_lines:
         return 5
-    if fail_under is not None and any((group.pass_rate_scheduled or 0.0) < fail_under for group in summary.models):
-        return 1
-    return 0
+    return 1 if fail_under is not None and not _passes_gate(summary, fail_under) else 0
+
+
+def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
+    """Whether every target passed often enough; one without a single verdict to give has nothing to fail."""
+    failed = [
+        f"{Target(group.provider, group.model, group.thinking_level).label} passed "
+        f"{group.pass_rate_scheduled:.1%} of its scheduled prompts, wanted {fail_under:.1%}"
+        for group in summary.models
+        if group.pass_rate_scheduled is not None and group.pass_rate_scheduled < fail_under
+    ]
+    for line in failed:
+        sys.stderr.write(f"gate failed: {clean_terminal(line)}\n")
+    return not failed
 
 
 def _teller(quiet: bool) -> Callable[[str], None]:

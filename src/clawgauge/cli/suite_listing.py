@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-import msgspec
-
+from clawgauge.journal import encode_document
+from clawgauge.reports.phrases import clean_lines
+from clawgauge.reports.sanitize import clean_terminal
 from clawgauge.suites import list_builtin, load_suite, suite_path
 
 _PREVIEW_CHARS = 90
@@ -16,7 +17,7 @@ def list_suites(*, as_json: bool, out: TextIO) -> int:
     """The built-in suites."""
     suites = list_builtin()
     if as_json:
-        out.write(msgspec.json.format(msgspec.json.encode(suites), indent=2).decode() + "\n")
+        out.write(encode_document(suites).decode())
         return 0
     width = max(len(suite.name) for suite in suites)
     for suite in suites:
@@ -28,18 +29,19 @@ def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
     """A suite's prompts, or its file as it is."""
     suite = load_suite(name, base_dir=Path.cwd())
     if source:
-        out.write(suite_path(name, base_dir=Path.cwd()).read_text(encoding="utf-8"))
+        text = suite_path(name, base_dir=Path.cwd()).read_text(encoding="utf-8")
+        # A copy for a file is the file; on a terminal somebody else's suite must not steer it.
+        out.write(clean_lines(text) if out.isatty() else text)
         return 0
     if as_json:
-        out.write(msgspec.json.format(msgspec.json.encode(suite), indent=2).decode() + "\n")
+        out.write(encode_document(suite).decode())
         return 0
-    out.write(
-        f"{suite.name} v{suite.version}: {suite.description}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n\n"
-    )
+    head = f"{suite.name} v{suite.version}: {suite.description}"
+    out.write(clean_lines(f"{head}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n") + "\n")
     for prompt in suite.prompts:
-        text = " ".join(prompt.prompt.split())
+        text = " ".join(clean_terminal(prompt.prompt).split())
         preview = text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
-        out.write(f"{prompt.id:<5} {prompt.name:<32} {prompt.validator['type']:<16} {preview}\n")
+        out.write(clean_lines(f"{prompt.id:<5} {prompt.name:<32} {prompt.validator['type']:<16} {preview}"))
     return 0
 
 
@@ -50,5 +52,5 @@ def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
     for prompt in suite.prompts:
         kinds[prompt.validator["type"]] = kinds.get(prompt.validator["type"], 0) + 1
     mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-    out.write(f"{suite.name}: {len(suite.prompts)} prompts are fine ({mix})\n")
+    out.write(clean_lines(f"{suite.name}: {len(suite.prompts)} prompts are fine ({mix})"))
     return 0

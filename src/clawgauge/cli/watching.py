@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,14 +19,16 @@ def make_observer(targets: list[Target], cells_per_target: int, *, quiet: bool) 
     if quiet:
         return Silent()
     if sys.stderr.isatty():
-        from clawgauge.console.live import LiveTable
+        from clawgauge.console.live import LiveTable, can_redraw
 
-        return LiveTable(targets, cells_per_target)
+        if can_redraw():
+            return LiveTable(targets, cells_per_target)
     return PlainLines(sys.stderr)
 
 
 def print_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: bool, quiet: bool) -> None:
     """The summary, the tiers, what was not answered, and the command that refills it."""
     if not quiet:
-        sys.stderr.write(render_ending(summary, path, refill, interrupted=interrupted))
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+        sys.stderr.write(render_ending(summary, path, refill, interrupted=interrupted, width=width))
         sys.stderr.flush()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
 from clawgauge.journal import RunFolder, read_config
-from clawgauge.records import RunSummary
+from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.markdown import render_markdown
 from clawgauge.summary import summarize_folder
 
@@ -11,6 +15,27 @@ from clawgauge.summary import summarize_folder
 def write_summary(folder: RunFolder) -> RunSummary:
     """Summarise what is recorded now, and keep it."""
     summary = summarize_folder(folder.path)
+    config = read_config(folder.path)
+    refill = refill_command(folder.path, config) if config else None
     folder.write_json("summary.json", summary)
-    folder.write_text("summary.md", render_markdown(summary, read_config(folder.path)))
+    folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
     return summary
+
+
+def refill_command(path: Path, config: RunConfig) -> str:
+    """The command that asks again what was not answered, from where the run was started."""
+    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors"]
+    if path.parent != Path("runs"):
+        words += ["--runs-dir", str(path.parent)]
+    if (file := _config_file(config)) is not None:
+        words += ["--config", file]
+    return shlex.join(words)
+
+
+def _config_file(config: RunConfig) -> str | None:
+    """What the run's own command line said after --config."""
+    for word, following in pairwise([*config.argv, ""]):
+        option, equals, value = word.partition("=")
+        if option == "--config":
+            return value if equals else following
+    return None

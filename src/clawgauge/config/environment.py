@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from clawgauge.errors import ConfigError
 
-_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
-_MIN_SECRET_CHARS = 8
 _OLLAMA_PORT = 11434
 
 
 def read_environment() -> dict[str, str]:
     """A copy of the environment, taken once."""
     return dict(os.environ)
-
-
-def secret_values(environ: Mapping[str, str], addresses: Iterable[str | None]) -> set[str]:
-    """Every value that must not be shown: variables named like secrets, and what stands inside addresses."""
-    found = {value for name, value in environ.items() if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET_CHARS}
-    for address in filter(None, addresses):
-        parts = urlsplit(address)
-        found.update(filter(None, (parts.password, parts.username)))
-        found.update(value for _, value in parse_qsl(parts.query))
-    return found
 
 
 def ollama_base_url(environ: Mapping[str, str]) -> str | None:

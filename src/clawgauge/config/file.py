@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.suites.document import has_key_bomb
 
 DEFAULT_NAME = "clawgauge.toml"
 _SIZE_CAP_BYTES = 1 << 20
@@ -70,10 +71,7 @@ def _parse(path: Path) -> FileConfig:
         raise ConfigError(f"cannot read the configuration {path}: {fault.strerror}") from fault
     if len(raw) > _SIZE_CAP_BYTES:
         raise ConfigError(f"the configuration {path} is over 1 MiB; it should hold a few tables")
-    try:
-        table = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise ConfigError(f"the configuration {path} is not TOML: {fault}") from fault
+    table = _parse_toml(path, raw)
     _refuse_keys(path, table)
     try:
         return msgspec.convert(table, FileConfig)
@@ -81,13 +79,31 @@ def _parse(path: Path) -> FileConfig:
         raise ConfigError(f"the configuration {path}: {fault}") from fault
 
 
+def _parse_toml(path: Path, raw: bytes) -> dict[str, Any]:
+    try:
+        text = raw.decode("utf-8-sig")
+        if has_key_bomb(text):
+            raise ConfigError(f"the configuration {path} has a key of too many dotted parts; flatten it")
+        return tomllib.loads(text)
+    # Python's own cap on the digits of a number is a plain ValueError, which the others are kinds of.
+    except (ValueError, RecursionError) as fault:
+        raise ConfigError(f"the configuration {path} is not TOML: {fault}") from fault
+
+
 def _refuse_keys(path: Path, table: dict[str, Any]) -> None:
     """A key written into the file gets its own sentence, and is not echoed."""
     providers = table.get("providers")
     for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        for field in _KEY_FIELDS:
-            if isinstance(provider, dict) and field in provider:
-                raise ConfigError(
-                    f"{path}: [providers.{name}] holds {field!r}; "
-                    'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-                )
+        if (field := _find_key_field(provider)) is not None:
+            raise ConfigError(
+                f"{path}: [providers.{name}] holds {field!r}; "
+                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            )
+
+
+def _find_key_field(value: Any) -> str | None:
+    """The first field, at any depth, that is named as keys are."""
+    fields = value if isinstance(value, dict) else {}
+    inner = fields.values() if fields else value if isinstance(value, list) else ()
+    named = (field for field in _KEY_FIELDS if field in fields)
+    return next(named, None) or next(filter(None, map(_find_key_field, inner)), None)

@@ -104,13 +104,16 @@ def load_suites(refs: list[str], base_dir: Path) -> list[SuiteRecord]:
 def choose_prompts(suites: list[SuiteRecord], prompt_ids: list[str] | None) -> list[Prompt]:
     """The prompts of a run, in suite order; `--prompt-ids` keeps `P1` of every suite or `SUITE/P1` of one."""
     prompts = [prompt for suite in suites for prompt in suite.prompts]
-    if prompt_ids is None:
-        return prompts
+    return prompts if prompt_ids is None else choose_from(prompts, prompt_ids)
+
+
+def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
+    """The prompts that these ids name; an id that names none is refused."""
     known = {form for prompt in prompts for form in (prompt.id, f"{prompt.suite}/{prompt.id}")}
     missing = [wanted for wanted in prompt_ids if wanted not in known]
     if missing or not prompt_ids:
         named = ", ".join(repr(wanted) for wanted in missing) or "nothing"
-        suite_names = ", ".join(suite.name for suite in suites)
-        raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suite_names}")
+        suites = ", ".join(dict.fromkeys(prompt.suite for prompt in prompts))
+        raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
     wanted_ids = set(prompt_ids)
     return [p for p in prompts if p.id in wanted_ids or f"{p.suite}/{p.id}" in wanted_ids]

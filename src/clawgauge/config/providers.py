@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import provider_types, unknown_provider
 
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEFAULT_KEY_ENV = {"openai_responses": "OPENAI_API_KEY"}
 
 
@@ -42,6 +44,13 @@ def _settings(
     if ":" in name or not name.strip():
         raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
     base_url = table.base_url or _address_from_environment(kind, environ)
+    if base_url is None and kind == "openai_chat" and name != kind:
+        raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
+    if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
+        raise ConfigError(
+            f"[providers.{name}]: api_key_env is not the name of an environment variable; "
+            "put the key into a variable and write that variable's name"
+        )
     key_env = table.api_key_env or _key_env(kind, environ, custom=name != kind)
     extra = {"extra_body": table.extra_body, "local": bool(table.local), "command": table.command}
     return ProviderSettings(

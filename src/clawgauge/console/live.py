@@ -15,6 +15,7 @@ from rich.text import Text
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
+from clawgauge.reports.phrases import one_line
 from clawgauge.reports.sanitize import clean_terminal
 from clawgauge.runner import Observer
 from clawgauge.stats import percentile
@@ -24,6 +25,10 @@ _REFRESH_PER_SECOND = 4
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
 _RECENT = 500
 _PROMPT_CHARS = 34
+_WIDE = 100
+_COLUMNS = ("target", "done", "passed", "failed", "p50", "ttft p50", "left", "now")
+_NARROW_COLUMNS = ("target", "done", "passed", "p50", "left")
+_TARGET_CHARS = 80
 
 
 @dataclass(slots=True)
@@ -40,14 +45,19 @@ class _Row:
     current: str = "waiting"
 
 
+def can_redraw() -> bool:
+    """Whether the terminal on stderr can move its cursor."""
+    return not Console(file=sys.stderr).is_dumb_terminal
+
+
 class LiveTable(Observer):
     """A rich table redrawn in place on stderr. Draws from its own thread; the runner only updates numbers."""
 
     def __init__(self, targets: list[Target], cells_per_target: int) -> None:
-        self._rows = {target: _Row(clean_terminal(target.label), cells_per_target) for target in targets}
-        console = Console(file=sys.stderr, highlight=False)
+        self._rows = {target: _Row(one_line(target.label, _TARGET_CHARS), cells_per_target) for target in targets}
+        self._console = Console(file=sys.stderr, highlight=False)
         self._live = Live(
-            get_renderable=self._table, console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
+            get_renderable=self._table, console=self._console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
         )
 
     def __enter__(self) -> Self:
@@ -62,10 +72,11 @@ class LiveTable(Observer):
         row.n_cells, row.started_s = n_cells, time.monotonic()
 
     def call_started(self, target: Target, prompt: Prompt) -> None:
-        self._rows[target].current = clean_terminal(f"{prompt.id} {prompt.name}")[:_PROMPT_CHARS]
+        self._rows[target].current = one_line(f"{prompt.id} {prompt.name}", _PROMPT_CHARS)
 
     def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
-        self._rows[target].current = f"{prompt.id}: {failure.failure_type}, again in {wait_s:.0f} s"[:_PROMPT_CHARS]
+        now = f"{prompt.id}: {failure.failure_type}, again in {wait_s:.0f} s"
+        self._rows[target].current = one_line(now, _PROMPT_CHARS)
 
     def recorded(self, target: Target, result: Result) -> None:
         row = self._rows[target]
@@ -86,15 +97,35 @@ class LiveTable(Observer):
         row.current = "done" if row.latencies_ms else row.current
 
     def message(self, line: str) -> None:
-        self._live.console.print(Text(clean_terminal(line)))
+        self._console.print(Text(clean_terminal(line)))
 
     def _table(self) -> Table:
+        width, height = self._console.size
+        columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("target", "done", "passed", "failed", "p50", "ttft p50", "left", "now"):
-            table.add_column(name, justify="left" if name in ("target", "now") else "right", no_wrap=True)
-        for row in self._rows.values():
-            table.add_row(*(Text(cell) for cell in _cells(row)))
+        for name in columns:
+            # Numbers keep their width; names give way.
+            is_name = name in ("target", "now")
+            table.add_column(
+                name,
+                justify="left" if is_name else "right",
+                no_wrap=True,
+                overflow="ellipsis",
+                min_width=None if is_name else len(name) + 1,
+                ratio=1 if is_name else None,
+                max_width=max(12, width // 3) if is_name else None,
+            )
+        for row in self._visible(max(1, height - 3)):
+            cells = dict(zip(_COLUMNS, _cells(row), strict=True))
+            table.add_row(*(Text(cells[name]) for name in columns))
         return table
+
+    def _visible(self, room: int) -> list[_Row]:
+        """The rows that fit, the newest begun one among them."""
+        rows = list(self._rows.values())
+        begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)
+        first = max(0, min(begun - room // 2, len(rows) - room))
+        return rows[first : first + room]
 
 
 def _cells(row: _Row) -> tuple[str, ...]:

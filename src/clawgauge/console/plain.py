@@ -47,5 +47,5 @@ class PlainLines(Observer):
         self._line(line)
 
     def _line(self, text: str) -> None:
-        self._out.write(clean_terminal(text) + "\n")
+        self._out.write(clean_terminal(text).replace("\n", " ") + "\n")
         self._out.flush()

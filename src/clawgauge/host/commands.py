@@ -1,7 +1,8 @@
 """Runs a system tool and returns what it printed, within a time limit, whatever the tool does.
 
-Owns: finding tools on a given PATH, the environment they get, killing those that hang. Refuses: shells, standard
-input, and handing API keys to programs that only say their version: just the variables in `PASSED_ON` go along.
+Owns: finding tools on a given PATH, the environment they get, killing those that hang or would outlive us. Refuses:
+shells, standard input, and handing API keys to programs that only say their version: just the variables in `PASSED_ON`
+go along.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+from clawgauge.process_groups import adopt, release, signal_group
 
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5
@@ -63,9 +66,13 @@ def run_command(
         )
     except (OSError, ValueError):
         return None
-    deadline_s = time.monotonic() + timeout_s
-    raw, at_end = _read_output(process, deadline_s)
-    exit_code = _await_exit(process, deadline_s, at_end=at_end)
+    adopt(process.pid)
+    try:
+        deadline_s = time.monotonic() + timeout_s
+        raw, at_end = _read_output(process, deadline_s)
+        exit_code = _await_exit(process, deadline_s, at_end=at_end)
+    finally:
+        release(process.pid)
     return CommandOutput(make_printable(raw), exit_code)
 
 
@@ -125,8 +132,7 @@ def _await_exit(process: subprocess.Popen[bytes], deadline_s: float, *, at_end: 
     if at_end:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(max(0.0, deadline_s - time.monotonic()))
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     try:
         exit_code = process.wait(KILL_GRACE_S)
     except subprocess.TimeoutExpired:

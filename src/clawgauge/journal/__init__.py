@@ -8,17 +8,22 @@ reading needs no lock and no right to write.
 from clawgauge.journal.cells import CellKey, CellOutcome, cell_key, index_cells
 from clawgauge.journal.documents import read_config, read_events, read_inventory, read_raw_config, read_summary
 from clawgauge.journal.folder import RunFolder
-from clawgauge.journal.lines import encode_line, repair_text
+from clawgauge.journal.lines import encode_document, encode_line, repair_text
 from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
+from clawgauge.journal.names import check_run_id
 from clawgauge.journal.reader import ResultReader, is_first_harness, iter_results
 from clawgauge.journal.tags import resource_tag
+from clawgauge.journal.withholding import KEY_WITHHELD, withhold
 
 __all__ = [
+    "KEY_WITHHELD",
     "CellKey",
     "CellOutcome",
     "ResultReader",
     "RunFolder",
     "cell_key",
+    "check_run_id",
+    "encode_document",
     "encode_line",
     "index_cells",
     "is_first_harness",
@@ -34,4 +39,5 @@ __all__ = [
     "repair_text",
     "resource_tag",
     "started_at_ms",
+    "withhold",
 ]

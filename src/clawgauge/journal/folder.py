@@ -19,12 +19,13 @@ from clawgauge.journal.cells import CellKey
 from clawgauge.journal.disk import TEMP_SUFFIX, folder_failure, replacement, sync_folder
 from clawgauge.journal.event_log import EventLog
 from clawgauge.journal.lines import encode_document, encode_line, repair_text
-from clawgauge.journal.locate import is_run_folder
+from clawgauge.journal.locate import is_barren, is_run_folder
 from clawgauge.journal.lock import RunLock
 from clawgauge.journal.names import EVENTS, RESULTS, TORN, check_file_name, check_run_id, default_run_id
 from clawgauge.journal.reader import is_first_harness
 from clawgauge.journal.revision import move_superseded, replace_results
 from clawgauge.journal.tail import mend_tail
+from clawgauge.journal.withholding import clean, result_line
 from clawgauge.records import Event, Result
 
 
@@ -65,10 +66,14 @@ class RunFolder:
     def _take_over_new(cls, path: Path) -> RunFolder:
         folder = cls(path, RunLock.acquire(path))
         try:
-            (path / RESULTS).touch(exist_ok=False)
+            # Looked at again under the lock: another process may have begun the same run meanwhile.
+            if not is_barren(path):
+                raise _taken(path)
+            folder._clear_leftovers()
+            (path / RESULTS).touch()
             sync_folder(path)
             sync_folder(path.parent)
-        except OSError:
+        except (OSError, RunFolderError):
             folder.close()
             raise
         return folder
@@ -96,16 +101,16 @@ class RunFolder:
 
     async def append(self, result: Result) -> None:
         """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
-        await self._results.append(encode_line(result))
+        await self._results.append(result_line(result))
 
     def append_sync(self, result: Result) -> None:
         """`append` for code that runs in no event loop."""
-        self._results.append_sync(encode_line(result))
+        self._results.append_sync(result_line(result))
 
     def event(self, event: Event) -> None:
         """Record an event, from any thread. A disk that refuses it does not end the run."""
         self._require_open()
-        self._events.write(encode_line(event))
+        self._events.write(clean(encode_line(event)))
 
     def has(self, name: str) -> bool:
         """Whether a file of this name is in the folder."""
@@ -149,15 +154,18 @@ class RunFolder:
         check_file_name(name)
         self._require_open()
         with replacement(self.path / name) as file:
-            file.write(data)
+            file.write(clean(data))
 
     def _require_open(self) -> None:
         if not self._lock.is_held:
             raise RunFolderError(f"{self.path} is not open for writing here; open the run folder again.")
 
-    def _repair(self) -> None:
+    def _clear_leftovers(self) -> None:
         for leftover in self.path.glob(f".*{TEMP_SUFFIX}"):
             leftover.unlink()
+
+    def _repair(self) -> None:
+        self._clear_leftovers()
         torn_bytes = mend_tail(self.path / RESULTS, self.path / TORN)
         mend_tail(self.path / EVENTS)
         if torn_bytes:
@@ -172,10 +180,16 @@ def _make_named(runs_dir: Path, run_id: str) -> Path:
     try:
         path.mkdir()
     except FileExistsError:
-        raise RunFolderError(
-            f"Run {run_id!r} exists already in {runs_dir}; use --resume {run_id}, or choose another --run-id."
-        ) from None
+        # A run killed before it wrote anything must not use its id up: nothing is there to resume.
+        if not is_barren(path):
+            raise _taken(path) from None
     return path
+
+
+def _taken(path: Path) -> RunFolderError:
+    return RunFolderError(
+        f"Run {path.name!r} exists already in {path.parent}; use --resume {path.name}, or choose another --run-id."
+    )
 
 
 def _make_dated(runs_dir: Path, now: datetime | None) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.names import CONFIG, LATEST, RESULTS
+from clawgauge.journal.disk import TEMP_SUFFIX
+from clawgauge.journal.names import CONFIG, LATEST, LOCK, RESULTS
 
 _MAX_SUGGESTIONS = 5
 
@@ -37,9 +38,10 @@ def locate_run(ref: str, runs_dir: Path) -> Path:
 def list_runs(runs_dir: Path) -> list[Path]:
     """Every run folder in `runs_dir`, the most recently started first; anything else there is passed over."""
     try:
-        runs = [path for path in runs_dir.iterdir() if not path.name.startswith(".") and is_run_folder(path)]
+        found = [path for path in runs_dir.iterdir() if not path.name.startswith(".") and is_run_folder(path)]
     except OSError:
         return []
+    runs = [path for path in found if not is_barren(path)]
     return sorted(runs, key=lambda path: (started_at_ms(path), path.name), reverse=True)
 
 
@@ -49,6 +51,20 @@ def is_run_folder(path: Path) -> bool:
         return path.is_dir() and ((path / CONFIG).exists() or (path / RESULTS).exists())
     except OSError:
         return False
+
+
+def is_barren(path: Path) -> bool:
+    """Whether nothing was ever written into folder `path`: what a kill leaves in the first instant of a run."""
+    try:
+        return path.is_dir() and all(map(_is_trace, path.iterdir()))
+    except OSError:
+        return False
+
+
+def _is_trace(file: Path) -> bool:
+    if file.name == RESULTS:
+        return file.stat().st_size == 0
+    return file.name == LOCK or (file.name.startswith(".") and file.name.endswith(TEMP_SUFFIX))
 
 
 def started_at_ms(path: Path) -> float:

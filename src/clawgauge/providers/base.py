@@ -97,11 +97,12 @@ class Provider(ABC):
 
     An async context manager: entering may start things, leaving must stop them all. `local` tells whether the model
     runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
-    whether first-token times can be had.
+    whether first-token times can be had, `takes` which sampling options can be sent at all.
     """
 
     local = False
     streams = True
+    takes: frozenset[str] = frozenset({"temperature", "seed"})
     default_max_tokens = 1024
 
     def __init__(self, settings: ProviderSettings) -> None:

@@ -11,4 +11,4 @@ class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        await self.post("/chat/completions", chat_body(call, self.extra_body), sink, ChatReader(sink))
+        await self.post("/chat/completions", chat_body(call, self.extra_body), sink, ChatReader(sink, call.model))

@@ -14,6 +14,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http_errors import stream_failure
+from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
+
+_MAX_ID_CHARS = 200
 
 
 class _Function(msgspec.Struct):
@@ -23,6 +26,7 @@ class _Function(msgspec.Struct):
 
 class _ToolCall(msgspec.Struct):
     index: int | None = None
+    id: str | None = None
     function: _Function | None = None
 
 
@@ -82,29 +86,33 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 class ChatReader:
-    """Feeds one chat reply, streamed or whole, to a sink. Implements `http.Reader`."""
+    """Feeds one chat reply, streamed or whole, to a sink. Implements `http_reply.Reader`."""
 
-    __slots__ = ("_done", "_finished", "_model_seen", "_sink")
+    __slots__ = ("_call_keys", "_done", "_finished", "_model_seen", "_read_any", "_sink", "_unread", "model")
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, model: str) -> None:
+        self.model = model
         self._sink = sink
+        self._call_keys: dict[int, int | str] = {}
         self._finished = False
         self._done = False
         self._model_seen = False
+        self._read_any = False
+        self._unread = b""
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        if data == b"[DONE]" or data.strip() == b"[DONE]":
+        if data.strip() == b"[DONE]":
+            if self._unread and not self._read_any:
+                raise not_the_protocol(self._unread, "chat completions")
             self._done = True
             return True
-        try:
-            chunk = _decode_chunk(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            lenient = decode_lenient(data)
-            if lenient is None:
-                return False
-            chunk = _chunk_from(lenient)
-        if name == b"error" or chunk.error is not None:
-            raise stream_failure(chunk.error if chunk.error is not None else decode_lenient(data))
+        chunk = self._decode(data)
+        if chunk is not None and chunk.error is not None:
+            raise stream_failure(chunk.error)
+        if name == b"error":
+            raise stream_failure(decode_lenient(data) or data.decode("utf-8", "replace"))
+        if chunk is None:
+            return False
         if chunk.model and not self._model_seen:
             self._model_seen = True
             self._sink.note(model_reported=chunk.model)
@@ -121,6 +129,19 @@ class ChatReader:
             report_usage(self._sink, chunk.usage)
         return False
 
+    def _decode(self, data: bytes) -> _Chunk | None:
+        refuse_crowded(data)
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            lenient = decode_lenient(data)
+            if lenient is None:
+                self._unread = self._unread or data
+                return None
+            chunk = _chunk_from(lenient)
+        self._read_any = True
+        return chunk
+
     def _report(self, at_ns: int, delta: _Delta) -> None:
         sink = self._sink
         reasoning = delta.reasoning_content or delta.reasoning
@@ -133,10 +154,17 @@ class ChatReader:
         for position, call in enumerate(delta.tool_calls or ()):
             function = call.function or _Function()
             if function.name or function.arguments:
-                index = call.index if call.index is not None else position
-                sink.tool_delta(at_ns, index, function.name, function.arguments)
+                sink.tool_delta(at_ns, self._key_of(call, position), function.name, function.arguments)
+
+    def _key_of(self, call: _ToolCall, position: int) -> int | str:
+        """Which call a fragment belongs to. Ollama numbers every call 0: there a new id begins a new call."""
+        index = call.index if call.index is not None else position
+        if call.id:
+            self._call_keys[index] = f"{index}:{call.id[:_MAX_ID_CHARS]}"
+        return self._call_keys.get(index, index)
 
     def body(self, at_ns: int, data: bytes) -> None:
+        refuse_crowded(data)
         reply = decode_lenient(data)
         if (
             reply is None
@@ -162,15 +190,6 @@ class ChatReader:
     def close(self) -> None:
         if not (self._finished or self._done):
             raise CallFailure("error", "stream_interrupted", "the stream ended before the server said that it was done")
-
-
-def decode_lenient(data: bytes) -> dict[str, Any] | None:
-    """Any JSON object, lone surrogates included; None for what is not one."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def not_the_protocol(data: bytes, protocol: str) -> CallFailure:
@@ -243,12 +262,20 @@ def _call_from(call: dict[str, Any]) -> _ToolCall:
         return _ToolCall()
     arguments = function.get("arguments")
     if arguments is not None and not isinstance(arguments, str):
-        # Some servers send the arguments as an object instead of its text.
-        arguments = json.dumps(arguments)
+        arguments = _written(arguments)
     return _ToolCall(
+        id=_string(call.get("id")),
         index=index if isinstance(index, int) and not isinstance(index, bool) else None,
         function=_Function(name=_string(function.get("name")), arguments=arguments),
     )
+
+
+def _written(arguments: Any) -> str:
+    """The text of arguments that a server sent as an object; too deep to be written, they are no arguments."""
+    try:
+        return json.dumps(arguments)
+    except RecursionError:
+        return "nested too deeply"
 
 
 def _content(content: Any) -> tuple[str | None, str | None]:

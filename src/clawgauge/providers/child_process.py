@@ -4,15 +4,14 @@ Owns: a child in a session of its own, its stdin, its stdout as time-stamped lin
 stderr, its exit code, and the end of its whole process group however the caller leaves. Refuses: reading meaning into
 the output, and deadlines for the work itself; the caller's cancellation is the deadline.
 
-`ChildCommand.launcher` is a command prefix that ends by becoming the child (`exec`), and `Child.group_id` names what
-must not outlive us: together they are where a supervisor attaches.
+The group is adopted before the child gets its standard input: killed without a chance to clean up, we leave at most a
+program that was told nothing and ends by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections import deque
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.process_groups import adopt, release
+from clawgauge.process_groups import adopt, release, signal_group
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -42,7 +41,6 @@ class ChildCommand:
     env: Mapping[str, str]
     cwd: Path
     stdin: bytes = b""
-    launcher: tuple[str, ...] = ()
 
 
 class StampedLine(NamedTuple):
@@ -242,7 +240,6 @@ async def running(command: ChildCommand) -> AsyncIterator[Child]:
     loop = asyncio.get_running_loop()
     transport, wire = await loop.subprocess_exec(
         _ChildWire,
-        *command.launcher,
         *command.argv,
         env=dict(command.env),
         cwd=command.cwd,
@@ -274,17 +271,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
-
-
-def signal_group(group_id: int, signal_number: int) -> bool:
-    """Signal a process group (0 only asks); False where nobody is left to hear it.
-
-    A group's number is not given out again while it has a member, so an orphaned grandchild is still reached safely.
-    """
-    if group_id <= 1:
-        return False
-    try:
-        os.killpg(group_id, signal_number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return False
-    return True

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from clawgauge.errors import CallFailure
+from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.child_process import Child, ChildCommand, running
 from clawgauge.providers.claude_failures import explain_failure
@@ -53,6 +53,8 @@ _LOGIN_VARIABLES = (
 class ClaudeCodeCli(Provider):
     """The provider. The program is found and asked once; its working directory lives from enter to exit."""
 
+    takes = frozenset()
+
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self._env = base_environment(settings)
@@ -62,7 +64,11 @@ class ClaudeCodeCli(Provider):
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
+        try:
+            self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
+        except OSError as fault:
+            why = fault.strerror or fault
+            raise MachineError(f"Claude Code needs an empty folder ({why}): make room, or set TMPDIR") from fault
         try:
             with contextlib.suppress(CallFailure):  # a program that cannot be used is each attempt's failure, not ours
                 await self._ask_once()
@@ -85,7 +91,6 @@ class ClaudeCodeCli(Provider):
             env=call_environment(self._env, call),
             cwd=self._cwd(),
             stdin=call.prompt.encode("utf-8"),
-            launcher=program.launcher,
         )
         started_ns = time.perf_counter_ns()
         stream = ClaudeStream(sink, started_ns=started_ns)

@@ -9,33 +9,30 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.child_process import ChildCommand, capture
+from clawgauge.providers.child_process import Captured, ChildCommand, capture
 
 PROGRAM_NAME = "claude"
 QUESTION_TIMEOUT_S = 10.0
 INSTALL_HINT = "install it with `npm install -g @anthropic-ai/claude-code`, or set `command` to its path"
 
+# What a shell and `env` say of a program they cannot start: a launcher whose interpreter is missing, for one.
+_CANNOT_RUN = (126, 127)
 _OPTION_ROW = re.compile(r"^ {1,6}(?:-\w, )?(--[\w-]+)(?:, (--[\w-]+))?", re.MULTILINE)
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeProgram:
-    """What is installed. `flags` is None where its help could not be read: it is then taken for a current one.
-
-    `launcher` makes the kernel end the program when we die; empty where that cannot be had.
-    """
+    """What is installed. `flags` is None where its help could not be read: it is then taken for a current one."""
 
     path: Path
     version: str | None = None
     flags: frozenset[str] | None = None
-    launcher: tuple[str, ...] = ()
 
     def knows(self, flag: str) -> bool:
         return self.flags is None or flag in self.flags
@@ -62,43 +59,30 @@ def find_program(environ: Mapping[str, str], command: str | None = None) -> Path
 
 async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
     """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
-    version_text = await _ask(path, "--version", env, cwd)
-    if version_text is None:
+    answer = await _ask(path, "--version", env, cwd)
+    if answer is None:
         return ClaudeProgram(path=path)
-    help_text = await _ask(path, "--help", env, cwd) or ""
-    version = _VERSION.search(version_text)
+    if answer.exit_code in _CANNOT_RUN:
+        raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
+    described = await _ask(path, "--help", env, cwd)
+    help_text = described.stdout if described else ""
+    version = _VERSION.search(answer.stdout)
     flags = frozenset(flag for row in _OPTION_ROW.findall(help_text) for flag in row if flag)
     return ClaudeProgram(
         path=path,
         version=version[0] if version else None,
         flags=flags if "--print" in flags else None,
-        launcher=await _find_launcher(env, cwd),
     )
 
 
-async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> str | None:
+async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:
     command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
     try:
-        return (await capture(command, timeout_s=QUESTION_TIMEOUT_S)).stdout
+        return await capture(command, timeout_s=QUESTION_TIMEOUT_S)
     except TimeoutError:
         return None
     except OSError as fault:
         raise _not_executable(path, fault.strerror or str(fault)) from fault
-
-
-async def _find_launcher(env: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
-    """`setpriv --pdeathsig` sets the parent-death signal, then becomes the program: no code of ours between fork and
-    exec. Tried first, because BusyBox has a `setpriv` without that option.
-    """
-    setpriv = shutil.which("setpriv", path=env.get("PATH", os.defpath)) if sys.platform == "linux" else None
-    if setpriv is None:
-        return ()
-    launcher = (setpriv, "--pdeathsig", "KILL", "--")
-    try:
-        tried = await capture(ChildCommand(argv=(*launcher, setpriv, "--version"), env=env, cwd=cwd), timeout_s=2.0)
-    except (OSError, TimeoutError):
-        return ()
-    return launcher if tried.exit_code == 0 else ()
 
 
 def _not_executable(path: Path, why: str) -> CallFailure:

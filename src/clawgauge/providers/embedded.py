@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
+import sys
+from pathlib import Path
 from typing import Any
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.chat_server import ChatServer
+from clawgauge.providers.child_process import ChildCommand, capture
 from clawgauge.providers.embedded_model import DEFAULT_MODEL, GET_COMMAND, is_fetched, model_path, resolve
 from clawgauge.providers.llama_server import LlamaServer
 from clawgauge.records import ModelInfo, ProviderProbe
+
+# The fetching process has a limit of its own; this one is for when it does not keep it.
+FETCH_TIMEOUT_S = 660.0
 
 
 class Embedded(Provider):
@@ -35,12 +40,29 @@ class Embedded(Provider):
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model. It is loaded and empty afterwards, so the first call is still its first."""
         await self._stop()
-        path = await asyncio.to_thread(resolve, model, self.settings.environ, self.settings.tell)
+        if model == DEFAULT_MODEL and not is_fetched(self.settings.environ):
+            await self._fetch()
+        path = resolve(model, self.settings.environ, self.settings.tell)
         server = LlamaServer(path, alias=model, slots=self.settings.concurrency, environ=self.settings.environ)
         await server.start()
         self._server = server
         self._chat = await self._client(server.address).__aenter__()
         return False
+
+    async def _fetch(self) -> None:
+        """Get the model in a process of its own: that can be ended in the middle of 93 MB, a thread cannot."""
+        self.settings.tell(f"getting the embedded model once (93 MB) into {model_path(self.settings.environ).parent}")
+        words = (sys.executable, "-m", "clawgauge", *GET_COMMAND.split()[1:])
+        try:
+            done = await capture(
+                ChildCommand(argv=words, env=self.settings.environ, cwd=Path.cwd()), timeout_s=FETCH_TIMEOUT_S
+            )
+        except (OSError, TimeoutError) as fault:
+            why = f"the embedded model could not be fetched ({fault or 'it took too long'}): try {GET_COMMAND}"
+            raise CallFailure("skipped_unavailable", "model_not_found", why) from fault
+        if done.exit_code != 0:
+            _, _, why = done.stderr.strip().rpartition("clawgauge: ")
+            raise CallFailure("skipped_unavailable", "model_not_found", why or f"try {GET_COMMAND}")
 
     def _client(self, address: str) -> ChatServer:
         options = {"extra_body": {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}}

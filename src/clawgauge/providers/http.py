@@ -1,34 +1,30 @@
-"""One HTTP client for every server that speaks HTTP: connect, send, stamp bytes as they arrive, map what went wrong.
+"""One HTTP client for every server that speaks HTTP: connect, send, hand the reply on, map what went wrong.
 
-Owns: the connection pool, the moment the clock starts, size caps, and the mapping of transport faults to failure types.
-Refuses: knowing any vendor's payload (a `Reader` is given), retrying, following redirects, deadlines (the runner's).
+Owns: the connection pool, the moment the clock starts, and the mapping of transport faults to failure types. Refuses:
+looking into a reply (`http_reply` does), retrying, following redirects, deadlines (the runner's).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import base64
 import ssl
 import time
-import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, Self
-from urllib.parse import urlsplit, urlunsplit
+from typing import NamedTuple, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http_errors import classify_error_reply
-from clawgauge.providers.sse import SseDecoder
+from clawgauge.providers.http_reply import Reader, read_whole, receive
 
-REPLY_CAP_BYTES = 16 * 1024 * 1024
-ERROR_BODY_CAP_BYTES = 64 * 1024
 CONNECT_TIMEOUT_S = 10.0
 # llama.cpp and Ollama close an idle connection after five seconds; ours must be gone before.
 KEEPALIVE_S = 4.0
-DRAIN_S = 0.2
 _STALE_CONNECTIONS = 8
 # Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
 _CLOSING_SERVERS = frozenset({"llama.cpp"})
@@ -37,19 +33,6 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 class _NeverSent(Exception):
     """The connection taken from the pool was already closed."""
-
-
-class Reader(Protocol):
-    """Turns one reply's payload into reports to a sink. Knows a wire format; knows no HTTP."""
-
-    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        """One server-sent event. Returns True when the stream said that it is over."""
-
-    def body(self, at_ns: int, data: bytes) -> None:
-        """A whole JSON reply."""
-
-    def close(self) -> None:
-        """The stream ended. Raises `CallFailure` if it ended before its end."""
 
 
 class JsonReply(NamedTuple):
@@ -66,9 +49,14 @@ class HttpClient:
         self, base_url: str, *, headers: Mapping[str, str], concurrency: int = 1, reuse_connections: bool = True
     ) -> None:
         parts = urlsplit(base_url)
-        self.base_url = urlunsplit(parts._replace(query="", fragment="")).rstrip("/")
+        host = parts.netloc.rpartition("@")[2]
+        self.base_url = urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
         self._query = f"?{parts.query}" if parts.query else ""
         self._headers = dict(headers)
+        if parts.username and "Authorization" not in self._headers:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        self._proxy = _find_proxy(parts.scheme, parts.hostname or "")
         self._concurrency = concurrency
         self._reuse = reuse_connections
         self._sessions: list[aiohttp.ClientSession] = []
@@ -93,7 +81,6 @@ class HttpClient:
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             auto_decompress=False,
-            trust_env=parts.hostname not in _LOOPBACK,
             trace_configs=[_clock_trace()],
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -118,9 +105,16 @@ class HttpClient:
         seen = SimpleNamespace(connect_began_ns=0, connect_ns=None, sent_ns=0)
         try:
             async with self._open().request(
-                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False, trace_request_ctx=seen
+                method,
+                url + self._query,
+                proxy=self._proxy,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                trace_request_ctx=seen,
             ) as reply:
-                return JsonReply(reply.status, await _read_capped(reply, REPLY_CAP_BYTES))
+                return JsonReply(reply.status, await read_whole(reply))
         except (aiohttp.ClientError, OSError, ValueError) as fault:
             raise map_transport_fault(fault, url, started=False) from fault
 
@@ -144,13 +138,13 @@ class HttpClient:
         seen = SimpleNamespace(connect_began_ns=0, connect_ns=None, sent_ns=0)
         try:
             async with self._open().post(
-                url, data=payload, headers=headers, allow_redirects=False, trace_request_ctx=seen
+                url, proxy=self._proxy, data=payload, headers=headers, allow_redirects=False, trace_request_ctx=seen
             ) as reply:
                 sink.start(seen.sent_ns or time.perf_counter_ns())
                 sink.connected(seen.connect_ns)
                 if reply.headers.get("Server") in _CLOSING_SERVERS:
                     self._stop_reusing()
-                await _receive(reply, sink, reader)
+                await receive(reply, sink, reader)
         except (aiohttp.ClientError, OSError, ValueError) as fault:
             if isinstance(fault.__cause__, aiohttp.ClientConnectionResetError):
                 # The pooled connection closed before a byte of the request left: nothing was asked yet.
@@ -174,114 +168,11 @@ class HttpClient:
         return self._sessions[-1]
 
 
-async def _receive(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader) -> None:
-    if 300 <= reply.status < 400:
-        sink.end(time.perf_counter_ns())
-        raise CallFailure(
-            "error",
-            "redirect_refused",
-            f"the server answered {reply.status} with a redirect; set the final address instead",
-            http_status=reply.status,
-        )
-    if reply.status >= 400:
-        body = await _read_capped(reply, ERROR_BODY_CAP_BYTES, keep_head=True)
-        sink.end(time.perf_counter_ns())
-        raise classify_error_reply(reply.status, reply.headers, body, now_s=time.time())
-    try:
-        await _feed(reply, sink, reader)
-    except aiohttp.ClientPayloadError as fault:
-        sink.end(time.perf_counter_ns())
-        raise CallFailure("error", "stream_interrupted", f"the reply broke off: {fault}") from fault
-
-
-async def _feed(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader) -> None:
-    """Pass the payload on, as events or as one body, whichever it turns out to be."""
-    decoder: SseDecoder | None = None
-    held = bytearray()
-    declared_sse = reply.content_type == "text/event-stream"
-    at_ns = time.perf_counter_ns()
-    async for at_ns, chunk in _stamped_chunks(reply):
-        if decoder is None:
-            held += chunk
-            kind = "sse" if declared_sse else _sniff(held)
-            if kind != "sse":
-                continue
-            decoder = SseDecoder()
-            chunk = bytes(held)
-        for name, data in decoder.feed(chunk):
-            if reader.event(at_ns, name, data):
-                sink.end(at_ns)
-                await _drain(reply)
-                return
-    sink.end(at_ns)
-    if decoder is None:
-        reader.body(at_ns, bytes(held))
-        return
-    for name, data in decoder.flush():
-        if reader.event(at_ns, name, data):
-            return
-    reader.close()
-
-
-async def _drain(reply: aiohttp.ClientResponse) -> None:
-    """Read past the stream's own end, so that the connection can be used again; a server that dawdles loses it."""
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError):
-        async with asyncio.timeout(DRAIN_S):
-            while not reply.content.at_eof() and await reply.content.readany():
-                pass
-
-
-def _sniff(head: bytearray) -> str | None:
-    """Some servers stream events under another content type: the first word tells."""
-    start = bytes(head[:64]).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return "sse" if start.startswith((b"data:", b"event:", b": ", b":\n", b"id:")) else None
-
-
-async def _stamped_chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[tuple[int, bytes]]:
-    """Every chunk with the time it arrived, decompressed if the server compressed unasked, capped in total."""
-    inflate = _inflater(reply.headers.get("Content-Encoding", ""))
-    total = 0
-    read = reply.content.readany
-    while True:
-        chunk = await read()
-        at_ns = time.perf_counter_ns()
-        if not chunk:
-            return
-        if inflate is not None:
-            chunk = _inflate(inflate, chunk, REPLY_CAP_BYTES - total)
-        total += len(chunk)
-        if total > REPLY_CAP_BYTES:
-            reply.close()
-            raise CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
-        yield at_ns, chunk
-
-
-def _inflater(encoding: str) -> Any:
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
+def _find_proxy(scheme: str, host: str) -> str | None:
+    """The usual variables, but for this machine itself. Not aiohttp's `trust_env`: that would send ~/.netrc logins."""
+    if host in _LOOPBACK or proxy_bypass(host):
         return None
-    if name in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS)
-    raise CallFailure("error", "invalid_response", f"the server used a content encoding that was not asked for: {name}")
-
-
-def _inflate(inflate: Any, chunk: bytes, room: int) -> bytes:
-    try:
-        out: bytes = inflate.decompress(chunk, max(room, 0) + 1)
-    except zlib.error as fault:
-        raise CallFailure("error", "invalid_response", f"the compressed reply cannot be read: {fault}") from fault
-    if inflate.unconsumed_tail:
-        raise CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes when decompressed")
-    return out
-
-
-async def _read_capped(reply: aiohttp.ClientResponse, cap: int, *, keep_head: bool = False) -> bytes:
-    held = bytearray()
-    async for _, chunk in _stamped_chunks(reply):
-        held += chunk
-        if len(held) >= cap and keep_head:
-            break
-    return bytes(held[:cap])
+    return getproxies().get(scheme)
 
 
 def map_transport_fault(fault: Exception, url: str, *, started: bool) -> CallFailure:

@@ -1,7 +1,7 @@
 """What an HTTP error reply means. Pure: status, headers and body in, a `CallFailure` out.
 
-The status code decides; the body only refines it by its structured fields (`code`, `type`) and, for a missing model, by
-naming a model. Free text is quoted to the user, never searched for moods.
+The status code decides; the body refines it by its structured fields (`code`, `type`). Its words count only for a
+prompt that is too long and a model that is missing, which servers say in no other way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clawgauge.errors import CallFailure
+from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.providers.retry_after import parse_retry_after
 
 ERROR_TEXT_CHARS = 2000
@@ -25,11 +26,13 @@ _NO_MODEL = re.compile(
 _TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long", re.I)
 
 
-def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, *, now_s: float) -> CallFailure:
+def classify_error_reply(
+    status: int, headers: Mapping[str, str], body: bytes, *, now_s: float, model: str = ""
+) -> CallFailure:
     """The failure an HTTP status of 400 or more becomes."""
     error = error_object(body)
     message = error_message(error, body)
-    codes = {str(error.get(k)).lower() for k in ("code", "type") if error.get(k) is not None}
+    codes = _codes(error, "code", "type")
     text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
     if status in (401, 403):
         return CallFailure("auth_error", f"http_{status}", text, http_status=status)
@@ -44,7 +47,7 @@ def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, *
         )
     if codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
         return CallFailure("error", "context_length_exceeded", text, http_status=status)
-    if codes & _MODEL_CODES or (status in (400, 404) and _NO_MODEL.search(message)):
+    if codes & _MODEL_CODES or _says_model_is_missing(status, message, model):
         return CallFailure("skipped_unavailable", "model_not_found", text, http_status=status)
     return CallFailure(
         "error",
@@ -56,13 +59,15 @@ def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, *
     )
 
 
+def _says_model_is_missing(status: int, message: str, model: str) -> bool:
+    """A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways."""
+    return bool(_NO_MODEL.search(message)) and (status == 404 or (status == 400 and bool(model) and model in message))
+
+
 def error_object(body: bytes) -> dict[str, Any]:
     """The `error` member of a reply, or the reply itself, or an empty object."""
-    try:
-        reply = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    inner = reply.get("error", reply) if isinstance(reply, dict) else reply
+    reply = decode_lenient(body) or {}
+    inner = reply.get("error", reply)
     if isinstance(inner, str):
         return {"message": inner}
     return inner if isinstance(inner, dict) else {}
@@ -78,12 +83,23 @@ def error_message(error: Mapping[str, Any], body: bytes) -> str:
 
 def stream_failure(error: Any, what: str = "the stream carried an error") -> CallFailure:
     """An error event inside a stream that had begun with status 200."""
-    fields = error if isinstance(error, dict) else {"message": str(error)}
-    message = fields.get("message")
-    text = f"{what}: {message if isinstance(message, str) else json.dumps(fields)[:ERROR_TEXT_CHARS]}"[
-        :ERROR_TEXT_CHARS
-    ]
-    codes = {str(fields.get(k)).lower() for k in ("code", "type", "status")}
-    if codes & {"429", "rate_limit_exceeded", "rate_limit_error"}:
+    fields = error if isinstance(error, dict) else {"message": error}
+    text = f"{what}: {_words(fields)}"[:ERROR_TEXT_CHARS]
+    if _codes(fields, "code", "type", "status") & {"429", "rate_limit_exceeded", "rate_limit_error"}:
         return CallFailure("rate_limited", "stream_error", text, retryable=True)
     return CallFailure("error", "stream_error", text)
+
+
+def _codes(error: Mapping[str, Any], *names: str) -> set[str]:
+    """The error's codes, words or numbers; a value of any other type names nothing."""
+    return {str(value).lower() for name in names if isinstance(value := error.get(name), str | int)}
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    message = fields.get("message")
+    if isinstance(message, str):
+        return message
+    try:
+        return json.dumps(fields)
+    except RecursionError:
+        return "an error nested too deeply to be quoted"

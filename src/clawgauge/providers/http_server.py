@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import msgspec
-
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings, Sink
-from clawgauge.providers.http import HttpClient, Reader
+from clawgauge.providers.http import HttpClient
+from clawgauge.providers.http_reply import Reader
+from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.redaction import public_address
 
@@ -22,9 +22,9 @@ class HttpServer(Provider):
     def __init__(self, settings: ProviderSettings, *, base_url: str, local: bool) -> None:
         super().__init__(settings)
         self.local = local
-        self.base_url = base_url.rstrip("/")
         self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
-        self._client = HttpClient(self.base_url, headers=_headers(settings), concurrency=settings.concurrency)
+        self._client = HttpClient(base_url, headers=_headers(settings), concurrency=settings.concurrency)
+        self.base_url = self._client.base_url
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -98,11 +98,7 @@ def _headers(settings: ProviderSettings) -> dict[str, str]:
 
 def _parse_models(data: bytes) -> list[ModelInfo]:
     """The ids of an OpenAI-style `/models` reply; an empty list for anything else."""
-    try:
-        reply = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
-        return []
-    items = reply.get("data") if isinstance(reply, dict) else None
+    items = (decode_lenient(data) or {}).get("data")
     return [
         ModelInfo(name=item["id"])
         for item in (items if isinstance(items, list) else [])

@@ -10,12 +10,13 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.process_groups import adopt, kill_group, release
+from clawgauge.process_groups import adopt, release, signal_group
 
 START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
@@ -117,7 +118,7 @@ class LlamaServer:
         if process is None:
             return
         if process.returncode is None:
-            kill_group(process.pid)
+            signal_group(process.pid, signal.SIGKILL)
         await process.wait()
         release(process.pid)
         if self._stderr_reader is not None:

@@ -9,6 +9,8 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.chat_server import ChatServer
+from clawgauge.providers.chat_wire import count
+from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.redaction import public_address
 
@@ -72,7 +74,7 @@ class Ollama(ChatServer):
 
     async def _version(self) -> str | None:
         reply = await self._client.get_json(self._api + "/version")
-        found = _json_object(reply.data).get("version")
+        found = (decode_lenient(reply.data) or {}).get("version")
         return found if isinstance(found, str) else None
 
     async def _unload(self, model: str) -> None:
@@ -81,7 +83,7 @@ class Ollama(ChatServer):
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         reply = await self._client.get_json(self._api + path)
-        items = _json_object(reply.data).get("models") if reply.status == 200 else None
+        items = (decode_lenient(reply.data) or {}).get("models") if reply.status == 200 else None
         named = items if isinstance(items, list) else []
         return [item for item in named if isinstance(item, dict) and isinstance(item.get("name"), str)]
 
@@ -89,14 +91,6 @@ class Ollama(ChatServer):
 def create(settings: ProviderSettings) -> Provider:
     """Ollama at the configured address; no key is needed."""
     return Ollama(settings, base_url=settings.base_url or DEFAULT_BASE_URL)
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _same_model(one: str, other: str) -> bool:
@@ -107,14 +101,14 @@ def _same_model(one: str, other: str) -> bool:
 def _model_info(item: dict[str, Any]) -> ModelInfo:
     details = item["details"] if isinstance(item.get("details"), dict) else {}
     name = item["name"]
-    family = details.get("family")
+    family = _text(details.get("family"))
     embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
     return ModelInfo(
         name=name,
-        size_bytes=item["size"] if isinstance(item.get("size"), int) else None,
+        size_bytes=count(item.get("size")),
         digest=item["digest"] if isinstance(item.get("digest"), str) else None,
         quantization=_text(details.get("quantization_level")),
-        family=_text(family),
+        family=family,
         parameters=_text(details.get("parameter_size")),
         kind="embedding" if embeds else "chat",
     )

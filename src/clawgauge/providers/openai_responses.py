@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.http_server import HttpServer
 from clawgauge.providers.responses_wire import ResponsesReader, responses_body
@@ -14,13 +12,15 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 class ResponsesServer(HttpServer):
     """The Responses API. Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
 
+    takes = frozenset({"temperature"})
+
     async def attempt(self, call: Call, sink: Sink) -> None:
         await self.post(
-            "/responses", responses_body(call, self.extra_body), sink, ResponsesReader(sink, call.max_tokens)
+            "/responses",
+            responses_body(call, self.extra_body),
+            sink,
+            ResponsesReader(sink, call.model, call.max_tokens),
         )
-
-    def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "not_sent": ["seed"]}
 
 
 def create(settings: ProviderSettings) -> Provider:

@@ -12,8 +12,9 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
-from clawgauge.providers.chat_wire import count, decode_lenient, encode_body, not_the_protocol
+from clawgauge.providers.chat_wire import count, encode_body, not_the_protocol
 from clawgauge.providers.http_errors import stream_failure
+from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
 
 
 class _Event(msgspec.Struct):
@@ -58,26 +59,29 @@ def _flat_tool(tool: Any) -> Any:
 
 
 class ResponsesReader:
-    """Feeds one Responses reply, streamed or whole, to a sink. Implements `http.Reader`."""
+    """Feeds one Responses reply, streamed or whole, to a sink. Implements `http_reply.Reader`."""
 
-    __slots__ = ("_ended", "_max_tokens", "_sink", "_told")
+    __slots__ = ("_ended", "_max_tokens", "_read_any", "_sink", "_told", "_unread", "model")
 
-    def __init__(self, sink: Sink, max_tokens: int | None) -> None:
+    def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
+        self.model = model
         self._sink = sink
         self._max_tokens = max_tokens
         self._ended = False
         self._told: set[str] = set()
+        self._read_any = False
+        self._unread = b""
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data.strip() == b"[DONE]":
+            if self._unread and not self._read_any:
+                raise not_the_protocol(self._unread, "a Responses stream")
             return self._ended
-        try:
-            event = _decode_event(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            lenient = decode_lenient(data)
-            if lenient is None:
-                return False
-            event = _event_from(lenient, name)
+        event = self._decode(name, data)
+        if event is None:
+            if name == b"error":
+                raise stream_failure(data.decode("utf-8", "replace"))
+            return False
         match event.type:
             case "response.output_text.delta":
                 if isinstance(event.delta, str):
@@ -91,6 +95,7 @@ class ResponsesReader:
                 self._item_added(at_ns, event.item or {})
             case "response.function_call_arguments.delta":
                 if isinstance(event.delta, str) and event.delta:
+                    self._told.add(event.item_id or "call")
                     self._sink.tool_delta(at_ns, event.item_id or "call", None, event.delta)
             case "response.output_item.done":
                 self._item_done(at_ns, event.item or {})
@@ -104,29 +109,48 @@ class ResponsesReader:
                 return True
             case "error":
                 raise stream_failure(event.error or {"code": event.code, "message": event.message})
+            case "" if event.error is not None:
+                # No event of this protocol, but how chat servers, and gateways before them, say that they failed.
+                raise stream_failure(event.error)
         return False
+
+    def _decode(self, name: bytes, data: bytes) -> _Event | None:
+        refuse_crowded(data)
+        try:
+            event = _decode_event(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            lenient = decode_lenient(data)
+            if lenient is None:
+                self._unread = self._unread or data
+                return None
+            event = _event_from(lenient, name)
+        self._read_any = True
+        return event
 
     def _item_added(self, at_ns: int, item: dict[str, Any]) -> None:
         if item.get("type") == "function_call" and isinstance(item.get("name"), str):
-            key = str(item.get("id") or item.get("call_id") or "call")
-            self._told.add(key)
+            key = _item_key(item, "call")
             arguments = item.get("arguments")
+            if isinstance(arguments, str) and arguments:
+                self._told.add(key)
+            # Arguments that come neither here nor in deltas come with the item when it is done.
             self._sink.tool_delta(at_ns, key, item["name"], arguments if isinstance(arguments, str) else None)
 
     def _item_done(self, at_ns: int, item: dict[str, Any]) -> None:
         """What the deltas did not tell: some servers only send an item whole."""
-        key = str(item.get("id") or item.get("call_id") or "call")
+        key = _item_key(item, "call")
         if item.get("type") == "function_call" and key not in self._told:
             self._told.add(key)
             report_item(self._sink, at_ns, item, key)
 
     def _final(self, at_ns: int, response: dict[str, Any], *, failed: bool) -> None:
+        if not self._told:
+            # All of it came at the end: that is when it was sent, not when its first token was made.
+            self._sink.note(first_token_captured=False)
         for position, item in enumerate(_items(response)):
-            key = str(item.get("id") or item.get("call_id") or position)
-            kinds = {"message": "text", "reasoning": "reasoning"}
-            if kinds.get(str(item.get("type")), key) not in self._told and not (
-                item.get("type") == "message" and "refusal" in self._told
-            ):
+            key = _item_key(item, str(position))
+            told_as = {"message": "text", "reasoning": "reasoning"}.get(_text(item.get("type")), key)
+            if told_as not in self._told and not (told_as == "text" and "refusal" in self._told):
                 self._told.add(key)
                 report_item(self._sink, at_ns, item, key)
         report_response(self._sink, response, self._max_tokens)
@@ -134,14 +158,17 @@ class ResponsesReader:
             raise stream_failure(response.get("error") or {"message": "the response failed"}, "the response failed")
 
     def body(self, at_ns: int, data: bytes) -> None:
+        refuse_crowded(data)
         reply = decode_lenient(data)
-        if reply is None or not ("output" in reply or "error" in reply):
+        if reply is None:
             raise not_the_protocol(data, "a Responses reply")
         if reply.get("status") == "failed" or (reply.get("error") is not None and "output" not in reply):
             raise stream_failure(reply.get("error") or {"message": "the response failed"}, "the response failed")
+        if not isinstance(reply.get("output"), list):
+            raise not_the_protocol(data, "a Responses reply")
         self._sink.note(first_token_captured=False)
         for position, item in enumerate(_items(reply)):
-            report_item(self._sink, at_ns, item, str(item.get("id") or position))
+            report_item(self._sink, at_ns, item, _item_key(item, str(position)))
         report_response(self._sink, reply, self._max_tokens)
 
     def close(self) -> None:
@@ -152,6 +179,15 @@ class ResponsesReader:
 def _items(response: dict[str, Any]) -> list[dict[str, Any]]:
     output = response.get("output")
     return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _item_key(item: dict[str, Any], otherwise: str) -> str:
+    """What tells an item's fragments from those of others."""
+    return _text(item.get("id")) or _text(item.get("call_id")) or otherwise
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def report_item(sink: Sink, at_ns: int, item: dict[str, Any], key: str) -> None:
@@ -192,9 +228,9 @@ def report_response(sink: Sink, response: dict[str, Any], max_tokens: int | None
 
 def _finish_reason(response: dict[str, Any], output_tokens: int | None, max_tokens: int | None) -> str:
     details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
+    reason = _text(details.get("reason")) if isinstance(details, dict) else ""
     if response.get("status") == "incomplete":
-        return {"max_output_tokens": "length", "content_filter": "content_filter"}.get(str(reason), str(reason))
+        return {"max_output_tokens": "length"}.get(reason, reason) or "incomplete"
     if max_tokens is not None and output_tokens is not None and output_tokens >= max_tokens:
         return "length"
     if any(item.get("type") == "function_call" for item in _items(response)):

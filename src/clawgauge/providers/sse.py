@@ -24,11 +24,13 @@ class SseEvent(NamedTuple):
 class SseDecoder:
     """Feed it chunks cut anywhere; it returns the events that are complete."""
 
-    __slots__ = ("_at_start", "_data", "_line_cap", "_name", "_rest", "_skip_lf")
+    __slots__ = ("_at_start", "_data", "_line_cap", "_n_counted", "_name", "_rest", "_size", "_skip_lf")
 
     def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self._size = 0
+        self._n_counted = 0
         self._name = b""
         self._skip_lf = False
         self._at_start = True
@@ -83,9 +85,17 @@ class SseDecoder:
                 self._name = line[6:].removeprefix(b" ")
             elif line == b"data":
                 data.append(b"")
-        self._check_size(data)
+            elif line == b"event":
+                self._name = b""
+        if events:
+            self._size = self._n_counted = 0
+        if len(data) > 1:
+            self._check_size(data)
         return events
 
     def _check_size(self, data: list[bytes]) -> None:
-        if len(data) > 1 and sum(map(len, data)) > self._line_cap:
+        """Count the lines of the event under way, each once and with its newline, however many chunks bring them."""
+        self._size += sum(len(line) + 1 for line in data[self._n_counted :])
+        self._n_counted = len(data)
+        if self._size > self._line_cap:
             raise CallFailure("error", "response_too_large", f"an event of the stream exceeds {self._line_cap} bytes")

@@ -122,6 +122,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     n_judged: int
     n_passed: int
     objective_pass_ci95: tuple[float, float] | None
+    n_scheduled: int
     pass_rate_scheduled: float | None
     n_scheduled_judged: int
     tool_use: ToolUse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
 from clawgauge.reports.phrases import clean_lines, verdict_word
 from clawgauge.reports.sanitize import clean_terminal
@@ -12,18 +14,19 @@ _TEXT_CHARS = 20_000
 def render_call(result: Result, prompt: Prompt | None) -> str:
     """Every part that has something to say, each under its name."""
     target = Target(result.provider, result.model, result.thinking_level).label
-    head = f"{target}  {result.suite}/{result.prompt_id}#{result.repeat}  {result.prompt_name}"
+    suite = f"{result.suite}/" if result.suite else ""
+    head = f"{target}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = [
         ("verdict", _verdict(result)),
         ("time", _time(result)),
         ("tokens", _tokens(result)),
-        ("attempts", "\n".join(map(_attempt, result.attempts)) if len(result.attempts) > 1 else ""),
+        ("attempts", "\n".join(map(_attempt, result.attempts))),
         ("tool calls", "\n".join(map(_invocation, result.tool_invocations))),
         ("error", result.error or ""),
         ("warnings", "\n".join(result.warnings)),
         ("system", prompt.system or "" if prompt else ""),
         ("prompt", prompt.prompt if prompt else ""),
-        ("expected", str(prompt.validator) if prompt else ""),
+        ("expected", json.dumps(prompt.validator, ensure_ascii=False) if prompt else ""),
         ("reasoning", _bounded(result.reasoning_text or "")),
         ("answer", _bounded(result.raw_output)),
     ]
@@ -35,13 +38,12 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
 
 
 def _invocation(call: ToolInvocation) -> str:
-    arguments = "" if call.arguments is None else f" {call.arguments}"
+    arguments = "" if call.arguments is None else f" {json.dumps(call.arguments, ensure_ascii=False)}"
     return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
 
 
 def _verdict(result: Result) -> str:
-    word = verdict_word(result)
-    return f"{word}: {result.violation}" if result.violation else word
+    return f"fail: {result.violation}" if result.violation else verdict_word(result)
 
 
 def _time(result: Result) -> str:
@@ -59,8 +61,9 @@ def _time(result: Result) -> str:
 def _tokens(result: Result) -> str:
     if result.input_tokens is None and result.output_tokens is None:
         return ""
+    finish = f", finish: {result.finish_reason}" if result.finish_reason else ""
     cached = f" ({result.cached_tokens} cached)" if result.cached_tokens else ""
-    return f"{result.input_tokens} in{cached}, {result.output_tokens} out, finish: {result.finish_reason}"
+    return f"{result.input_tokens} in{cached}, {result.output_tokens} out{finish}"
 
 
 def _attempt(attempt: Attempt) -> str:

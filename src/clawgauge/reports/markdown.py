@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clawgauge.records import GroupSummary, Resources, RunConfig, RunSummary
-from clawgauge.reports.sanitize import escape_cell
+from clawgauge.reports.sanitize import clean_terminal, escape_cell
 from clawgauge.reports.tables import Column, render_table
 from clawgauge.reports.wording import (
     ABSENT,
@@ -31,8 +31,8 @@ _MAX_EXAMPLE = 160
 _MAX_NAME = 120
 
 
-def render_markdown(summary: RunSummary, config: RunConfig | None = None) -> str:
-    """The whole of summary.md."""
+def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, refill: str | None = None) -> str:
+    """The whole of summary.md. `refill` is the command that asks again what was not answered."""
     sections = [
         f"# clawgauge run {_name(summary.run_id)}",
         _verdict(summary),
@@ -40,7 +40,7 @@ def render_markdown(summary: RunSummary, config: RunConfig | None = None) -> str
         _models(summary.models),
         _tool_use(summary.models),
         _suites(summary.models),
-        _failures(summary),
+        _failures(summary, refill),
         _resources(summary.models),
         _notes(summary),
     ]
@@ -204,7 +204,7 @@ def _suites(groups: Iterable[GroupSummary]) -> str:
     return "## By suite\n\n" + render_table(columns, rows) if rows else ""
 
 
-def _failures(summary: RunSummary) -> str:
+def _failures(summary: RunSummary, refill: str | None) -> str:
     columns = [
         Column("Model"),
         Column("Status"),
@@ -228,8 +228,9 @@ def _failures(summary: RunSummary) -> str:
     heading = "## What was not answered, and what to do\n\n"
     if not rows:
         return heading + "Every recorded cell was answered."
-    refill = f"\n\nTo ask these cells again: clawgauge run --resume {_name(summary.run_id)} --retry-errors"
-    return heading + render_table(columns, rows) + (refill if summary.source == "clawgauge" else "")
+    # An indented block is shown as it stands, so that it can be copied.
+    again = f"\n\nTo ask these cells again:\n\n    {' '.join(clean_terminal(refill).split())}" if refill else ""
+    return heading + render_table(columns, rows) + again
 
 
 def _resources(groups: Iterable[GroupSummary]) -> str:

@@ -9,10 +9,17 @@ from clawgauge.reports.sanitize import clean_terminal
 def verdict_word(result: Result) -> str:
     """One call's outcome in a word or two."""
     if not result.success:
-        return f"{result.availability_status} ({result.failure_type})"
+        status = "no answer" if result.availability_status == "ok" else result.availability_status
+        return f"{status} ({result.failure_type})"
     if result.objective_pass is None:
         return "answered"
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
+
+
+def one_line(text: str, limit: int) -> str:
+    """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
+    plain = " ".join(clean_terminal(text).split())
+    return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
 
 
 def clean_lines(text: str) -> str:

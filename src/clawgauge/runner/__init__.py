@@ -64,7 +64,8 @@ async def run(request: RunRequest, folder: RunFolder, observer: Observer, clock:
         stretch=request.stretch,
         rng=random.Random(request.seed),
     )
-    _event(context, "stretch_started", None, stretch=request.stretch)
+    options = msgspec.to_builtins(request.options)
+    _event(context, "stretch_started", None, stretch=request.stretch, options=options)
     outcome = "interrupted"
     try:
         for target in request.targets:

@@ -13,6 +13,7 @@ from clawgauge.timeline import Completion
 
 RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048
+LABEL_CAP_CHARS = 256
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
 _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
@@ -94,8 +95,8 @@ def answered_result(
         attempts=attempts,
         streamed=timing.streamed,
         cold_start=timing.cold_start,
-        finish_reason=completion.finish_reason,
-        model_reported=completion.model_reported,
+        finish_reason=bounded_label(completion.finish_reason),
+        model_reported=bounded_label(completion.model_reported),
         error=bounded_error(context, outcome.error),
         raw_output_bytes=raw_bytes,
         raw_output_truncated=truncated,
@@ -124,6 +125,11 @@ def bounded_error(context: CellContext, words: str | None) -> str | None:
     if not words:
         return None
     return cut_text(context.redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0]
+
+
+def bounded_label(words: str | None) -> str | None:
+    """A server's own word for something. Bounded: a record too long to be read again would be a lost answer."""
+    return None if words is None else words[:LABEL_CAP_CHARS]
 
 
 def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
@@ -167,7 +173,7 @@ def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> 
 
 def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:
     found = []
-    reported = completion.model_reported
+    reported = bounded_label(completion.model_reported)
     # An alias (`opus`) and a dated name (`gpt-5-2026-01-01`) are the model that was asked for.
     if reported and target.model not in reported and reported not in target.model:
         found.append(f"model_mismatch: asked {target.model}, answered by {reported}")

@@ -1,7 +1,7 @@
 """One target's cells: who is in flight, who is retried, when the target has shown that it cannot answer.
 
-The one broad `except` of the package stands here, at the boundary of a call: whatever a provider throws becomes a
-record.
+The broad `except`s of the package stand here, at the boundary of a call and of its judgement: whatever a provider
+throws, and whatever a check makes of an answer nobody foresaw, becomes a record.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from clawgauge.errors import CallFailure
@@ -24,6 +25,7 @@ from clawgauge.timeline import Completion, Timeline
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
+_JUDGED_ASIDE_CHARS = 4_096
 
 
 class Cell(NamedTuple):
@@ -64,7 +66,10 @@ class TargetRun:
         if self._run.options.warm_up and cells:
             await self._warm_up()
         queue = iter(cells)
-        workers = min(self._run.options.concurrency, len(cells))
+        # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does not
+        # make the calls beside it wait.
+        await self._work(islice(queue, 1))
+        workers = min(self._run.options.concurrency, len(cells) - 1)
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work(queue))
@@ -119,7 +124,10 @@ class TargetRun:
             self._answered_before = True
         elif ends_target(failure):
             self._end_target(failure, None)
-        return answered_result(context, completion, failure, attempts, timing)
+        if len(completion.text) > _JUDGED_ASIDE_CHARS and self._run.options.concurrency > 1:
+            # Judging a long answer takes milliseconds in which the loop could stamp nobody's bytes.
+            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing)
+        return _judged(context, completion, failure, attempts, timing)
 
     async def _attempt(self, call: Call) -> tuple[Completion, CallFailure | None, int]:
         timeline = Timeline()
@@ -212,6 +220,16 @@ class TargetRun:
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
+
+
+def _judged(
+    context: CellContext, completion: Completion, failure: CallFailure | None, attempts: list[Attempt], timing: Timing
+) -> Result:
+    try:
+        return answered_result(context, completion, failure, attempts, timing)
+    except Exception as fault:  # a bug in a check must not lose the row, nor the run
+        unforeseen = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
+        return answered_result(context, Completion(text=completion.text), unforeseen, attempts, timing)
 
 
 def _attempt_record(context: CellContext, failure: CallFailure | None, e2e_ns: int, wait_s: float | None) -> Attempt:

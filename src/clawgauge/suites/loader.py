@@ -44,6 +44,14 @@ def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
     return path if base_dir is None else base_dir / path
 
 
+def is_suite_there(ref: str, base_dir: Path) -> bool:
+    """Whether a reference still stands for a file."""
+    try:
+        return suite_path(ref, base_dir=base_dir).is_file()
+    except SuiteError:
+        return False
+
+
 def list_builtin() -> list[SuiteInfo]:
     """The suites that come with the package, in the order they run by default."""
     return [describe_suite(load_suite(name)) for name in BUILTIN_SUITES]

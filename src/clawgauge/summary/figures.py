@@ -73,6 +73,7 @@ def summarize_group(
         n_judged=judged.n,
         n_passed=judged.k,
         objective_pass_ci95=judged.ci95,
+        n_scheduled=n_scheduled,
         pass_rate_scheduled=judged.k / n_scheduled_judged if n_scheduled_judged else None,
         n_scheduled_judged=n_scheduled_judged,
         tool_use=judge_tool_use(endings, group.tool_signs(), apart=schedule.restraint | schedule.tasks),

@@ -16,7 +16,6 @@ _HINTS = {
     "api_key_missing": "Set {key_variable} in the environment.",
     "http_401": "The key was refused: check {key_variable}.",
     "http_403": "The key may not use this model: check {key_variable} and the account's access to {model}.",
-    "http_400": "The server refused the request: its words say why.",
     "http_404": "Nothing answers at this address: check the base URL of {provider}{at_address}.",
     "http_429": "Wait and refill, lower --concurrency, or raise --max-retries and --max-wait.",
     "usage_limit": "The subscription's limit is reached: refill when it resets.",
@@ -29,6 +28,7 @@ _HINTS = {
     "redirect_refused": "The server sends elsewhere{at_address}: give the final address as base URL.",
     "cli_missing": "The command for {provider} is not on PATH: install it.",
     "cli_not_executable": "The command for {provider} cannot be executed: check its permissions.",
+    "runtime_missing": "The extra for {provider} is not installed: pip install 'clawgauge[embedded]'.",
     "cli_auth": "Log in to the command for {provider} first.",
     "cli_error": "The command failed: its words say why; try it by hand.",
     "timeout": "No answer within the deadline: raise --timeout, or use a smaller model or less --concurrency.",
@@ -52,14 +52,19 @@ _HINTS_BY_PROVIDER = {
     ("openai_responses", "http_429"): "Wait and refill, lower --concurrency, or check the account's quota.",
 }
 
+_HINTS_BY_CLASS = {
+    "http_4": "The server refused the request: its words say why.",
+    "http_5": "The server failed: see its log, then refill.",
+}
+
 
 def find_hint(failure_type: str, *, provider: str, model: str, settings: Mapping[str, Any] | None = None) -> str | None:
     """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
     settings = settings or {}
     kind = str(settings.get("type") or provider)
     template = _HINTS_BY_PROVIDER.get((kind, failure_type)) or _HINTS.get(failure_type)
-    if template is None and failure_type.startswith("http_5"):
-        template = "The server failed: see its log, then refill."
+    if template is None:
+        template = next((words for start, words in _HINTS_BY_CLASS.items() if failure_type.startswith(start)), None)
     if template is None:
         return None
     address = settings.get("base_url") or _ADDRESSES.get(kind)

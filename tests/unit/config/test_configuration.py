@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.config import FileConfig, Flags, make_options, provider_settings, read_file_config, secret_values
+from clawgauge.config import FileConfig, Flags, find_secrets, make_options, provider_settings, read_file_config
 from clawgauge.config.environment import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
@@ -112,9 +112,27 @@ def test_values_out_of_bounds_are_refused(flags: Flags, option: str) -> None:
 
 def test_secrets_are_known_by_their_names_and_places() -> None:
     """Values of variables named like secrets, and credentials inside addresses, are what must never be shown."""
-    found = secret_values(
-        {"OPENAI_API_KEY": "sk-123456789", "MY_TOKEN": "tok-123456", "HOME": "/home/me/long"},
-        ["http://user:pass-word@host/v1?key=query-secret", None],
+    address = "http://user:p%40ss-word@host/v1?key=query-secret&page=1234567"
+    found = find_secrets(
+        {"mine": ProviderSettings("mine", "openai_chat", base_url=address, api_key="k-0000000001", api_key_env="MINE")},
+        {
+            "OPENAI_API_KEY": "sk-123456789",
+            "MY_TOKEN": "tok-123456",
+            "HTTPS_PROXY": "http://me:proxy-pass@proxy:3128",
+            "HOME": "/home/me/long",
+            "TOKENIZERS_PARALLELISM": "false-or-true",
+            "SSH_KEY_FILE": "/home/me/.ssh/id_rsa",
+            "MAX_THINKING_TOKENS": "10000000",
+        },
     )
-    assert {"sk-123456789", "tok-123456", "pass-word", "query-secret"} <= found
-    assert "/home/me/long" not in found
+    assert found == {
+        "sk-123456789": "OPENAI_API_KEY",
+        "tok-123456": "MY_TOKEN",
+        "k-0000000001": "MINE",
+        "proxy-pass": "the address in HTTPS_PROXY",
+        "bWU6cHJveHktcGFzcw==": "the address in HTTPS_PROXY",
+        "p%40ss-word": "the address of mine",
+        "p@ss-word": "the address of mine",
+        "dXNlcjpwQHNzLXdvcmQ=": "the address of mine",
+        "query-secret": "the address of mine",
+    }

@@ -138,15 +138,29 @@ def test_an_interrupt_tears_no_line(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, "r").close()
     child = start_child(
         """
+import signal
 from pathlib import Path
 from clawgauge.journal import RunFolder
 from samples import make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 n = 0
 interrupts = 0
+armed = pending = False
+def hear(number, frame):
+    global armed, pending
+    if not armed:
+        pending = True
+        return
+    armed = False
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, hear)
 print("ready", flush=True)
 while interrupts < 20:
     try:
+        armed = True
+        if pending:
+            armed = pending = False
+            raise KeyboardInterrupt
         while True:
             n += 1
             folder.append_sync(make_result(repeat=n, raw_output="é" * 30_000))

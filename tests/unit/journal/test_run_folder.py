@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.errors import RunFolderError
+from clawgauge.errors import RunFolderError, RunLocked
 from clawgauge.journal import RunFolder, iter_results, read_config, read_events
 
 from .samples import make_config, make_event, make_result, run_child
@@ -77,9 +77,20 @@ def test_a_fresh_folder_can_be_read_at_once(tmp_path: Path) -> None:
 
 def test_an_id_in_use_points_to_resume(tmp_path: Path) -> None:
     """Asking for a run id that exists tells about --resume and leaves the run alone."""
-    RunFolder.create(tmp_path, "mine").close()
+    with RunFolder.create(tmp_path, "mine") as folder:
+        folder.write_json("config.json", make_config())
     with pytest.raises(RunFolderError, match="--resume mine"):
         RunFolder.create(tmp_path, "mine")
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"] and folder.has("config.json")
+
+
+def test_an_id_under_which_nothing_was_written_is_free(tmp_path: Path) -> None:
+    """A run killed before its first file can be begun again by the same name, unless somebody is at it."""
+    with RunFolder.create(tmp_path, "mine"), pytest.raises(RunLocked):
+        RunFolder.create(tmp_path, "mine")
+    (tmp_path / "mine" / ".config.json.1-0.tmp").touch()
+    with RunFolder.create(tmp_path, "mine") as folder:
+        assert [path.name for path in folder.path.iterdir() if path.name != ".lock"] == ["results.jsonl"]
 
 
 @pytest.mark.parametrize("run_id", REFUSED)
@@ -104,7 +115,7 @@ def test_a_place_that_cannot_be_written_is_named(shared_dir: Path) -> None:
         """
 import os, sys
 from pathlib import Path
-from clawgauge.errors import RunFolderError
+from clawgauge.errors import RunFolderError, RunLocked
 from clawgauge.journal import RunFolder
 runs = Path(sys.argv[1])
 if os.getuid() == 0:

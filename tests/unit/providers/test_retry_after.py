@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from email.utils import format_datetime, formatdate
 
 import pytest
 from hypothesis import given
@@ -40,8 +43,38 @@ def test_the_grammar(headers: dict[str, str], expected_s: float | None) -> None:
     assert parse_retry_after(headers, NOW_S) == expected_s
 
 
-@given(st.text(max_size=60))
-def test_no_header_can_break_it(value: str) -> None:
-    """Whatever stands in the header, the answer is None or a number of seconds that is not negative."""
-    wait_s = parse_retry_after({"Retry-After": value}, NOW_S)
-    assert wait_s is None or wait_s >= 0
+@given(st.text(max_size=60), st.sampled_from(["Retry-After", "retry-after-ms"]))
+def test_no_header_can_break_it(value: str, name: str) -> None:
+    """Whatever stands in the header, the answer is None or a finite number of seconds that is not negative."""
+    wait_s = parse_retry_after({name: value}, NOW_S)
+    assert wait_s is None or (wait_s >= 0 and math.isfinite(wait_s))
+
+
+@given(st.integers(0, 10**12 - 1))
+def test_whole_seconds_are_what_they_say(seconds: int) -> None:
+    """Every whole number of seconds is honoured as it stands; in milliseconds it is a thousandth."""
+    assert parse_retry_after({"Retry-After": str(seconds)}, NOW_S) == seconds
+    assert parse_retry_after({"retry-after-ms": str(seconds)}, NOW_S) == seconds / 1000
+
+
+@given(st.decimals(0, 10**6, places=3))
+def test_fractions_are_what_they_say(seconds: Decimal) -> None:
+    """A fraction of a second is neither rounded up nor dropped."""
+    assert parse_retry_after({"Retry-After": f"{seconds:f}"}, NOW_S) == float(seconds)
+
+
+@given(
+    st.integers(-(10**8), 10**8),
+    st.sampled_from(["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"]),
+)
+def test_dates_are_waited_for(ahead_s: int, form: str) -> None:
+    """A date in any of HTTP's three forms is that far away, to the second, and 0 once it has passed."""
+    when = datetime.fromtimestamp(NOW_S + ahead_s, UTC)
+    assert parse_retry_after({"Retry-After": when.strftime(form)}, NOW_S) == max(0, ahead_s)
+
+
+@given(st.integers(-(10**8), 10**8), st.integers(-23, 23))
+def test_a_date_in_another_zone_is_the_same_moment(ahead_s: int, hours: int) -> None:
+    """A numeric zone, which HTTP forbids and servers send, moves nothing."""
+    when = datetime.fromtimestamp(NOW_S + ahead_s, timezone(timedelta(hours=hours)))
+    assert parse_retry_after({"Retry-After": format_datetime(when)}, NOW_S) == max(0, ahead_s)

@@ -52,7 +52,8 @@ def write_sample(folder):
 
 
 def render(folder):
-    return render_markdown(summarize_folder(folder), read_config(folder))
+    refill = "clawgauge run --resume 20260213_235930 --retry-errors"
+    return render_markdown(summarize_folder(folder), read_config(folder), refill=refill)
 
 
 def tables(text):

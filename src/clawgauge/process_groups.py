@@ -1,0 +1,114 @@
+"""The process groups this program has started and not yet buried: the one list of what must not outlive it.
+
+Owns: that list, signals to a whole group, and the supervisor: a process in a session of its own that hears of every
+group through a pipe and kills those still listed when the pipe closes. A program that dies without a word (kill -9, out
+of memory) so takes along its children and theirs; the kernel's parent-death signal reaches direct children alone.
+Refuses: starting children, and waiting for them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+_SCRIPT = Path(__file__).with_name("supervisor.py")
+_FAREWELL_S = 1.0
+
+
+def adopt(group_id: int) -> None:
+    """Answer for a group from now on: the process id of its leader, which was just started in a session of its own.
+
+    Give a child its work only after this. Should we die before, the end of its standard input is all it hears.
+    """
+    with _changing:
+        _live.add(group_id)
+        _supervisor.tell(f"+{group_id}\n")
+
+
+def release(group_id: int) -> None:
+    """Stop answering for a group: it is gone."""
+    with _changing:
+        _live.discard(group_id)
+        _supervisor.tell(f"-{group_id}\n")
+
+
+def signal_group(group_id: int, signal_number: int) -> bool:
+    """Signal a process group (0 only asks); False where nobody is left to hear it.
+
+    A group's number is not given out again while it has a member, so an orphaned grandchild is still reached safely.
+    """
+    if group_id <= 1:
+        return False
+    try:
+        os.killpg(group_id, signal_number)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        return False
+    return True
+
+
+def kill_all_groups() -> None:
+    """End every child we know of, now. Takes no lock: a signal handler may call it at any moment."""
+    for group_id in tuple(_live):
+        signal_group(group_id, signal.SIGKILL)
+
+
+class _Supervisor:
+    """Our end of the pipe. Started with the first group, and anew should it be gone; it ends when we do."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def tell(self, line: str) -> None:
+        if not self._write(line) and _live:
+            self._start()
+
+    def dismiss(self) -> None:
+        """Close the pipe and see it go, so that whatever we left is gone when we are."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            process.communicate(timeout=_FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self) -> None:
+        if self._process is not None:
+            # Before its pipe closes: one that is only stuck would wake up to that, and kill what is alive and well.
+            self._process.kill()
+            self.dismiss()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", os.fspath(_SCRIPT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=_SCRIPT.anchor,
+                start_new_session=True,
+            )
+        except OSError:  # no process to be had: every other way to leave still ends the children
+            return
+        if self._process.stdin is not None:
+            # A pipe that nobody empties must not hold the run.
+            os.set_blocking(self._process.stdin.fileno(), False)
+        self._write("".join(f"+{group_id}\n" for group_id in _live))
+
+    def _write(self, lines: str) -> bool:
+        if self._process is None or self._process.stdin is None:
+            return False
+        try:
+            return os.write(self._process.stdin.fileno(), lines.encode()) == len(lines)
+        except OSError:
+            return False
+
+
+_live: set[int] = set()
+_changing = threading.Lock()
+_supervisor = _Supervisor()
+atexit.register(_supervisor.dismiss)

@@ -1,0 +1,104 @@
+"""One target's cells asked in this process: the real runner, provider, sockets and run folder, without the snapshots.
+
+For the rows that have too many cases to start a process each, and for those that wait: `WaitingClock` makes waiting
+free and keeps count of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from clawgauge.journal import RunFolder
+from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.providers.registry import create_provider
+from clawgauge.records import Prompt, RunOptions, Target
+from clawgauge.redaction import Redactor
+from clawgauge.runner import Clock, Observer, SystemClock
+from clawgauge.runner.target_run import Cell, RunContext, TargetRun
+from support.command import read_records
+from support.published_schema import check_run_folder
+from support.scripted_server import Reply, ScriptedServer
+
+PROTOCOLS = ["openai_chat", "openai_responses"]
+
+
+@dataclass
+class WaitingClock:
+    """Real clocks, but a wait takes no time: it only moves them."""
+
+    waits_s: list[float] = field(default_factory=list)
+
+    def perf_ns(self) -> int:
+        return time.perf_counter_ns() + round(sum(self.waits_s) * 1e9)
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + round(sum(self.waits_s) * 1e3)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits_s.append(seconds)
+        await asyncio.sleep(0)
+
+
+def ask(
+    folder: Path, base_url: str, *, kind: str = "openai_chat", settings: dict[str, Any] | None = None, **asked: Any
+) -> list[dict[str, Any]]:
+    """Ask the server at `base_url` in the protocol of `kind`; keywords as for `ask_provider`."""
+    concurrency = asked.get("concurrency", 1)
+    given = ProviderSettings(name=kind, type=kind, base_url=base_url, concurrency=concurrency, **(settings or {}))
+    return ask_provider(folder, create_provider(given), **asked)
+
+
+def ask_provider(
+    folder: Path, provider: Provider, *, n_prompts: int = 1, clock: Clock | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Ask every prompt and return the records, read back by a reader that knows only the published schema."""
+    prompts = [
+        Prompt(id=f"P{n}", name=f"prompt_{n}", prompt=f"prompt {n}", validator={"type": "noop"}, suite="faults")
+        for n in range(n_prompts)
+    ]
+
+    async def asked(run_folder: RunFolder) -> None:
+        context = RunContext(
+            run_id=run_folder.run_id,
+            folder=run_folder,
+            options=RunOptions(**{"timeout_s": 20.0, "retry_base_s": 0.001, **options}),
+            observer=Observer(),
+            clock=clock or SystemClock(),
+            redact=Redactor(),
+            stretch=0,
+            rng=random.Random(1),
+        )
+        async with provider:
+            target_run = TargetRun(context, Target(provider.name, "scripted-model"), provider)
+            await target_run.ask([Cell(prompt, 0) for prompt in prompts])
+
+    with RunFolder.create(folder / "runs") as run_folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asked(run_folder))
+    check_run_folder(run_folder.path)
+    return read_records(run_folder.path)
+
+
+def ask_once(folder: Path, base_url: str, **asked: Any) -> dict[str, Any]:
+    """One prompt, one record."""
+    (record,) = ask(folder, base_url, **asked)
+    return record
+
+
+def ask_each(folder: Path, server: ScriptedServer, replies: Sequence[Reply], **asked: Any) -> list[dict[str, Any]]:
+    """As many prompts as replies, each answered with its own; the records in the order of the replies."""
+    server.reply_with(lambda request: replies[int(request.prompt.split()[-1])])
+    records = ask(folder, server.v1_url, n_prompts=len(replies), **asked)
+    return sorted(records, key=lambda record: int(record["prompt_id"][1:]))
+
+
+def verdict(record: dict[str, Any]) -> tuple[str, bool, str | None]:
+    """The three fields by which a fault is known."""
+    return record["availability_status"], record["success"], record["failure_type"]

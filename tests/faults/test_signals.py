@@ -1,0 +1,345 @@
+"""Rows 38 to 40: one writer per folder; Ctrl-C, SIGTERM and closed pipes, at every moment of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.processes import SMALL, await_gone, ended, started, wait_until
+from support.command import clawgauge, clean_environment, read_records
+from support.fake_tools import install_tool
+from support.scripted_server import Hang, ScriptedServer, Text
+
+CUT = (*SMALL, "--run-id", "cut")
+SLOW = Text("yes", first_delay_s=60)
+
+
+def loop_environment(place: Path, name: str) -> dict[str, str]:
+    """What makes the command run on one of the two event loops: one is taken only where the other is missing."""
+    if name == "uvloop":
+        return {}
+    (place / "no_uvloop").mkdir()
+    (place / "no_uvloop" / "uvloop.py").write_text("raise ImportError\n")
+    return {"PYTHONPATH": str(place / "no_uvloop")}
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_bytes())
+    return loaded
+
+
+def says_nothing_strange(err: str) -> bool:
+    """No traceback, and none of the interpreter's own last words."""
+    return not any(word in err for word in ("Traceback", "Exception", "Error:", "never awaited"))
+
+
+def test_row_38_two_processes_one_run_folder(place: Path, server: ScriptedServer) -> None:
+    """A second writer, of whatever verb, is turned away and told who holds the folder; kill -9 frees it."""
+    server.script(Text("yes"), SLOW)
+    with started(place, *SMALL, "--run-id", "held") as holder:
+        wait_until(lambda: len(server.calls) == 2)
+        before = (place / "runs" / "held" / "results.jsonl").read_bytes()
+        for words in (("run", "--resume", "held"), ("rescore", "held")):
+            refused = clawgauge(place, *words)
+            assert refused.code == 4 and f"process {holder.pid} " in refused.stderr
+            assert says_nothing_strange(refused.stderr) and len(refused.stderr.splitlines()) <= 2
+        assert (place / "runs" / "held" / "results.jsonl").read_bytes() == before
+        holder.kill()
+        ended(holder)
+    assert clawgauge(place, "run", "--resume", "held").code == 0
+    assert len(read_records(place / "runs" / "held")) == 4
+
+
+@pytest.mark.parametrize(
+    ("number", "loop"), [(signal.SIGINT, "asyncio"), (signal.SIGTERM, "uvloop")], ids=["row_39", "row_40"]
+)
+def test_row_39_and_40_one_signal_ends_the_run_in_order(
+    place: Path, server: ScriptedServer, number: signal.Signals, loop: str
+) -> None:
+    """Ctrl-C or SIGTERM once: the call in flight is given up, the summary is written, exit 130, no traceback."""
+    server.script(Text("yes"), SLOW)
+    with started(place, *CUT, env=loop_environment(place, loop)) as process:
+        wait_until(lambda: len(server.calls) == 2)
+        process.send_signal(number)
+        code, out, err = ended(process)
+    assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
+    assert [r["prompt_id"] for r in read_records(place / "runs" / "cut")] == ["P0"]
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
+    assert "clawgauge run --resume cut" in err and not (place / "runs" / "cut" / ".lock").exists()
+
+
+def hanging_tool(place: Path) -> tuple[dict[str, str], Path]:
+    """A PATH whose `nvidia-smi` hangs once a certain file is there, and that file."""
+    flag = place / "hang now"
+    note = place / "tool pid"
+    script = f"[ -e '{flag}' ] || exit 0; echo $$ > '{note}'; exec /bin/sleep 600"
+    install_tool(place / "tools", "nvidia-smi", script)
+    return {"PATH": f"{place / 'tools'}:/usr/bin:/bin"}, flag
+
+
+@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
+def test_row_39_ctrl_c_twice_during_the_last_snapshot(place: Path, server: ScriptedServer, loop: str) -> None:
+    """A second Ctrl-C does not wait for a machine that does not answer: it ends at once, and the records stand."""
+    env, flag = hanging_tool(place)
+    server.script(Text("yes"), SLOW)
+    with started(place, *CUT, env={**env, **loop_environment(place, loop)}) as process:
+        wait_until(lambda: len(server.calls) == 2)
+        flag.touch()
+        process.send_signal(signal.SIGINT)
+        wait_until((place / "tool pid").exists)
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    assert code == 130 and says_nothing_strange(err)
+    assert not list((place / "runs" / "cut").glob("resources_*_after.txt"))
+    assert [r["prompt_id"] for r in read_records(place / "runs" / "cut")] == ["P0"]
+    await_gone(int((place / "tool pid").read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["row_39", "row_40"])
+def test_row_39_and_40_a_signal_while_the_run_is_planned(
+    place: Path, server: ScriptedServer, number: signal.Signals
+) -> None:
+    """While the models of a pattern are listed, one signal ends the command: exit 130, nothing made, no traceback."""
+    server.route("/v1/models", Hang("before_headers"))
+    with started(place, "run", "-t", "fake:*", "-s", "small.json") as process:
+        wait_until(lambda: server.requests)
+        process.send_signal(number)
+        code, out, err = ended(process)
+    assert (code, out) == (130, "") and says_nothing_strange(err)
+    assert not (place / "runs").exists()
+
+
+def test_row_40_sigterm_during_the_inventory(place: Path, server: ScriptedServer) -> None:
+    """Before the first call the folder is there already: it gets its summary, and the run can be gone on with."""
+    env, flag = hanging_tool(place)
+    flag.touch()
+    with started(place, *CUT, env=env) as process:
+        wait_until((place / "tool pid").exists)
+        process.send_signal(signal.SIGTERM)
+        code, out, err = ended(process)
+    assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 0 and server.calls == []
+    flag.unlink()
+    assert clawgauge(place, "run", "--resume", "cut").code == 0
+    assert (place / "runs" / "cut" / "inventory.json").is_file()
+
+
+class SlowDocument:
+    """config.json as a pipe: whoever reads it, as the summary does, waits until `deliver`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._text = path.read_bytes()
+        self._pipe = -1
+        path.unlink()
+        os.mkfifo(path)
+
+    def is_waited_for(self) -> bool:
+        try:
+            self._pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return False
+        self.path.unlink()
+        self.path.write_bytes(self._text)
+        return True
+
+    def deliver(self) -> None:
+        os.write(self._pipe, self._text)
+
+    def close(self) -> None:
+        os.close(self._pipe)
+
+
+@pytest.mark.parametrize(
+    ("number", "loop"), [(signal.SIGINT, "uvloop"), (signal.SIGTERM, "asyncio")], ids=["row_39", "row_40"]
+)
+def test_row_39_and_40_a_signal_while_the_summary_is_written(
+    place: Path, server: ScriptedServer, number: signal.Signals, loop: str
+) -> None:
+    """A signal after the last call does not cost the summary: it is written whole, and the exit code is 130."""
+    server.reply_with(Text("yes", first_delay_s=0.1))
+    with started(place, *CUT, env=loop_environment(place, loop)) as process:
+        wait_until(lambda: server.calls)
+        config = SlowDocument(place / "runs" / "cut" / "config.json")
+        wait_until(config.is_waited_for)
+        process.send_signal(number)
+        time.sleep(0.1)
+        config.deliver()
+        config.close()
+        code, out, err = ended(process)
+    assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 4
+
+
+def test_row_39_ctrl_c_twice_while_the_summary_is_written(place: Path, server: ScriptedServer) -> None:
+    """A disk that does not answer holds the summary, not the person: the second Ctrl-C ends it at once."""
+    server.reply_with(Text("yes", first_delay_s=0.1))
+    with started(place, *CUT) as process:
+        wait_until(lambda: server.calls)
+        config = SlowDocument(place / "runs" / "cut" / "config.json")
+        wait_until(config.is_waited_for)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+        config.close()
+    assert code == 130 and says_nothing_strange(err)
+    assert len(read_records(place / "runs" / "cut")) == 4
+    assert clawgauge(place, "run", "--resume", "cut").code == 0
+
+
+@pytest.mark.slow
+def test_row_39_and_40_a_signal_at_any_moment(place: Path) -> None:
+    """Wherever a signal falls between start and end: 130 or done, no traceback, and a folder that is whole."""
+    rng = random.Random(39)
+    for turn in range(60):
+        number = rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+        with started(place, *SMALL, "--run-id", f"r{turn}") as process:
+            time.sleep(rng.uniform(0.0, 0.8))
+            process.send_signal(number)
+            code, _, err = ended(process)
+        folder = place / "runs" / f"r{turn}"
+        if not folder.exists() and code != 130:
+            # Python itself was still starting: nothing of the command had begun.
+            assert code == -number or "KeyboardInterrupt" in err
+            continue
+        assert code in (0, 130) and says_nothing_strange(err), err
+        if folder.exists():
+            assert summary_of(folder)["models"][0]["n_total"] == len(read_records(folder))
+            assert not list(folder.glob(".*"))
+
+
+def test_row_40_a_program_that_says_it_twice(place: Path, server: ScriptedServer) -> None:
+    """`timeout` and closing terminals signal a process and then its group: that is one wish, and ends in order."""
+    server.script(Text("yes"), SLOW)
+    with started(place, *CUT) as process:
+        wait_until(lambda: len(server.calls) == 2)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)
+        code, out, err = ended(process)
+    assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
+
+
+def test_row_40_nohup_is_respected(place: Path, server: ScriptedServer) -> None:
+    """A SIGHUP that was ignored when the command started stays ignored: the run goes on to its end."""
+    server.script(Text("yes", first_delay_s=0.3))
+    with started(place, *CUT, prefix=["nohup"]) as process:
+        wait_until(lambda: server.calls)
+        process.send_signal(signal.SIGHUP)
+        code, _, err = ended(process)
+    assert code == 0, err
+    assert len(read_records(place / "runs" / "cut")) == 4
+
+
+def in_shell(place: Path, script: str) -> tuple[list[str], str]:
+    """What a shell line prints, by lines, and all that went to stderr. `$CG` is the command."""
+    env = clean_environment(CG=shlex.join([sys.executable, "-m", "clawgauge"]))
+    done = subprocess.run(["bash", "-c", script], cwd=place, env=env, capture_output=True, timeout=60)
+    return done.stdout.decode().splitlines(), done.stderr.decode()
+
+
+def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer) -> None:
+    """`2>&1 | head -1` ends the run as one Ctrl-C: 130, what was answered stands and is summed up, no traceback."""
+    server.reply_with(Text("yes", first_delay_s=0.2))
+    lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
+    assert lines == ["using clawgauge.toml", "130"] and err == ""
+    folder = place / "runs" / "cut"
+    assert len(read_records(folder)) < 4 and len(server.calls) < 4
+    assert (folder / "summary.json").is_file() and not (folder / ".lock").exists()
+    assert clawgauge(place, "run", "--resume", "cut").code == 0
+    assert len(read_records(folder)) == 4
+
+
+@pytest.mark.parametrize("words", [CUT, ("suites", "list"), ("--help",)], ids=["run", "suites", "help"])
+def test_row_40_results_into_a_closed_pipe(place: Path, words: tuple[str, ...]) -> None:
+    """A reader of stdout that is gone before the first line ends any verb with 130 and no traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed, started(place, *words, stdout=closed) as process:
+        code, _, err = ended(process)
+    assert code == 130 and says_nothing_strange(err)
+    if words == CUT:
+        assert len(read_records(place / "runs" / "cut")) == 4 and summary_of(place / "runs" / "cut")["models"]
+
+
+def test_row_40_ctrl_c_for_a_whole_pipeline(place: Path, server: ScriptedServer) -> None:
+    """In `run 2>&1 | tee log` Ctrl-C ends both: a pipe that closes with the signal does not cost the summary."""
+    server.script(Text("yes"), SLOW)
+    with started(place, *CUT) as process:
+        wait_until(lambda: len(server.calls) == 2)
+        assert process.stderr is not None and process.stdout is not None
+        process.send_signal(signal.SIGINT)
+        process.stderr.close()
+        process.stdout.close()
+        assert process.wait(30) == 130
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
+
+
+class Terminal:
+    """A pseudo-terminal for the command's stderr, and all that was shown on it."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.shown = b""
+
+    def read(self) -> bytes:
+        os.set_blocking(self.master, False)
+        try:
+            while part := os.read(self.master, 65536):
+                self.shown += part
+        except OSError:  # nothing more for now, or the other side is closed
+            pass
+        return self.shown
+
+    def close(self) -> None:
+        os.close(self.master)
+
+
+def test_row_39_the_cursor_is_back_after_ctrl_c_twice(place: Path, server: ScriptedServer) -> None:
+    """The live table hides the cursor; a hurried end gives it back."""
+    env, flag = hanging_tool(place)
+    server.script(SLOW)
+    terminal = Terminal()
+    how: dict[str, Any] = {"stderr": terminal.slave, "env": {**env, "TERM": "xterm"}, "start_new_session": True}
+    with started(place, *CUT, **how) as process:
+        os.close(terminal.slave)
+        wait_until(lambda: server.calls and b"\x1b[?25l" in terminal.read())
+        flag.touch()
+        process.send_signal(signal.SIGINT)
+        wait_until((place / "tool pid").exists)
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: terminal.read() is not None and process.poll() is not None)
+    assert process.returncode == 130
+    assert terminal.read().rindex(b"\x1b[?25h") > terminal.shown.rindex(b"\x1b[?25l")
+    terminal.close()
+
+
+@pytest.mark.parametrize("hang_up", [True, False], ids=["sighup", "silent"])
+def test_row_40_a_terminal_that_goes_away(place: Path, server: ScriptedServer, hang_up: bool) -> None:
+    """With its terminal closed the run ends in order on SIGHUP, and without one goes on to its end unseen."""
+    server.script(Text("yes"), Text("yes", first_delay_s=60 if hang_up else 0.5))
+    terminal = Terminal()
+    how: dict[str, Any] = {"stderr": terminal.slave, "env": {"TERM": "xterm"}, "start_new_session": True}
+    with started(place, *CUT, **how) as process:
+        os.close(terminal.slave)
+        wait_until(lambda: terminal.read() is not None and len(server.calls) == 2)
+        terminal.close()
+        if hang_up:
+            process.send_signal(signal.SIGHUP)
+        code, out, _ = ended(process)
+    assert (code, out) == (130 if hang_up else 0, "runs/cut\n")
+    assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == (1 if hang_up else 4)

@@ -1,0 +1,56 @@
+"""What no row names: a provider that breaks its own contract costs its cell, not the run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from faults.asking import ask_provider, verdict
+
+
+class Careless(Provider):
+    """A plug-in that says half of its answer and then does something it must not."""
+
+    def __init__(self, facts: dict[str, Any], fault: Exception | None) -> None:
+        super().__init__(ProviderSettings(name="careless", type="careless"))
+        self._facts = facts
+        self._fault = fault
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        sink.start(time.perf_counter_ns())
+        sink.text(time.perf_counter_ns(), "half an ans")
+        sink.note(**self._facts)
+        if self._fault is not None:
+            raise self._fault
+        sink.end(time.perf_counter_ns())
+
+
+@pytest.mark.parametrize(
+    ("facts", "fault", "words"),
+    [({}, KeyError("choices"), "KeyError"), ({"model_reported": 5}, None, "TypeError")],
+    ids=["raises", "reports the wrong type"],
+)
+def test_a_broken_provider_costs_its_cell(
+    facts: dict[str, Any], fault: Exception | None, words: str, tmp_path: Path
+) -> None:
+    """Every cell is error / exception with the text so far and the fault's name, and the run goes on to the next."""
+    records = ask_provider(tmp_path, Careless(facts, fault), n_prompts=3)
+    assert [verdict(record) for record in records] == [("error", False, "exception")] * 3
+    assert all(record["raw_output"] == "half an ans" and words in record["error"] for record in records)
+
+
+def test_counts_no_server_can_mean_are_null(tmp_path: Path) -> None:
+    """Token counts below zero or beyond what any reader's number holds are not recorded, whichever provider says so."""
+
+    class Boastful(Careless):
+        async def attempt(self, call: Call, sink: Sink) -> None:
+            await super().attempt(call, sink)
+            sink.usage(input_tokens=-1, output_tokens=10**30)
+
+    (record,) = ask_provider(tmp_path, Boastful({}, None))
+    assert verdict(record) == ("ok", True, None)
+    assert (record["input_tokens"], record["output_tokens"]) == (None, None)
