@@ -1,0 +1,176 @@
+"""A bench run as markdown, and its place in docs/performance.md. Pure but for that one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.targets import Verdict, judge
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+_MARKS = {True: "met", False: "**not met**", None: "–"}
+
+Results = dict[str, Any]
+
+
+def render(results: Results) -> str:
+    """Everything that was measured, table by table, each with the load it was measured under."""
+    parts = [_machine(results["machine"]), _targets(judge(results))]
+    parts += [draw(results[name]) for name, draw in _TABLES.items() if results.get(name)]
+    return "\n\n".join(parts)
+
+
+def place(text: str, path: Path) -> None:
+    """Put `text` between the marks of the page. Raises where the page has none: it is not ours to make up."""
+    page = path.read_text(encoding="utf-8")
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no {BEGIN} … {END} to write between")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join(lines + [f"| {' | '.join(map(str, row))} |" for row in rows])
+
+
+def _load(measured: Results) -> str:
+    return f"load average {' '.join(f'{load:.2f}' for load in measured['load_average'])}"
+
+
+def _machine(machine: Results) -> str:
+    busy = machine["load_average"][0] > machine["cores"] / 2
+    libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+    return (
+        f"Measured {machine['date']} on {machine['system']}, {machine['cores']} × {machine['cpu']}, "
+        f"{machine['memory_gb']} GB, Python {machine['python']}; {libraries}; commit {machine['commit'] or 'unknown'}; "
+        f"{_load(machine)} at the start."
+        + (" **The machine was busy with other work: only the ratios mean anything.**" if busy else "")
+    )
+
+
+def _targets(verdicts: list[Verdict]) -> str:
+    rows = [(verdict.what, verdict.target, verdict.measured, _MARKS[verdict.met]) for verdict in verdicts]
+    return "### Targets\n\n" + table(("what", "target", "measured", ""), rows)
+
+
+def _fidelity(measured: Results) -> str:
+    rows = []
+    for row in measured["rows"]:
+        for side in ("clawgauge", "bare"):
+            if side not in row:
+                continue
+            figures = row[side]
+            cells = [_trio(figures.get(name)) for name in ("ttft_ms", "ttfa_ms", "e2e_ms", "tps_pct", "server_late_ms")]
+            load = f"{row['load_average'][0]:.2f}"
+            rows.append((row["path"], row["concurrency"], side, int(figures["ttft_ms"]["n"]), *cells, load))
+    head = (
+        "path",
+        "at once",
+        "client",
+        "calls",
+        "ttft ms",
+        "ttfa ms",
+        "e2e ms",
+        "tokens/s %",
+        "server late ms",
+        "load",
+    )
+    words = (
+        f"Model `{measured['model']}`, server {measured['server']}; calls on reused connections; medians of the rounds."
+    )
+    return f"### Error of the recorded times: p50 / p95 / p99\n\n{words}\n\n" + table(head, rows)
+
+
+def _trio(figures: dict[str, float] | None) -> str:
+    return "–" if figures is None else " / ".join(f"{figures[share]:.2f}" for share in ("p50", "p95", "p99"))
+
+
+def _throughput(measured: Results) -> str:
+    rows = [
+        (side, f["wall_s"], f["calls_per_s"], f["cpu_s"], f["cpu_ms_per_call"], f["peak_rss_mb"])
+        for side in ("clawgauge", "bare")
+        if (f := measured[side])
+    ]
+    ratios = measured["ratios"]
+    rows.append(("ratio", ratios["wall_s"], ratios["calls_per_s"], ratios["cpu_s"], "", ratios["peak_rss_mb"]))
+    head = ("client", "wall s", "calls/s", "CPU s", "CPU ms a call", "peak MB")
+    title = f"### {measured['calls']:,} calls of 16 instant tokens, {measured['concurrency']} at once, whole command"
+    return f"{title}\n\n{_load(measured)}\n\n" + table(head, rows)
+
+
+def _streams(measured: Results) -> str:
+    rows = [
+        (side, f["tokens_per_s"], f["tokens_per_cpu_s"], f["peak_rss_mb"])
+        for side in ("clawgauge", "bare_unparsed")
+        if (f := measured[side])
+    ]
+    head = ("client", "tokens/s", "tokens per CPU s", "peak MB")
+    return f"### Long streams (`{measured['model']}`)\n\n{_load(measured)}\n\n" + table(head, rows)
+
+
+def _growth(measured: Results) -> str:
+    rows = [
+        (f"{row['calls']:,}", side, f["wall_s"], f["cpu_s"], f["peak_rss_mb"])
+        for row in measured["rows"]
+        for side in ("clawgauge", "bare")
+        if (f := row[side])
+    ]
+    marginal = measured["marginal_cpu_ms_per_call"]
+    words = (
+        f"CPU of one more call: {marginal['clawgauge']} ms, bare {marginal['bare']} ms: "
+        f"{measured['marginal_cpu_ratio']}×. {_load(measured)}"
+    )
+    head = ("calls", "client", "wall s", "CPU s", "peak MB")
+    return f"### A longer run, {measured['concurrency']} at once\n\n{words}\n\n" + table(head, rows)
+
+
+def _summary(measured: Results) -> str:
+    rows = [
+        (f"{row['records']:,}", row["file_mb"], f["wall_s"], f["cpu_s"], f["peak_rss_mb"], row["wc"]["wall_s"])
+        for row in measured["rows"]
+        if (f := row["summarize"])
+    ]
+    head = ("records", "file MB", "wall s", "CPU s", "peak MB", "`wc -l` s")
+    return f"### `clawgauge summarize`\n\n{_load(measured)}\n\n" + table(head, rows)
+
+
+def _startup(measured: Results) -> str:
+    names = {
+        "bare_interpreter": "`python -c pass`",
+        "help": "`clawgauge --help`",
+        "dry_run": "`clawgauge run --dry-run`",
+    }
+    rows = [
+        (words, f["wall_ms"], f["cpu_ms"], f["peak_rss_mb"]) for key, words in names.items() if (f := measured[key])
+    ]
+    return f"### Starting\n\n{_load(measured)}\n\n" + table(("command", "wall ms", "CPU ms", "peak MB"), rows)
+
+
+def _peers(measured: Results) -> str:
+    rows = [
+        (
+            f"{name} (no streaming)" if name in measured["not_streaming"] else name,
+            f["wall_s"],
+            f["cpu_s"],
+            f["peak_rss_mb"],
+        )
+        for name, f in measured["rows"].items()
+    ]
+    skipped = "; ".join(f"{name}: {why.splitlines()[-1][:100]}" for name, why in measured["skipped"].items() if why)
+    words = f"{_load(measured)}" + (f". Skipped: {skipped}" if skipped else "")
+    title = f"### {measured['calls']:,} calls by other tools"
+    return f"{title}\n\n{words}" + ("\n\n" + table(("tool", "wall s", "CPU s", "peak MB"), rows) if rows else "")
+
+
+_TABLES: dict[str, Callable[[Results], str]] = {
+    "fidelity": _fidelity,
+    "throughput": _throughput,
+    "streams": _streams,
+    "growth": _growth,
+    "summary": _summary,
+    "startup": _startup,
+    "peers": _peers,
+}

@@ -1,0 +1,59 @@
+"""The measurements run: real commands against the calibrated server, small enough for every day."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from bench.command import CommandFailed, run_command
+from bench.fidelity import pair_up, record_errors
+from bench.server_process import CalibratedServer
+from bench.setting import observe_bare
+from bench.workplace import Workplace
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, server: CalibratedServer) -> Workplace:
+    return Workplace(tmp_path, server)
+
+
+@pytest.mark.parametrize("path", ["chat", "responses", "cli"])
+def test_every_record_of_a_run_meets_its_true_times(workplace: Workplace, path: str) -> None:
+    """On each path the recorded times contain what the server really took: no clock runs fast."""
+    asked = workplace.ask(path, "t30-i5-n4-r2", prompts=6, concurrency=3)
+    records = {record.prompt_id: record for record in asked.records()}
+    truth = workplace.truth(path)
+    pairs = pair_up(records, truth, by_tag=True)
+    assert len(pairs) == len(truth) == 6
+    assert record_errors(pairs)["ttft_ms"]["n"] == 6
+    for record, row in pairs:
+        assert record.timings_us.ttft is not None
+        assert record.timings_us.ttft * 1000 >= row.reason_ns - row.recv_ns - 1000
+        assert record.timings_us.e2e * 1000 >= row.last_ns - row.recv_ns - 1000
+        assert record.output_tokens == 6
+
+
+def test_the_bare_client_sees_the_same_calls(workplace: Workplace) -> None:
+    """What stands beside clawgauge in the tables made the same requests."""
+    workplace.reset_truth()
+    calls = observe_bare(workplace, "chat", "t5-n2", calls=6, concurrency=2)
+    assert {call.id for call in calls} == {row.id for row in workplace.truth("chat")} == {f"p{n}" for n in range(6)}
+    assert all(5_000_000 <= call.ttft_ns <= call.e2e_ns for call in calls)
+    assert sum(call.warm for call in calls) == 4
+
+
+def test_a_command_is_weighed_alone(tmp_path: Path) -> None:
+    """Memory and CPU are the command's own: a small one stays small beside a large one."""
+    small = run_command([sys.executable, "-I", "-S", "-c", "pass"], cwd=tmp_path, env={})
+    hungry = "x = bytearray(64_000_000); sum(range(2_000_000))"
+    large = run_command([sys.executable, "-I", "-S", "-c", hungry], cwd=tmp_path, env={})
+    assert small.peak_rss_mb < 32
+    assert large.peak_rss_mb > small.peak_rss_mb + 50
+    assert large.cpu_s > small.cpu_s
+
+
+def test_a_command_that_fails_measures_nothing(tmp_path: Path) -> None:
+    """A failure is raised with the command's own words instead of becoming a figure."""
+    with pytest.raises(CommandFailed, match="no such luck"):
+        run_command([sys.executable, "-c", "raise SystemExit('no such luck')"], cwd=tmp_path, env={})
