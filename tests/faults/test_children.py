@@ -74,12 +74,14 @@ def test_children_cli_and_its_grandchild_are_gone(stubborn: FakeClaude, tmp_path
 def test_children_many_clis_at_once_are_gone_after_kill_9(tmp_path: Path) -> None:
     """Every call in flight is known to the supervisor, not only the last."""
     write_suite(tmp_path / "one.json", *({"prompt": str(n)} for n in range(4)))
-    fake = install_fake_claude(tmp_path / "bin", grandchild=True, hang="before_output", ignore_sigterm=True)
-    with started(tmp_path, *CLAUDE, "--concurrency", "4", env=with_claude(fake.bin_dir)) as process:
-        wait_until(lambda: len(fake.calls) == 4)
+    fake = install_fake_claude(tmp_path / "bin", hang="before_output")
+    with started(tmp_path, *CLAUDE, "--concurrency", "3", "--timeout", "1", env=with_claude(fake.bin_dir)) as process:
+        wait_until(lambda: len(fake.calls) == 4)  # the first alone, then the others together
+        in_flight = [call.pid for call in fake.calls[1:]]
+        assert all(members(pid) for pid in in_flight)
         process.kill()
         ended(process)
-    await_gone(*(call.pid for call in fake.calls))
+    await_gone(*in_flight)
 
 
 def test_children_a_supervisor_that_was_killed_is_replaced(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.scripted_server import InstalledModel, ScriptedServer, Status, Text
 
@@ -139,11 +139,8 @@ def test_row_44_printed_lines_steer_nothing(hostile: Outcome) -> None:
         assert RAW.findall(done.stdout + done.stderr) == [], words
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_row_44_a_real_terminal_is_not_steered(hostile: Outcome) -> None:
     """On a terminal, live table included, no clipboard, title, cursor or colour sequence of a model's gets through."""
-    from faults.terminal import on_a_terminal
-
     where, steering = hostile.cwd, re.compile(rb"\x1b[\]PX^_]|\x07|\x08|\xc2[\x80-\x9f]|38;5;199|\x1b\[2J")
     marks = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
     live = on_a_terminal(where, "run", "-t", "fake:*", "-s", "hostile.json")

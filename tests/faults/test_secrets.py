@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.command import Outcome, clawgauge, clean_environment, write_suite
+from faults.terminal import on_a_terminal
+from support.command import Outcome, clawgauge, write_suite
 from support.fake_claude import install_fake_claude
 from support.scripted_server import (
     BadJson200,
@@ -290,27 +289,51 @@ PLUGIN = """
 from clawgauge.providers.base import Provider
 
 class Careless(Provider):
-    async def attempt(self, call, sink):
+    def fail(self):
         raise RuntimeError(f"cannot log in with {self.settings.environ['MY_SERVER_KEY']!r}: {self.settings.environ}")
 
-def create(settings):
+    async def attempt(self, call, sink):
+        self.fail()
+
+class Hopeless(Careless):
+    async def probe(self):
+        self.fail()
+
+def careless(settings):
     return Careless(settings)
+
+def hopeless(settings):
+    return Hopeless(settings)
 """
 
 
-def test_row_41_an_exception_that_carries_the_key(place: Path, tmp_path: Path) -> None:
-    """A defect in a provider whose message holds the key becomes a record without it, not a traceback with it."""
-    plugins = tmp_path / "plugins"
-    info = plugins / "careless-1.0.dist-info"
+@pytest.fixture
+def plugin_env(tmp_path: Path) -> dict[str, str]:
+    """An environment with a plug-in of two providers whose errors hold the key."""
+    info = tmp_path / "plugins" / "careless-1.0.dist-info"
     info.mkdir(parents=True)
-    (plugins / "careless.py").write_text(PLUGIN)
+    (tmp_path / "plugins" / "careless.py").write_text(PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: careless\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[clawgauge.providers]\ncareless = careless:create\n")
-    env = {**KEY_ENV, "PYTHONPATH": str(plugins)}
-    done = clawgauge(place, "run", "-t", "careless:m", "-s", "small.json", env=env)
+    points = "[clawgauge.providers]\ncareless = careless:careless\nhopeless = careless:hopeless\n"
+    (info / "entry_points.txt").write_text(points)
+    return {**KEY_ENV, "PYTHONPATH": str(tmp_path / "plugins")}
+
+
+def test_row_41_an_exception_that_carries_the_key(place: Path, plugin_env: dict[str, str]) -> None:
+    """A defect in a provider whose message holds the key becomes a record without it, not a traceback with it."""
+    done = clawgauge(place, "run", "-t", "careless:m", "-s", "small.json", env=plugin_env)
     assert {r["failure_type"] for r in done.records()} == {"exception"}
     assert "RuntimeError: cannot log in with" in done.records()[0]["error"]
     assert_silent(place, done)
+
+
+@pytest.mark.parametrize("words", [("run", "-t", "hopeless:m", "-s", "small.json"), ("doctor",)], ids=["run", "doctor"])
+def test_row_41_a_traceback_that_carries_the_key(
+    place: Path, plugin_env: dict[str, str], words: tuple[str, ...]
+) -> None:
+    """Even a defect that ends the program, which shows where it is, does not show the key."""
+    done = clawgauge(place, *words, env=plugin_env)
+    assert "RuntimeError: cannot log in with" in done.stderr and leaks(done.stderr + done.stdout) == []
 
 
 @pytest.mark.parametrize("placeholder", ["ollama", "not-needed", "lm-studio", "EMPTY", "12345678"])
@@ -335,21 +358,6 @@ def test_row_41_resuming_keeps_the_secret(keyed: Path, server: ScriptedServer) -
 
 def test_row_41_a_live_table_shows_no_key(keyed: Path, server: ScriptedServer) -> None:
     """On a real terminal, where the table is drawn, the key is not drawn either."""
-    pty = pytest.importorskip("pty")
     server.reply_with(echo(lambda key: Status(503, message=key)))
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clawgauge", *RUN, "--max-retries", "1"],
-        cwd=keyed, env=clean_environment(**KEY_ENV, TERM="xterm", COLUMNS="200"), stdin=theirs, stdout=theirs,
-        stderr=theirs,
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    process.wait(timeout=30)
-    os.close(ours)
-    assert b"http_503" in shown and leaks(shown.decode("utf-8", "replace")) == []
+    drawn = on_a_terminal(keyed, *RUN, "--max-retries", "1", env=KEY_ENV)
+    assert b"http_503" in drawn and leaks(drawn.decode("utf-8", "replace")) == []

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from clawgauge.cli.loop import run_async
+from clawgauge.cli.tracebacks import redact_tracebacks
 from clawgauge.config import find_secrets, provider_settings, read_environment, read_file_config
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.journal import encode_document
@@ -26,6 +27,7 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     file, _ = read_file_config(config, Path.cwd())
     settings = provider_settings(file, environ, concurrency=1, tell=_tell)
     redact = Redactor(find_secrets(settings, environ))
+    redact_tracebacks(redact)
     probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
     # Masked as a whole: versions and model names are the server's words too.
     sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from clawgauge.cli.tracebacks import redact_tracebacks
 from clawgauge.config import (
     DEFAULT_SUITES,
     FileConfig,
@@ -82,7 +83,9 @@ def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Pla
     settings = provider_settings(file, environ, concurrency=options.concurrency, tell=tell)
     base_dir = config_path.parent if config_path and not arguments.suite and file.run.suites else cwd
     secrets = find_secrets(settings, environ)
+    redact = Redactor(secrets)
     withhold(secrets)
+    redact_tracebacks(redact)
     wanted = arguments.target or file.run.targets or []
     named = [*_words(arguments), *wanted, str(runs_dir(arguments, file))]
     _refuse_secrets(named, secrets, "the command line or the configuration file")
@@ -100,7 +103,7 @@ def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Pla
         settings=settings,
         runs_dir=runs_dir(arguments, file),
         fail_under=checked_fail_under(flags, file.run),
-        redact=Redactor(secrets),
+        redact=redact,
         secrets=secrets,
         config_path=config_path,
         environ=environ,
