@@ -29,7 +29,7 @@ from clawgauge.checks.whole_answer import (
 from clawgauge.errors import SuiteError
 
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/1"
+VALIDATORS_VERSION = "clawgauge.checks/2"
 
 Spec = Mapping[str, Any]
 

@@ -18,6 +18,9 @@ MARKS = [
     "</tool>", "[tool:", "]", "<think>", "</think>", "user@host:~", "(venv) ", "- ", "> ", "| ", "|", "&&", ";", "&",
     "\\", "=", "<<EOF", "EOF", "FOO=1 ", "sudo ", "timeout 5 ", "free", "LS", "ls -la", "/usr/bin/du", "./run.sh", "-h",
     "$HOME", "> out", "a.txt", "(", ")", "{", "}", ":", ",", '{"a": 1}', "1e999", "NaN", "e.g. ", "... ", "\x00",
+    "<tool_call>", "</tool_call>", '{"name": "ls", "arguments": {}}', "<function=ls>", "</function>", "[TOOL_CALLS]",
+    "[ARGS]", '<invoke name="ls">', '<parameter name="a">', "<|python_tag|>", "<|channel|>analysis<|message|>",
+    "[ls(a=1)]",
 ]  # fmt: skip
 any_text = st.text(st.characters(exclude_categories=()))
 marked_text = st.lists(st.sampled_from(MARKS) | any_text, max_size=30).map("".join)
@@ -59,8 +62,10 @@ def test_every_answer_gets_a_judgement_that_can_be_written(
 @settings(max_examples=300, deadline=None)
 @given(text=answers, expected=tool_names)
 def test_names_are_lower_case_names(text: str, expected: list[str]) -> None:
-    """A tool is never called by white space, punctuation, capitals or a path."""
+    """A tool is never called by white space, punctuation, capitals or a path; a malformed call may have no name."""
     for call in detect_tools(text, expected):
+        if not call.valid and call.name == "":
+            continue
         assert call.name == call.name.lower()
         assert call.name.isascii()
         assert call.name[0].isalnum() or call.name[0] == "_"

@@ -1,8 +1,8 @@
 """Tool calls written in text: `detect_tools`, and the steps it takes.
 
 Owns: the order of the steps. Each reads what the ones before left, and what it uses is blanked, so a call is counted
-once. Structured formats, which are the most certain, belong at the front of `STEPS`. Refuses: deciding whether text
-is evidence at all; a prompt that offers tools is judged on native calls.
+once. Structured formats, which are the most certain, come first. Refuses: deciding whether text is evidence at all; a
+prompt that offers tools is judged on native calls.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from clawgauge.checks.detection.fences import find_fenced
 from clawgauge.checks.detection.finds import Call, Find, Step, blank_out
+from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.inline_code import find_inline_code
 from clawgauge.checks.detection.markers import find_markers
 from clawgauge.checks.detection.prompts import find_prompts
@@ -23,7 +24,14 @@ from clawgauge.records import ToolInvocation
 
 __all__ = ["STEPS", "Call", "Find", "Step", "Vocabulary", "detect_tools"]
 
-STEPS: tuple[Step, ...] = (find_markers, find_fenced, find_inline_code, find_prompts, find_quoted)
+STEPS: tuple[Step, ...] = (
+    find_structured,
+    find_markers,
+    find_fenced,
+    find_inline_code,
+    find_prompts,
+    find_quoted,
+)
 
 _LINE_BREAK = re.compile(r"\r\n?")
 

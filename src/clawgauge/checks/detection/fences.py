@@ -45,7 +45,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 def find_fenced(text: str, vocabulary: Vocabulary) -> list[Find]:
     finds = []
-    for block in _blocks(text):
+    for block in scan_blocks(text):
         body = text[block.body_start : block.body_end]
         if block.is_quoted:
             body = _QUOTE_PREFIX.sub(lambda prefix: " " * len(prefix[0]), body)
@@ -59,7 +59,8 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> list[Find]:
     return finds
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def scan_blocks(text: str) -> Iterator[Block]:
+    """Every fenced block, in order."""
     closings = {mark: list(pattern.finditer(text)) for mark, pattern in _CLOSING.items()}
     position = 0
     while opening := _OPENING.search(text, position):
