@@ -180,7 +180,9 @@ class Timeline:
             return done
         done.started = True
         # A clock that starts after its end (a reply faster than the send callback) is zero, never negative.
-        done.e2e_ns = max(0, (self._end_ns if self._end_ns is not None else now_ns) - start)
+        ended_ns = self._end_ns if self._end_ns is not None else now_ns
+        # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
+        done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
             done.ttft_ns = _since(start, self._first_of_any())
             done.ttfa_ns = _since(start, self._first_of_answer(text))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from clawgauge.cli.planning import Plan, choose_targets, make_plan
 from clawgauge.cli.recording import ignored_options, make_config
 from clawgauge.cli.resuming import forced_changes, open_cells, resumed_plan
 from clawgauge.cli.watching import make_observer, print_ending
-from clawgauge.cli.writing import write_summary
+from clawgauge.cli.writing import refill_command, write_summary
 from clawgauge.errors import DiskFailure, MachineError, RequestError, RunFolderError
 from clawgauge.host import collect_inventory
 from clawgauge.journal import CellKey, RunFolder, check_run_id, locate_run, read_config, read_events
@@ -141,7 +140,10 @@ def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[
 def _recorded_config(path: Path) -> RunConfig:
     config = read_config(path)
     if config is None:
-        raise RunFolderError(f"{path} was not made by clawgauge: it can be summarised, but not resumed")
+        raise RunFolderError(
+            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
+            "it can be summarised, but not resumed"
+        )
     return config
 
 
@@ -162,7 +164,7 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, te
     with make_observer(plan.targets, len(plan.asked) * plan.options.repeats, quiet=arguments.quiet) as observer:
         await interruptible(_measure(plan, request, folder, observer))
     summary = write_summary(folder)
-    refill = refill_command(arguments, plan, folder)
+    refill = refill_command(folder.path, _recorded_config(folder.path))
     print_ending(summary, folder.path, refill, interrupted=interruption.happened, quiet=arguments.quiet)
     _print_result(arguments, summary, folder.path)
     # Asked last: a signal while the summary was written counts too.
@@ -200,17 +202,6 @@ async def _probe(plan: Plan, name: str) -> ProviderProbe:
     async with create_provider(plan.settings[name]) as provider:
         probe = await provider.probe()
     return msgspec.structs.replace(probe, detail=plan.redact(probe.detail))
-
-
-def refill_command(arguments: argparse.Namespace, plan: Plan, folder: RunFolder) -> str:
-    """The exact command that asks again what was not answered."""
-    here = folder.path.parent.resolve() == plan.runs_dir.resolve()
-    words = ["clawgauge", "run", "--resume", folder.run_id if here else str(folder.path), "--retry-errors"]
-    if here and plan.runs_dir != Path("runs"):
-        words += ["--runs-dir", str(plan.runs_dir)]
-    if arguments.config is not None:
-        words += ["--config", str(arguments.config)]
-    return shlex.join(words)
 
 
 def _print_result(arguments: argparse.Namespace, summary: RunSummary, path: Path) -> None:
