@@ -26,7 +26,7 @@ test: setup
 	$(PYTEST) -n 2
 
 test-slow: setup
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow -n 2
 
 # Needs npm; says so where it is missing. The CLI is installed into this folder alone.
 test-real: setup
