@@ -13,11 +13,6 @@ from clawgauge.cli.streams import guarded_streams
 from clawgauge.errors import ClawgaugeError
 
 EXIT_DONE = 0
-EXIT_GATE = 1
-EXIT_REQUEST = 2
-EXIT_UNANSWERED = 3
-EXIT_MACHINE = 4
-EXIT_UNREADABLE = 5
 
 _VERBS = {
     "run": run,

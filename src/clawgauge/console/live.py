@@ -16,7 +16,6 @@ from rich.text import Text
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.phrases import one_line
-from clawgauge.reports.sanitize import clean_terminal
 from clawgauge.runner import Observer
 from clawgauge.stats import percentile
 
@@ -95,9 +94,6 @@ class LiveTable(Observer):
     def target_finished(self, target: Target) -> None:
         row = self._rows[target]
         row.current = "done" if row.latencies_ms else row.current
-
-    def message(self, line: str) -> None:
-        self._console.print(Text(clean_terminal(line)))
 
     def _table(self) -> Table:
         width, height = self._console.size

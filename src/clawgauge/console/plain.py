@@ -43,9 +43,6 @@ class PlainLines(Observer):
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         self._line(f"  {target.label} cannot answer ({failure.failure_type}): its other calls are not made")
 
-    def message(self, line: str) -> None:
-        self._line(line)
-
     def _line(self, text: str) -> None:
         self._out.write(clean_terminal(text).replace("\n", " ") + "\n")
         self._out.flush()

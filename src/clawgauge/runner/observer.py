@@ -26,6 +26,3 @@ class Observer:
 
     def target_finished(self, target: Target) -> None:
         """A target's suite is over."""
-
-    def message(self, line: str) -> None:
-        """Something a person would want to know."""
