@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import fidelity, growth, peers, startup, streams, summary, throughput
+from bench import fidelity, growth, peers, startup, streams, summary, sustained, throughput
 from bench.command import CommandFailed
 from bench.machine import describe_machine
 from bench.report import place, render
@@ -22,6 +22,7 @@ MEASUREMENTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "streams": streams.measure,
     "fidelity": fidelity.measure,
     "growth": growth.measure,
+    "sustained": sustained.measure,
     "summary": summary.measure,
     "peers": peers.measure,
 }
@@ -56,7 +57,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small sizes, to see that it works; not for the page")
-    size.add_argument("--full", action="store_true", help="large sizes, up to 100,000 calls")
+    size.add_argument("--full", action="store_true", help="more calls at every level of concurrency")
     parser.add_argument("--only", action="append", choices=sorted(MEASUREMENTS), help="one measurement; repeatable")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each side is measured (default 3)")
     parser.add_argument("--truthd", type=Path, metavar="PATH", help="a truthd binary to measure against instead")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,13 @@ class Finished:
     peak_rss_mb: float
 
 
-def run_command(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Finished:
-    """Run it; raises `CommandFailed` with its last words when it ends with anything but 0, or not at all."""
+def run_command(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], started: Callable[[int], None] | None = None
+) -> Finished:
+    """Run it; raises `CommandFailed` with its last words when it ends with anything but 0, or not at all.
+
+    `started` is told the process whose child the command will be.
+    """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as err:
         report = Path(folder) / "report"
         process = subprocess.Popen(
@@ -44,6 +49,8 @@ def run_command(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Fi
             stderr=err,
             start_new_session=True,
         )
+        if started is not None:
+            started(process.pid)
         try:
             process.wait(TIMEOUT_S)
         finally:

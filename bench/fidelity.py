@@ -41,7 +41,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     )
     cli = setting.pick(
         quick=[Level(1, 4), Level(16, 32)],
-        normal=[Level(1, 12), Level(16, 64), Level(64, 192)],
+        normal=[Level(1, 12), Level(16, 64), Level(64, 192), Level(256, 512)],
         full=[Level(1, 30), Level(16, 128), Level(64, 384), Level(256, 768)],
     )
     rows = []

@@ -1,4 +1,4 @@
-"""Does a long run cost more per call, or more memory, than a short one? Ten times the calls, side by side."""
+"""Does a long run cost more per call, or more memory, than a short one? A hundred times the calls, side by side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPTS = 1000
 
 def measure(setting: Setting) -> dict[str, Any]:
     """One row per size; `marginal` is the cost of a call between the smallest and the largest."""
-    sizes = setting.pick(quick=[1_000, 3_000], normal=[1_000, 10_000], full=[1_000, 10_000, 100_000])
+    sizes = setting.pick(quick=[1_000, 3_000], normal=[1_000, 10_000, 100_000], full=[1_000, 100_000])
     setting.tell(f"growth: {', '.join(f'{size:,}' for size in sizes)} calls at concurrency {CONCURRENCY}")
     with setting.workplace() as place:
         sides: dict[str, Callable[[], Finished]] = {}
@@ -39,6 +39,7 @@ def measure(setting: Setting) -> dict[str, Any]:
         "rows": rows,
         "marginal_cpu_ms_per_call": marginal,
         "marginal_cpu_ratio": round(marginal["clawgauge"] / marginal["bare"], 2),
+        "marginal_bytes_per_call": _marginal_bytes(samples, sizes[0], sizes[-1]),
         "load_average": load_average(),
     }
 
@@ -49,6 +50,14 @@ def _describe(rounds: list[Finished]) -> dict[str, float]:
         "cpu_s": round(median([one.cpu_s for one in rounds]), 3),
         "peak_rss_mb": round(median([one.peak_rss_mb for one in rounds]), 1),
     }
+
+
+def _marginal_bytes(samples: dict[str, list[Finished]], small: int, large: int) -> int:
+    """What a run remembers of each call, as its peak memory tells."""
+    grown_mb = median([one.peak_rss_mb for one in samples[f"clawgauge_{large}"]]) - median(
+        [one.peak_rss_mb for one in samples[f"clawgauge_{small}"]]
+    )
+    return round(grown_mb * 1024 * 1024 / (large - small))
 
 
 def _marginal(samples: dict[str, list[Finished]], side: str, small: int, large: int) -> float:

@@ -121,10 +121,28 @@ def _growth(measured: Results) -> str:
     marginal = measured["marginal_cpu_ms_per_call"]
     words = (
         f"CPU of one more call: {marginal['clawgauge']} ms, bare {marginal['bare']} ms: "
-        f"{measured['marginal_cpu_ratio']}×. {_load(measured)}"
+        f"{measured['marginal_cpu_ratio']}×; memory kept of it: {measured['marginal_bytes_per_call']} bytes. "
+        f"{_load(measured)}"
     )
     head = ("calls", "client", "wall s", "CPU s", "peak MB")
     return f"### A longer run, {measured['concurrency']} at once\n\n{words}\n\n" + table(head, rows)
+
+
+def _sustained(measured: Results) -> str:
+    names = ("ttft_ms", "ttfa_ms", "e2e_ms", "tps_pct")
+    rows = [
+        (words, *(_trio(measured[key].get(name)) for name in names))
+        for key, words in (("first", "first 1,000"), ("last", "last 1,000"))
+    ]
+    memory = measured["rss_mb"]
+    words = (
+        f"Model `{measured['model']}`; {measured['wall_s']} s, {measured['cpu_ms_per_call']} ms of CPU a call; "
+        f"{measured['lost']} calls lost; memory {memory['early']} MB early, {memory['late']} MB late, "
+        f"{memory['peak']} MB at most. Errors as above, p50 / p95 / p99. {_load(measured)}"
+    )
+    head = ("calls", "ttft ms", "ttfa ms", "e2e ms", "tokens/s %")
+    title = f"### A sustained run: {measured['calls']:,} calls, {measured['concurrency']} at once"
+    return f"{title}\n\n{words}\n\n" + table(head, rows)
 
 
 def _summary(measured: Results) -> str:
@@ -170,6 +188,7 @@ _TABLES: dict[str, Callable[[Results], str]] = {
     "throughput": _throughput,
     "streams": _streams,
     "growth": _growth,
+    "sustained": _sustained,
     "summary": _summary,
     "startup": _startup,
     "peers": _peers,

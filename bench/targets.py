@@ -124,6 +124,21 @@ def _memory(results: Results) -> list[Verdict]:
     return [Verdict(what, target, measured, large <= 80 and large <= small * 1.1)]
 
 
+def _sustained(results: Results) -> list[Verdict]:
+    what = "100,000 calls at concurrency 256: nothing lost, memory flat, the last 1,000 timed as truly as the first"
+    target = "0 lost, ≤ 1.1× the memory, p99 of ttft within 1 ms of the first's"
+    found = results.get("sustained")
+    if found is None or found["calls"] != 100_000 or found["rss_mb"]["early"] is None:
+        return [_not_measured(what, target)]
+    memory, first, last = found["rss_mb"], found["first"]["ttft_ms"], found["last"]["ttft_ms"]
+    measured = (
+        f"{found['lost']} lost, {memory['early']:.0f} → {memory['late']:.0f} MB, "
+        f"p99 {first['p99']:.2f} → {last['p99']:.2f} ms"
+    )
+    flat = memory["late"] <= memory["early"] * 1.1
+    return [Verdict(what, target, measured, not found["lost"] and flat and last["p99"] <= first["p99"] + 1)]
+
+
 def _recorded(results: Results) -> list[Verdict]:
     found = results.get("throughput")
     lines = (
@@ -148,5 +163,6 @@ _CHECKS: tuple[Callable[[Results], list[Verdict]], ...] = (
     _startup,
     _summary,
     _memory,
+    _sustained,
     _recorded,
 )

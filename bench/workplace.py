@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,16 @@ class Workplace:
             path.write_text(json.dumps({"name": "marked", "prompts": prompts}))
         return path
 
-    def ask(self, path: str, model: str, *, prompts: int, concurrency: int, repeats: int = 1) -> Asked:
+    def ask(
+        self,
+        path: str,
+        model: str,
+        *,
+        prompts: int,
+        concurrency: int,
+        repeats: int = 1,
+        started: Callable[[int], None] | None = None,
+    ) -> Asked:
         """`clawgauge run` on one target. Raises where a call was not answered: such a run measures nothing."""
         run_id = f"m{next(self._numbers)}"
         argv = [*CLAWGAUGE, "run", "-t", f"{PROVIDERS[path]}:{model}", "-s", str(self.write_suite(prompts))]
@@ -114,15 +123,20 @@ class Workplace:
         argv += ["--max-tokens", "1000000", "--run-id", run_id]
         # The stand-in is on PATH for its own calls alone: the inventory asks every `claude` it finds for its version.
         search = {"PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-        finished = self.run(argv, search if path == "cli" else {})
+        finished = self.run(argv, search if path == "cli" else {}, started)
         return Asked(finished, self.folder / "runs" / run_id)
 
     def newest_run(self) -> Path:
         return max((self.folder / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
 
-    def run(self, argv: list[str], extra_env: Mapping[str, str] | None = None) -> Finished:
+    def run(
+        self,
+        argv: list[str],
+        extra_env: Mapping[str, str] | None = None,
+        started: Callable[[int], None] | None = None,
+    ) -> Finished:
         """Any command in this folder and environment."""
-        return run_command(argv, cwd=self.folder, env=self.environment | dict(extra_env or {}))
+        return run_command(argv, cwd=self.folder, env=self.environment | dict(extra_env or {}), started=started)
 
     def _install_claude(self, bin_dir: Path) -> None:
         bin_dir.mkdir()

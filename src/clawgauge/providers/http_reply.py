@@ -1,19 +1,18 @@
-"""One HTTP reply, from its status to its last byte: stamped as it arrives, decompressed, capped, told apart.
+"""One HTTP reply, from its status to its last byte: decompressed, capped, told apart, and handed on as it arrives.
 
 Owns: what a status means before anything is read, size caps, and whether a payload is events or one body. Refuses:
-knowing any vendor's payload (a `Reader` is given), connections, and deadlines (the runner's).
+knowing any vendor's payload (a `Reader` is given), connections, clocks (stamps are handed in) and deadlines (the
+runner's). Nothing here waits, so that whoever sees bytes arrive can hand them on in the same breath.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any, Protocol
-
-import aiohttp
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
@@ -22,8 +21,6 @@ from clawgauge.providers.sse import SseDecoder
 
 REPLY_CAP_BYTES = 16 * 1024 * 1024
 ERROR_BODY_CAP_BYTES = 64 * 1024
-DRAIN_S = 0.2
-_WATCH_S = 0.1
 _INFLATE_BLOCK_BYTES = 64 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
@@ -44,74 +41,125 @@ class Reader(Protocol):
         """The stream ended. Raises `CallFailure` if it ended before its end."""
 
 
-async def receive(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader) -> None:
-    """Feed a call's reply to `reader`; raise `CallFailure` where it is none."""
-    if 300 <= reply.status < 400:
-        sink.end(time.perf_counter_ns())
-        raise CallFailure(
-            "error",
-            "redirect_refused",
-            f"the server answered {reply.status} with a redirect; set the final address instead",
-            http_status=reply.status,
-        )
-    with _FramingWatch(reply):
-        if reply.status >= 400:
-            body = await _read_error_body(reply)
-            sink.end(time.perf_counter_ns())
-            raise classify_error_reply(reply.status, reply.headers, body, now_s=time.time(), model=reader.model)
-        try:
-            await _feed(reply, sink, reader)
-        except aiohttp.ClientPayloadError as fault:
-            sink.end(time.perf_counter_ns())
-            raise CallFailure("error", "stream_interrupted", f"the reply broke off: {fault}") from fault
+class Intake:
+    """Takes one reply in, piece by piece. Every method raises `CallFailure` where the reply is no answer.
 
+    `feed` until it returns True or the payload ends; then `finish`, unless it returned True.
+    """
 
-async def read_whole(reply: aiohttp.ClientResponse) -> bytes:
-    """All of a small reply."""
-    held = bytearray()
-    with _FramingWatch(reply):
-        async for _, chunk in _stamped_chunks(reply):
-            held += chunk
-    return bytes(held)
+    __slots__ = ("_body", "_declared", "_decoder", "_headers", "_held", "_last_ns", "_reader", "_sink", "_status")
 
+    def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        if 300 <= status < 400:
+            raise CallFailure(
+                "error",
+                "redirect_refused",
+                f"the server answered {status} with a redirect; set the final address instead",
+                http_status=status,
+            )
+        self._sink = sink
+        self._reader = reader
+        self._status = status
+        self._headers = headers
+        self._declared = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
+        self._body = CappedBody(headers.get("Content-Encoding", ""))
+        self._decoder: SseDecoder | None = None
+        self._held = bytearray()
+        self._last_ns = at_ns
 
-async def _read_error_body(reply: aiohttp.ClientResponse) -> bytes:
-    """The beginning of an error's words. The status stands without them, so a body that breaks changes nothing."""
-    held = bytearray()
-    with contextlib.suppress(CallFailure, aiohttp.ClientError, OSError):
-        async for _, chunk in _stamped_chunks(reply):
-            held += chunk
-            if len(held) >= ERROR_BODY_CAP_BYTES:
-                break
-    return bytes(held[:ERROR_BODY_CAP_BYTES])
+    def feed(self, at_ns: int, chunk: bytes) -> bool:
+        """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
+        self._last_ns = at_ns
+        if self._status >= 400:
+            self._hold_words(chunk)
+            return False
+        return any(map(self._take, repeat(at_ns), self._body.parts(chunk)))
 
-
-async def _feed(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader) -> None:
-    """Pass the payload on, as events or as one body, whichever it turns out to be."""
-    decoder: SseDecoder | None = None
-    held = bytearray()
-    declared = reply.content_type == "text/event-stream"
-    at_ns = time.perf_counter_ns()
-    async for at_ns, chunk in _stamped_chunks(reply):
-        if decoder is None:
-            held += chunk
-            if not _is_stream(held, declared=declared):
-                continue
-            decoder = SseDecoder()
-            chunk = bytes(held)
-        for name, data in decoder.feed(chunk):
-            if reader.event(at_ns, name, data):
-                sink.end(at_ns)
-                await _drain(reply)
-                return
-    sink.end(at_ns)
-    if decoder is None:
-        reader.body(at_ns, bytes(held))
-        return
-    for name, data in decoder.flush():
-        if reader.event(at_ns, name, data):
+    def finish(self) -> None:
+        """The payload ended, as its framing says or with the connection."""
+        at_ns = self._last_ns
+        if self._status >= 400:
+            raise self._error_reply()
+        self._sink.end(at_ns)
+        if self._decoder is None:
+            self._reader.body(at_ns, bytes(self._held))
             return
-    reader.close()
+        for name, data in self._decoder.flush():
+            if self._reader.event(at_ns, name, data):
+                return
+        self._reader.close()
+
+    def broken_off(self, words: str) -> CallFailure:
+        """What a payload is called that ended before its framing said so."""
+        if self._status >= 400:
+            return self._error_reply()
+        return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
+
+    def _take(self, at_ns: int, chunk: bytes) -> bool:
+        """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
+        if self._decoder is None:
+            self._held += chunk
+            if not _is_stream(self._held, declared=self._declared):
+                return False
+            self._decoder = SseDecoder()
+            chunk = bytes(self._held)
+        event = self._reader.event
+        for name, data in self._decoder.feed(chunk):
+            if event(at_ns, name, data):
+                self._sink.end(at_ns)
+                return True
+        return False
+
+    def _hold_words(self, chunk: bytes) -> None:
+        """The beginning of an error's words; what cannot be read of them is left out."""
+        with contextlib.suppress(CallFailure):
+            for part in self._body.parts(chunk):
+                self._held += part
+                if len(self._held) >= ERROR_BODY_CAP_BYTES:
+                    break
+        if len(self._held) >= ERROR_BODY_CAP_BYTES:
+            raise self._error_reply()
+
+    def _error_reply(self) -> CallFailure:
+        words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
+        return classify_error_reply(self._status, self._headers, words, now_s=time.time(), model=self._reader.model)
+
+
+class CappedBody:
+    """A payload made readable: decompressed if the server compressed unasked, and never more than the cap in all."""
+
+    __slots__ = ("_encoding", "_inflate", "_n_bytes")
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower()
+        self._inflate: Any = None
+        self._n_bytes = 0
+
+    def parts(self, chunk: bytes) -> Iterable[bytes]:
+        """What `chunk` adds. Raises `CallFailure` for what cannot be read, or is too much."""
+        if self._encoding not in ("", "identity"):
+            return self._inflated(chunk)
+        self._count(chunk)
+        return (chunk,)
+
+    def _inflated(self, chunk: bytes) -> Iterator[bytes]:
+        """What `chunk` holds, in blocks: a few kilobytes of a bomb must not become megabytes before they count."""
+        self._inflate = self._inflate or _inflater(self._encoding)
+        block = b""
+        while chunk or len(block) == _INFLATE_BLOCK_BYTES:
+            try:
+                block = self._inflate.decompress(chunk, _INFLATE_BLOCK_BYTES)
+            except zlib.error as fault:
+                words = f"the compressed reply cannot be read: {fault}"
+                raise CallFailure("error", "invalid_response", words) from fault
+            chunk = self._inflate.unconsumed_tail
+            self._count(block)
+            yield block
+
+    def _count(self, part: bytes) -> None:
+        self._n_bytes += len(part)
+        if self._n_bytes > REPLY_CAP_BYTES:
+            raise CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:
@@ -120,80 +168,8 @@ def _is_stream(head: bytearray, *, declared: bool) -> bool:
     return start.startswith(_EVENT_OPENINGS) or (declared and not start.startswith(_BODY_OPENINGS))
 
 
-async def _drain(reply: aiohttp.ClientResponse) -> None:
-    """Read past the stream's own end, so that the connection can be used again; a server that dawdles loses it."""
-    with contextlib.suppress(TimeoutError, CallFailure, aiohttp.ClientError):
-        async with asyncio.timeout(DRAIN_S):
-            while not reply.content.at_eof() and await reply.content.readany():
-                pass
-
-
-class _FramingWatch:
-    """Notices a reply whose framing breaks while it is read.
-
-    aiohttp then closes the connection and tells its protocol, but not the reader of the body, who would wait for more
-    until the deadline. Looking ten times a second costs a good reply nothing: most are over before the first look.
-    """
-
-    def __init__(self, reply: aiohttp.ClientResponse) -> None:
-        self._reply = reply
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> None:
-        self._look_later()
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look_later(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_S, self._look)
-
-    def _look(self) -> None:
-        connection, content = self._reply.connection, self._reply.content
-        protocol = connection.protocol if connection is not None else None
-        fault = protocol.exception() if protocol is not None else None
-        if fault is None or content.is_eof() or content.exception() is not None:
-            self._look_later()
-            return
-        words = " ".join(str(fault).split())
-        content.set_exception(CallFailure("error", "invalid_response", f"the reply is not HTTP: {words}"))
-
-
-async def _stamped_chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[tuple[int, bytes]]:
-    """Every chunk with the time it arrived, decompressed if the server compressed unasked, capped in total."""
-    inflate = _inflater(reply.headers.get("Content-Encoding", ""))
-    total = 0
-    read = reply.content.readany
-    while True:
-        chunk = await read()
-        at_ns = time.perf_counter_ns()
-        if not chunk:
-            return
-        for part in (chunk,) if inflate is None else _inflate(inflate, chunk):
-            total += len(part)
-            if total > REPLY_CAP_BYTES:
-                reply.close()
-                raise CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
-            yield at_ns, part
-
-
 def _inflater(encoding: str) -> Any:
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return None
-    if name in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS)
-    raise CallFailure("error", "invalid_response", f"the server used a content encoding that was not asked for: {name}")
-
-
-def _inflate(inflate: Any, chunk: bytes) -> Iterator[bytes]:
-    """What `chunk` holds, in blocks: a few kilobytes of a bomb must not become megabytes before they are counted."""
-    block = b""
-    while chunk or len(block) == _INFLATE_BLOCK_BYTES:
-        try:
-            block = inflate.decompress(chunk, _INFLATE_BLOCK_BYTES)
-        except zlib.error as fault:
-            raise CallFailure("error", "invalid_response", f"the compressed reply cannot be read: {fault}") from fault
-        chunk = inflate.unconsumed_tail
-        yield block
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return zlib.decompressobj(zlib.MAX_WBITS | 32 if encoding != "deflate" else zlib.MAX_WBITS)
+    words = f"the server used a content encoding that was not asked for: {encoding}"
+    raise CallFailure("error", "invalid_response", words)

@@ -36,8 +36,7 @@ class HttpServer(Provider):
     async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader) -> None:
         """One call. A key that is named but not set ends it before anything is sent."""
         self._require_key()
-        json_type = {"Content-Type": "application/json"}
-        await self._client.exchange(path, payload, headers=json_type, sink=sink, reader=reader)
+        await self._client.exchange(path, payload, sink=sink, reader=reader)
 
     async def probe(self) -> ProviderProbe:
         address = public_address(self.base_url)

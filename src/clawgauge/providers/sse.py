@@ -6,19 +6,14 @@ an optional space after the colon. Does not decode the payload: `data` stays byt
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from clawgauge.errors import CallFailure
 
 LINE_CAP_BYTES = 4 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-
-
-class SseEvent(NamedTuple):
-    """One dispatched event. `name` is empty where the stream named none."""
-
-    name: bytes
-    data: bytes
+# One dispatched event: its name, empty where the stream named none, and its data. Plain: there is one per token.
+SseEvent: TypeAlias = tuple[bytes, bytes]
 
 
 class SseDecoder:
@@ -76,11 +71,13 @@ class SseDecoder:
         for line in lines:
             if not line:
                 if data:
-                    events.append(SseEvent(self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                    events.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
                     data.clear()
                 self._name = b""
-            elif line.startswith(b"data:"):
-                data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line[:5] == b"data:":
+                data.append(line[5:])
             elif line.startswith(b"event:"):
                 self._name = line[6:].removeprefix(b" ")
             elif line == b"data":

@@ -15,8 +15,9 @@ import pytest
 import uvloop
 
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import RunFolder, encode_line, iter_results
+from clawgauge.journal import encode_line, iter_results
 from clawgauge.journal.appender import Appender
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_result, run_child
 
@@ -211,7 +212,7 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
         """
 import asyncio
 from pathlib import Path
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from samples import make_result
 
 async def main():

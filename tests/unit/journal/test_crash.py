@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.journal import RunFolder, encode_line, index_cells, iter_results
+from clawgauge.journal import encode_line, index_cells, iter_results
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_result, start_child
 
 KEEP_WRITING = """
 import asyncio
 from pathlib import Path
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from samples import make_result
 
 async def main():
@@ -140,7 +141,7 @@ def test_an_interrupt_tears_no_line(tmp_path: Path) -> None:
         """
 import signal
 from pathlib import Path
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from samples import make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 n = 0
@@ -194,7 +195,7 @@ def test_a_killed_rewrite_leaves_the_old_file_or_the_new(tmp_path: Path) -> None
             """
 from itertools import count
 from pathlib import Path
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 for n in count():
     folder.write_json("summary.json", {"n": n, "padding": "x" * 200_000, "again": n})

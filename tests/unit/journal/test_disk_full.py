@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import CellKey, RunFolder, iter_results, read_events
+from clawgauge.journal import CellKey, iter_results, read_events
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_event, make_result, run_child
 
@@ -130,9 +131,10 @@ def test_a_file_size_limit_is_a_disk_failure(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import RunFolder, iter_results
+from clawgauge.journal import iter_results
+from clawgauge.journal.folder import RunFolder
 from samples import make_result
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (54_000, 54_000))
 folder = RunFolder.create(Path(sys.argv[1]), "r")
 n = 0
 try:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import RunFolder, read_config, read_events, read_inventory, read_raw_config, read_summary
+from clawgauge.journal import read_config, read_events, read_inventory, read_raw_config, read_summary
+from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Inventory, RunSummary
 
 from .samples import make_config, make_event

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import RunFolder, list_runs, locate_run
+from clawgauge.journal import list_runs, locate_run
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunLocked
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_result, run_child, start_child
 
 HOLD = """
 import time
 from pathlib import Path
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
@@ -73,7 +73,7 @@ def test_a_forked_child_neither_holds_nor_writes_nor_releases(run_path: Path) ->
 import os, signal, time
 from pathlib import Path
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from samples import make_event, make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 folder.append_sync(make_result())
@@ -113,7 +113,7 @@ def test_many_processes_at_once_leave_one_writer(run_path: Path) -> None:
 import os
 from pathlib import Path
 from clawgauge.errors import RunLocked
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 path = Path(sys.argv[1])
 children = []
 for _ in range(4):

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import CellKey, RunFolder, encode_line, index_cells, iter_results
+from clawgauge.journal import CellKey, encode_line, index_cells, iter_results
 from clawgauge.journal.disk import LINE_CAP_BYTES
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_result
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import CellKey, RunFolder, cell_key, encode_line, index_cells, iter_results
+from clawgauge.journal import CellKey, cell_key, encode_line, index_cells, iter_results
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_result, start_child
 
@@ -89,7 +90,8 @@ def test_killed_while_superseding_every_line_is_somewhere(tmp_path: Path) -> Non
         child = start_child(
             """
 from pathlib import Path
-from clawgauge.journal import RunFolder, cell_key
+from clawgauge.journal import cell_key
+from clawgauge.journal.folder import RunFolder
 from samples import make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 print("ready", flush=True)

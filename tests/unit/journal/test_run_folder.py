@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunFolderError, RunLocked
-from clawgauge.journal import RunFolder, iter_results, read_config, read_events
+from clawgauge.journal import iter_results, read_config, read_events
+from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_event, make_result, run_child
 
@@ -116,7 +117,7 @@ def test_a_place_that_cannot_be_written_is_named(shared_dir: Path) -> None:
 import os, sys
 from pathlib import Path
 from clawgauge.errors import RunFolderError, RunLocked
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 runs = Path(sys.argv[1])
 if os.getuid() == 0:
     os.setuid(65534)

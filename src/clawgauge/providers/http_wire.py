@@ -1,0 +1,291 @@
+"""One connection to a server: a request goes out, the bytes of its reply are stamped as they come, and read soon after.
+
+Owns: the moment the clock starts and every stamp of a reply. Parsing is aiohttp's; its session, response and stream
+objects are left out, because they cost more than the rest of a call and let a task's turn pass between the arrival of
+bytes and the stamp. Refuses: connecting and pooling (`http_pool`), and what a reply means (`http_reply`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import aiohttp
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpProcessingError, HttpResponseParser, RawResponseMessage
+from aiohttp.streams import StreamReader
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Sink
+from clawgauge.providers.http_desk import ReadingDesk
+from clawgauge.providers.http_reply import Intake, Reader
+
+DRAIN_S = 0.2
+# Never reached: what a read brings is taken out at once, and the loop reads a fraction of this.
+_PARSER_BUFFER_BYTES = 1 << 26
+# A server that floods is not read faster than it is understood.
+_UNREAD_BYTES = 1 << 20
+
+
+class Wire(asyncio.Protocol):
+    """One connection, one call at a time. Whoever asked is woken once, when all is said."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None = None
+    ) -> None:
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.server = ""
+        self._loop = loop
+        self._desk = desk
+        # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
+        self._socket = plain_socket
+        self._transport: asyncio.Transport | None = None
+        self._asked: _Asked | None = None
+        self._keep = False
+        self._arrived: list[tuple[int, bytes]] = []
+        self._n_unread = 0
+        self._paused = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the next call may go over this connection: this one is over, all of it sent and all of it read."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
+        return self._keep and self._asked is None and not self._transport.get_write_buffer_size()
+
+    def is_silent(self) -> bool:
+        """Whether nothing has come that nobody asked for: the end of the connection, above all."""
+        if self._socket is not None:
+            try:
+                self._socket.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return False
+            else:
+                return False
+        return self.is_open and not self._arrived
+
+    def ask(self, request: bytes, sink: Sink, reader: Reader) -> asyncio.Future[None]:
+        """Send `request` and start the clock. Raises `OSError` where the connection takes none of it."""
+        if self._transport is None:
+            raise ConnectionResetError("the connection was closed")
+        asked = _Asked(self._loop, sink, reader)
+        sent_ns = time.perf_counter_ns()
+        n_sent = self._send_now(request)
+        if n_sent < len(request):
+            self._transport.write(request[n_sent:])
+        sink.start(sent_ns)
+        self._keep = False
+        self._asked = asked
+        return asked.done
+
+    def _send_now(self, request: bytes) -> int:
+        if self._socket is None:
+            return 0
+        try:
+            return self._socket.send(request)
+        except BlockingIOError:
+            return 0
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        self._keep = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._arrived.append((time.perf_counter_ns(), data))
+        self._n_unread += len(data)
+        if len(self._arrived) == 1:
+            self._desk.put(self._read_arrived)
+        elif self._n_unread > _UNREAD_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _read_arrived(self) -> bool:
+        """Read what has come since the last time. Returns whether that completed a call."""
+        asked, arrived = self._asked, self._arrived
+        self._arrived, self._n_unread = [], 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        for at_ns, data in arrived:
+            if asked is None or self._asked is not asked:
+                # Nobody asked for this: a connection that speaks out of turn cannot be trusted with the next call.
+                self.abort()
+                break
+            if asked.done.done():
+                break
+            self._guard(asked, partial(self._read, asked, at_ns, data))
+        return asked is not None and self._asked is None
+
+    def _guard(self, asked: _Asked, step: Callable[[], None]) -> None:
+        """Take one step; a fault in it that nobody foresaw goes to whoever asked, and not to the loop."""
+        try:
+            step()
+        except Exception as fault:  # the runner, who awaits it, makes a record of it
+            self.abort()
+            self._conclude(asked, fault)
+
+    def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
+        try:
+            messages, upgraded, _ = asked.parser.feed_data(data)
+            for message, payload in messages:
+                self._take_head(asked, at_ns, message, payload, upgraded=upgraded)
+            self._take_payload(asked, at_ns)
+        except CallFailure as failure:
+            self._fail(asked, at_ns, failure)
+        except (HttpProcessingError, aiohttp.ClientPayloadError) as fault:
+            self._take_garbled(asked, at_ns, fault)
+
+    def _take_head(
+        self, asked: _Asked, at_ns: int, message: RawResponseMessage, payload: StreamReader, *, upgraded: bool
+    ) -> None:
+        if asked.payload is not None:
+            # A second reply to one request.
+            self._keep = False
+        elif not 100 <= message.code < 200 or upgraded:
+            self._keep = not (message.should_close or upgraded)
+            self.server = message.headers.get("Server", "")
+            asked.payload = payload
+            asked.intake = Intake(asked.sink, asked.reader, at_ns, message.code, message.headers)
+
+    def _take_payload(self, asked: _Asked, at_ns: int) -> None:
+        """Hand on what has come; past the stream's own end, only look for the end of the framing."""
+        payload, intake = asked.payload, asked.intake
+        if payload is None or intake is None:
+            return
+        chunk = payload.read_nowait()
+        at_end = payload.is_eof()
+        if not asked.answered:
+            if chunk and intake.feed(at_ns, chunk):
+                asked.answered = True
+            elif at_end:
+                intake.finish()
+        if at_end:
+            self._conclude(asked, None)
+        elif asked.answered and asked.draining is None:
+            # The connection can be used again if the rest comes soon; a server that dawdles loses it.
+            asked.draining = self._loop.call_later(DRAIN_S, self._stop_draining, asked)
+
+    def _stop_draining(self, asked: _Asked) -> None:
+        self.abort()
+        self._conclude(asked, None)
+
+    def _take_garbled(self, asked: _Asked, at_ns: int, fault: Exception) -> None:
+        """The framing is not HTTP. What came before it still counts."""
+        failure = CallFailure("error", "invalid_response", f"the reply is not HTTP: {_words_of(fault)}")
+        try:
+            self._take_payload(asked, at_ns)
+        except CallFailure as found:
+            failure = found
+        except aiohttp.ClientPayloadError:
+            pass  # the parser keeps what it had read to itself
+        self.abort()
+        if asked.answered:
+            self._conclude(asked, None)
+        else:
+            self._fail(asked, at_ns, failure)
+
+    def _fail(self, asked: _Asked, at_ns: int, failure: CallFailure) -> None:
+        asked.sink.end(at_ns)
+        if asked.payload is None or not asked.payload.is_eof():
+            self.abort()
+        self._conclude(asked, failure)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        at_ns = time.perf_counter_ns()
+        self._transport = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._read_arrived()
+        asked = self._asked
+        if asked is None:
+            return
+        if asked.answered:
+            self._conclude(asked, None)
+        elif asked.intake is None:
+            asked.sink.end(at_ns)
+            self._conclude(asked, exc or aiohttp.ServerDisconnectedError())
+        else:
+            self._guard(asked, partial(self._end_with_connection, asked, asked.intake, at_ns, exc))
+
+    def _end_with_connection(self, asked: _Asked, intake: Intake, at_ns: int, exc: Exception | None) -> None:
+        """The connection ended in the middle of a reply, which is the end of one without any other framing."""
+        try:
+            asked.parser.feed_eof()
+            if exc is not None:
+                raise intake.broken_off(str(exc))
+            self._take_payload(asked, at_ns)
+        except (HttpProcessingError, aiohttp.ClientPayloadError) as fault:
+            self._fail(asked, at_ns, intake.broken_off(_words_of(fault)))
+        except CallFailure as failure:
+            self._fail(asked, at_ns, failure)
+
+    def _conclude(self, asked: _Asked, failure: Exception | None) -> None:
+        """The call is decided: wake whoever asked."""
+        self._asked = None
+        if asked.draining is not None:
+            asked.draining.cancel()
+        if asked.done.done():
+            return
+        if failure is None:
+            asked.done.set_result(None)
+        else:
+            asked.done.set_exception(failure)
+
+
+class _Asked:
+    """The call under way on a connection. `answered` is set once the reader has all it wants."""
+
+    __slots__ = ("answered", "done", "draining", "intake", "parser", "payload", "reader", "sink")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Sink, reader: Reader) -> None:
+        self.sink = sink
+        self.reader = reader
+        self.done: asyncio.Future[None] = loop.create_future()
+        # Decompressing is left to the intake, which counts.
+        self.parser = HttpResponseParser(
+            _UNPAUSED,
+            loop,
+            _PARSER_BUFFER_BYTES,
+            payload_exception=aiohttp.ClientPayloadError,
+            read_until_eof=True,
+            auto_decompress=False,
+        )
+        self.payload: StreamReader | None = None
+        self.intake: Intake | None = None
+        self.answered = False
+        self.draining: asyncio.TimerHandle | None = None
+
+
+class _Unpaused:
+    """What aiohttp's parser asks of its protocol. Nothing waits in its buffers here, so there is nothing to pause."""
+
+    _reading_paused = False
+
+    def pause_reading(self) -> None:
+        return
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        return
+
+
+_UNPAUSED = cast(BaseProtocol, _Unpaused())
+
+
+def _words_of(fault: Exception) -> str:
+    return " ".join(str(getattr(fault, "message", fault)).split())
