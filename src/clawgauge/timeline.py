@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
+
+import msgspec
 
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start
 from clawgauge.checks.well_formed import well_formed
-from clawgauge.records import ToolInvocation
+from clawgauge.records import ToolInvocation, TranscriptTurn
 
 _MAX_NATIVE_CALLS = 256
 _MAX_NAME_CHARS = 256
 _MAX_TOKENS = 2**53
+NOT_EXECUTED = "(not executed)"
 
 
-@dataclass(slots=True)
-class Completion:
+class Completion(msgspec.Struct):
     """One attempt as it was seen, whole or broken off. Durations are nanoseconds from the clock's start."""
 
     text: str = ""
     reasoning_text: str = ""
-    native_calls: list[ToolInvocation] = field(default_factory=list)
+    native_calls: list[ToolInvocation] = []
     started: bool = False
     e2e_ns: int = 0
     ttft_ns: int | None = None
@@ -44,13 +45,15 @@ class Completion:
     refusal: str = ""
     cost_usd: float | None = None
     cli_overhead_ms: int | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
+    transcript: list[TranscriptTurn] | None = None
 
 
 class Timeline:
     """Collects one attempt. Hot path: `text` and `reasoning` only append."""
 
     __slots__ = (
+        "_answers",
         "_calls",
         "_captured",
         "_connect_ns",
@@ -66,6 +69,7 @@ class Timeline:
         "_stamps",
         "_start_ns",
         "_text",
+        "_turns",
         "_usage",
         "_warnings",
     )
@@ -82,6 +86,8 @@ class Timeline:
         self._last_ns: int | None = None
         self._n_chunks = 0
         self._calls: dict[int | str, tuple[dict[str, None], list[str]]] = {}
+        self._turns: list[tuple[int, int]] = []
+        self._answers: dict[int | str, str] = {}
         self._usage: dict[str, int] = {}
         self._finish: str | None = None
         self._captured = True
@@ -99,7 +105,8 @@ class Timeline:
         if piece:
             self._text.append(piece)
             self._stamps.append(at_ns)
-            self._seen(at_ns)
+            self._last_ns = at_ns
+            self._n_chunks += 1
 
     def reasoning(self, at_ns: int, piece: str) -> None:
         if piece:
@@ -120,6 +127,12 @@ class Timeline:
             fragments.append(arguments)
         self._seen(at_ns)
 
+    def turn(self) -> None:
+        self._turns.append((len(self._text), len(self._calls)))
+
+    def tool_answer(self, index: int | str, answer: str) -> None:
+        self._answers[index] = answer
+
     def _seen(self, at_ns: int) -> None:
         self._last_ns = at_ns
         self._n_chunks += 1
@@ -132,13 +145,14 @@ class Timeline:
         cached_tokens: int | None = None,
         reasoning_tokens: int | None = None,
     ) -> None:
-        told = {
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cached_tokens": cached_tokens,
-            "reasoning_tokens": reasoning_tokens,
-        }
-        self._usage.update({name: n for name, n in told.items() if n is not None and 0 <= n < _MAX_TOKENS})
+        for name, n in (
+            ("input_tokens", input_tokens),
+            ("output_tokens", output_tokens),
+            ("cached_tokens", cached_tokens),
+            ("reasoning_tokens", reasoning_tokens),
+        ):
+            if n is not None and 0 <= n < _MAX_TOKENS:
+                self._usage[name] = n
 
     def finish(self, reason: str | None) -> None:
         if reason:
@@ -173,6 +187,8 @@ class Timeline:
             cached_tokens=self._usage.get("cached_tokens"),
             reasoning_tokens=self._usage.get("reasoning_tokens"),
         )
+        if self._turns:
+            self._tell_turns(done)
         done.model_reported = self._notes.get("model_reported")
         done.cost_usd = self._notes.get("cost_usd")
         done.cli_overhead_ms = self._notes.get("cli_overhead_ms")
@@ -184,34 +200,59 @@ class Timeline:
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
-            done.ttft_ns = _since(start, self._first_of_any())
+            first_ns = self._first_of_any()
+            done.ttft_ns = _since(start, first_ns)
             done.ttfa_ns = _since(start, self._first_of_answer(text))
-            done.output_tps = self._tokens_per_second()
+            # Between the turns of a task no token is made: the span from first to last would not be theirs.
+            done.output_tps = self._tokens_per_second(first_ns) if len(self._turns) < 2 else None
         return done
 
+    def _tell_turns(self, done: Completion) -> None:
+        """A task that was run in one attempt: its turns one by one, and the last one's text as the answer."""
+        answers = [self._answers.get(index, NOT_EXECUTED) for index in self._calls]
+        ends = [*self._turns[1:], (len(self._text), len(self._calls))]
+        done.transcript = [
+            TranscriptTurn(
+                text="".join(self._text[texts:text_end]),
+                calls=[msgspec.structs.replace(call, turn=turn) for call in done.native_calls[calls:call_end]],
+                answers=answers[calls:call_end],
+            )
+            for turn, ((texts, calls), (text_end, call_end)) in enumerate(zip(self._turns, ends, strict=True), 1)
+        ]
+        done.native_calls = [call for turn in done.transcript for call in turn.calls]
+        done.text = done.transcript[-1].text
+
     def _first_of_any(self) -> int | None:
-        firsts = (self._stamps[0] if self._stamps else None, self._first_reasoning_ns, self._first_tool_ns)
-        return min((ns for ns in firsts if ns is not None), default=None)
+        first_text_ns = self._stamps[0] if self._stamps else None
+        return _earliest(first_text_ns, _earliest(self._first_reasoning_ns, self._first_tool_ns))
 
     def _first_of_answer(self, text: str) -> int | None:
         offset = answer_start(text)
         first_text = None
         if offset is not None:
-            ends = list(accumulate(map(len, self._text)))
-            first_text = self._stamps[bisect_right(ends, offset)]
-        firsts = (first_text, self._first_tool_ns)
-        return min((ns for ns in firsts if ns is not None), default=None)
+            piece = 0
+            # The first visible character is nearly always in the first piece; thinking is why it may not be.
+            if offset >= len(self._text[0]):
+                piece = bisect_right(list(accumulate(map(len, self._text))), offset)
+            first_text = self._stamps[piece]
+        return _earliest(first_text, self._first_tool_ns)
 
-    def _tokens_per_second(self) -> float | None:
+    def _tokens_per_second(self, first: int | None) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
         tokens = self._usage.get("output_tokens")
         if tokens is not None and self._first_reasoning_ns is None:
             # Reasoning that was counted but never shown took its time before the first token we saw.
             tokens -= self._usage.get("reasoning_tokens", 0)
-        first, last = self._first_of_any(), self._last_ns
+        last = self._last_ns
         if tokens is None or tokens < 2 or self._n_chunks < 2 or first is None or last is None or last <= first:
             return None
         return round((tokens - 1) * 1e9 / (last - first), 3)
+
+
+def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:
+    if one_ns is None or other_ns is None:
+        return other_ns if one_ns is None else one_ns
+    return min(one_ns, other_ns)
 
 
 def _since(start_ns: int, at_ns: int | None) -> int | None:

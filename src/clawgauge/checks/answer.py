@@ -5,8 +5,9 @@ Owns: the answer under judgement, the verdict, and the one way a violation is wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from clawgauge.records import ToolInvocation
 
@@ -14,18 +15,22 @@ _MAX_DETAIL_CHARS = 200
 _MAX_QUOTED_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One model answer. `text` is raw and uncut; `expected_tools` is what the prompt expects, lower case."""
+class Answer(msgspec.Struct, frozen=True):
+    """One model answer. `text` is raw and uncut; `expected_tools` is what the prompt expects, lower case.
+
+    `tools` are the definitions that were offered, as they were sent. `world` and `max_turns` are a task's.
+    """
 
     text: str
-    tool_invocations: list[ToolInvocation] = field(default_factory=list)
-    expected_tools: list[str] = field(default_factory=list)
+    tool_invocations: list[ToolInvocation] = []
+    expected_tools: list[str] = []
     tools_offered: bool = False
+    tools: list[dict[str, Any]] = []
+    world: dict[str, Any] | None = None
+    max_turns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The three fields of a record a validator decides. `violation` is set only where `objective_pass` is false."""
 
     objective_pass: bool | None

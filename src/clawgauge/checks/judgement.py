@@ -6,25 +6,22 @@ failed; they have no answer to judge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from clawgauge.checks.answer import Answer
 from clawgauge.checks.detection import detect_tools
-from clawgauge.checks.tool_calls import counted_calls, tool_calls_of, tool_use_success
+from clawgauge.checks.tool_calls import counted_calls, tool_calls_of, tool_channel_of, tool_use_success
 from clawgauge.checks.validators import judge
 from clawgauge.records import Prompt, ToolInvocation
+from clawgauge.world.arguments import ArgumentsBudget, encoded_size
 
 MAX_PARSED_OUTPUT_BYTES = 65_536
 MAX_INVOCATIONS = 1_000
-MAX_ARGUMENTS_BYTES = 65_536
-MAX_ALL_ARGUMENTS_BYTES = 262_144
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """The judged fields of a record, under their names in the record."""
 
     objective_pass: bool | None
@@ -35,6 +32,7 @@ class Judgement:
     tool_call_count: int
     tool_use_success: bool
     tool_invocations: list[ToolInvocation]
+    tool_channel: str
 
 
 def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) -> Judgement:
@@ -46,10 +44,12 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
     """
     expected = [name.lower() for name in prompt.expected_tools]
     offered = bool(prompt.tools)
-    invocations = [*native_calls, *detect_tools(text, expected)][:MAX_INVOCATIONS]
-    verdict = judge(prompt.validator, Answer(text, invocations, expected, offered))
+    native = native_calls[:MAX_INVOCATIONS]
+    invocations = [*native, *detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))]
+    answer = Answer(text, invocations, expected, offered, prompt.tools, prompt.world, prompt.max_turns)
+    verdict = judge(prompt.validator, answer)
     names = tool_calls_of(counted_calls(invocations, tools_offered=offered))
-    size = _encoded_size(verdict.parsed_output)
+    size = encoded_size(verdict.parsed_output)
     dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
     return Judgement(
         objective_pass=verdict.objective_pass,
@@ -60,28 +60,13 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
         tool_call_count=len(names),
         tool_use_success=tool_use_success(expected, invocations, tools_offered=offered),
         tool_invocations=_bounded(invocations),
+        tool_channel=tool_channel_of(invocations),
     )
 
 
 def _bounded(invocations: list[ToolInvocation]) -> list[ToolInvocation]:
-    """The invocations with arguments too large to keep left out."""
-    room = MAX_ALL_ARGUMENTS_BYTES
-    kept = []
-    for call in invocations:
-        size = _encoded_size(call.arguments)
-        if size is None or size > min(room, MAX_ARGUMENTS_BYTES):
-            call = msgspec.structs.replace(call, arguments=None)
-        else:
-            room -= size
-        kept.append(call)
-    return kept
-
-
-def _encoded_size(value: Any) -> int | None:
-    """How many bytes `value` takes on disk, or None where it cannot be written."""
-    if value is None:
-        return 0
-    try:
-        return len(msgspec.json.encode(value))
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
+    """The invocations with arguments too large to keep left out: the same that a simulated world does not act on."""
+    budget = ArgumentsBudget()
+    return [
+        call if budget.admit(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in invocations
+    ]

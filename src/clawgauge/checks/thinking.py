@@ -15,6 +15,8 @@ _VISIBLE = re.compile(r"\S")
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
     """The stretches of `text` that are answer, in order."""
+    if "<" not in text:
+        return [(0, len(text))]
     spans: list[tuple[int, int]] = []
     start = 0
     inside = False

@@ -1,4 +1,4 @@
-"""The nine validators by name: what each takes and how each judges.
+"""The validators by name: what each takes and how each judges.
 
 Owns: the table, the checks every specification goes through, and what every answer goes through before it is judged:
 thinking removed, text repaired, white space at the ends cut off, empty text failed. Refuses: raising on any answer
@@ -7,6 +7,7 @@ whatever; only `check_spec` raises, and only about the specification.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from clawgauge.checks.json_keys import check_json_keys, judge_json_keys
 from clawgauge.checks.spec_keys import refuse, refuse_misspelt
 from clawgauge.checks.text_limits import check_limit, judge_exact_bullets, judge_max_sentences, judge_max_words
 from clawgauge.checks.thinking import split_thinking
+from clawgauge.checks.tool_call import SPEC_KEYS, check_tool_call, judge_tool_call
 from clawgauge.checks.tool_invocation import check_tool_invocation, judge_tool_invocation
 from clawgauge.checks.well_formed import well_formed
 from clawgauge.checks.whole_answer import (
@@ -29,7 +31,7 @@ from clawgauge.checks.whole_answer import (
 from clawgauge.errors import SuiteError
 
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/2"
+VALIDATORS_VERSION = "clawgauge.checks/3"
 
 Spec = Mapping[str, Any]
 
@@ -59,6 +61,11 @@ def _validator(judge: Callable[[Spec, Answer], Verdict], check: Callable[[Spec],
     return Validator(frozenset({"type", *keys}), check, judge)
 
 
+def _world_state() -> Any:
+    # It brings the whole simulated world with it: only those who run tasks pay for that.
+    return importlib.import_module("clawgauge.checks.world_state")
+
+
 VALIDATORS: Mapping[str, Validator] = {
     "noop": _validator(lambda spec, answer: Verdict(None), lambda spec: None),
     "exact": _validator(_on_text(judge_exact), check_exact, "value"),
@@ -70,6 +77,14 @@ VALIDATORS: Mapping[str, Validator] = {
     "json_keys": _validator(_on_text(judge_json_keys), check_json_keys, "required_keys", "key_rules", "strict"),
     "tool_invocation": _validator(
         judge_tool_invocation, check_tool_invocation, "expected_tools", "match", "forbidden_tools"
+    ),
+    "tool_call": _validator(judge_tool_call, check_tool_call, *SPEC_KEYS),
+    "world_state": _validator(
+        lambda spec, answer: _world_state().judge_world_state(spec, answer, judge),
+        lambda spec: _world_state().check_world_state(spec, check_spec),
+        "expect",
+        "forbid",
+        "answer",
     ),
 }
 

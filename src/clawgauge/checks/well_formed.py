@@ -11,6 +11,8 @@ from typing import Any
 
 def well_formed(text: str) -> str:
     """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The whole contract between the runner and a provider: one attempt at one call.
 
-Owns: what a provider is given (`Call`, `ProviderSettings`), where it reports what it sees (`Sink`), and what it must
-offer (`Provider`). Refuses: retrying, judging, recording and waiting; those are the runner's.
+Owns: what a provider is given (`Call`, `Turn`, `ProviderSettings`), where it reports what it sees (`Sink`), and what it
+must offer (`Provider`). Refuses: retrying, judging, recording and waiting; those are the runner's.
 """
 
 from __future__ import annotations
@@ -11,12 +11,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.records import ModelInfo, ProviderProbe, ToolInvocation
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One earlier turn of a task: what the model said, what it called, and what each call was answered.
+
+    `reasoning` is what came on a channel of its own before the text.
+    """
+
+    text: str
+    calls: tuple[ToolInvocation, ...]
+    answers: tuple[str, ...]
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None."""
+    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None.
+
+    `history` is what has passed since the prompt; the model is to go on from there. `world` and `max_turns` are for a
+    provider that runs a whole task by itself (`Provider.runs_tasks`) and are None for any other.
+    """
 
     model: str
     prompt: str
@@ -29,6 +46,9 @@ class Call:
     timeout_s: float = 300.0
     tools: list[dict[str, Any]] = field(default_factory=list)
     tool_choice: Any = None
+    history: tuple[Turn, ...] = ()
+    world: Mapping[str, Any] | None = None
+    max_turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +87,12 @@ class Sink(Protocol):
     def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
         """A fragment of a native tool call; fragments of one call share an index. `name` is its whole name, once."""
 
+    def turn(self) -> None:
+        """The model's next turn begins. Only for a provider that runs a whole task in one attempt, before each turn."""
+
+    def tool_answer(self, index: int | str, answer: str) -> None:
+        """What the call with this index was answered, where the provider runs a task by itself."""
+
     def usage(
         self,
         *,
@@ -97,12 +123,16 @@ class Provider(ABC):
 
     An async context manager: entering may start things, leaving must stop them all. `local` tells whether the model
     runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
-    whether first-token times can be had, `takes` which sampling options can be sent at all.
+    whether first-token times can be had, `takes` which sampling options can be sent at all, and
+    `takes_thinking` whether a thinking level does anything. `runs_tasks` tells that a
+    task with its `world` is run inside one attempt; otherwise the runner asks turn by turn.
     """
 
     local = False
     streams = True
+    runs_tasks = False
     takes: frozenset[str] = frozenset({"temperature", "seed"})
+    takes_thinking = True
     default_max_tokens = 1024
 
     def __init__(self, settings: ProviderSettings) -> None:

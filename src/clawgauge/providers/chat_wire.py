@@ -13,6 +13,7 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
+from clawgauge.providers.chat_messages import chat_messages
 from clawgauge.providers.http_errors import stream_failure
 from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
 
@@ -56,9 +57,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 def chat_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
     """The request. A field that was not asked for is not sent."""
-    messages = [{"role": "system", "content": call.system}] if call.system else []
-    messages.append({"role": "user", "content": call.prompt})
-    body: dict[str, Any] = {"model": call.model, "messages": messages, "stream": call.stream}
+    body: dict[str, Any] = {"model": call.model, "messages": chat_messages(call), "stream": call.stream}
     if call.stream:
         body["stream_options"] = {"include_usage": True}
     if call.max_tokens is not None:
@@ -101,18 +100,24 @@ class ChatReader:
         self._unread = b""
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        if data.strip() == b"[DONE]":
+        if data[:1] != b"{" and data.strip() == b"[DONE]":
             if self._unread and not self._read_any:
                 raise not_the_protocol(self._unread, "chat completions")
             self._done = True
             return True
-        chunk = self._decode(data)
-        if chunk is not None and chunk.error is not None:
+        refuse_crowded(data)
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            lenient = self._decode_leniently(data, name)
+            if lenient is None:
+                return False
+            chunk = lenient
+        self._read_any = True
+        if chunk.error is not None:
             raise stream_failure(chunk.error)
         if name == b"error":
             raise stream_failure(decode_lenient(data) or data.decode("utf-8", "replace"))
-        if chunk is None:
-            return False
         if chunk.model and not self._model_seen:
             self._model_seen = True
             self._sink.note(model_reported=chunk.model)
@@ -129,32 +134,31 @@ class ChatReader:
             report_usage(self._sink, chunk.usage)
         return False
 
-    def _decode(self, data: bytes) -> _Chunk | None:
-        refuse_crowded(data)
-        try:
-            chunk = _decode_chunk(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            lenient = decode_lenient(data)
-            if lenient is None:
-                self._unread = self._unread or data
-                return None
-            chunk = _chunk_from(lenient)
-        self._read_any = True
-        return chunk
+    def _decode_leniently(self, data: bytes, name: bytes) -> _Chunk | None:
+        lenient = decode_lenient(data)
+        if lenient is not None:
+            return _chunk_from(lenient)
+        if name == b"error":
+            raise stream_failure(data.decode("utf-8", "replace"))
+        self._unread = self._unread or data
+        return None
 
     def _report(self, at_ns: int, delta: _Delta) -> None:
         sink = self._sink
-        reasoning = delta.reasoning_content or delta.reasoning
-        if reasoning:
+        if reasoning := delta.reasoning_content or delta.reasoning:
             sink.reasoning(at_ns, reasoning)
         if delta.content:
             sink.text(at_ns, delta.content)
         if delta.refusal:
             sink.note(refusal=delta.refusal)
-        for position, call in enumerate(delta.tool_calls or ()):
+        if delta.tool_calls:
+            self._report_calls(at_ns, delta.tool_calls)
+
+    def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
+        for position, call in enumerate(calls):
             function = call.function or _Function()
             if function.name or function.arguments:
-                sink.tool_delta(at_ns, self._key_of(call, position), function.name, function.arguments)
+                self._sink.tool_delta(at_ns, self._key_of(call, position), function.name, function.arguments)
 
     def _key_of(self, call: _ToolCall, position: int) -> int | str:
         """Which call a fragment belongs to. Ollama numbers every call 0: there a new id begins a new call."""

@@ -3,7 +3,9 @@
 Owns: a life of the program from the prompt to the verdict, an empty working directory for it, and what a user is told
 about it. Refuses: retrying, and reading anything of the user's login beyond whether it seems to be there.
 
-The clock runs from spawn to the `result` line. Temperature, seed and native tools cannot be passed to the CLI.
+The clock runs from spawn to the `result` line, or to the end of the reply that calls tools where nobody reads their
+answers. Temperature, seed and a tool choice cannot be passed to the CLI; tools go to it through an MCP server, and a
+task is run by the CLI itself, start to end in one attempt.
 """
 
 from __future__ import annotations
@@ -11,18 +13,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.providers.child_process import Child, ChildCommand, running
+from clawgauge.providers.child_process import Child, ChildCommand, StampedLine, running
 from clawgauge.providers.claude_failures import explain_failure
 from clawgauge.providers.claude_invocation import (
     BASE_URL_VARIABLE,
@@ -36,9 +39,12 @@ from clawgauge.providers.claude_invocation import (
 )
 from clawgauge.providers.claude_program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude_stream import ClaudeStream
+from clawgauge.providers.claude_tools import ENVIRONMENT as TOOL_ENVIRONMENT
+from clawgauge.providers.claude_tools import OfferedTools
 from clawgauge.records import ProviderProbe
 
 LINGER_S = 1.0
+SETTLE_S = 5.0
 LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
 _LOGIN_VARIABLES = (
     "ANTHROPIC_API_KEY",
@@ -54,6 +60,7 @@ class ClaudeCodeCli(Provider):
     """The provider. The program is found and asked once; its working directory lives from enter to exit."""
 
     takes = frozenset()
+    runs_tasks = True
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
@@ -66,6 +73,7 @@ class ClaudeCodeCli(Provider):
     async def __aenter__(self) -> Self:
         try:
             self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
+            self._cwd().mkdir()
         except OSError as fault:
             why = fault.strerror or fault
             raise MachineError(f"Claude Code needs an empty folder ({why}): make room, or set TMPDIR") from fault
@@ -86,14 +94,19 @@ class ClaudeCodeCli(Provider):
         refuse_unsendable(call)
         program = await self._ask_once()
         self._warn(program, call, sink)
+        with self._offer(call) as tools:
+            await self._converse(program, call, sink, tools)
+
+    async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
+        offer = tools.arguments(program, self._env) if tools else ()
         command = ChildCommand(
-            argv=(str(program.path), *call_arguments(program, call, bare=self._bare)),
-            env=call_environment(self._env, call),
+            argv=(str(program.path), *call_arguments(program, call, bare=self._bare), *offer),
+            env=call_environment(self._env, call) | (TOOL_ENVIRONMENT if tools else {}),
             cwd=self._cwd(),
             stdin=call.prompt.encode("utf-8"),
         )
         started_ns = time.perf_counter_ns()
-        stream = ClaudeStream(sink, started_ns=started_ns)
+        stream = _stream(sink, started_ns, tools)
         sink.start(started_ns)
         sink.connected(None)
         try:
@@ -101,11 +114,25 @@ class ClaudeCodeCli(Provider):
                 await _listen(child, stream, sink)
         except OSError as fault:
             raise _spawn_failure(program.path, fault) from fault
+        finally:
+            if tools is not None:
+                _report_answers(sink, stream, tools)
         failure = explain_failure(
             stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
         )
         if failure is not None:
+            # Asking again would begin the task anew and throw away turns that were paid for.
+            failure.retryable = failure.retryable and not stream.outcome.turns_ended
             raise failure
+
+    @contextlib.contextmanager
+    def _offer(self, call: Call) -> Iterator[OfferedTools | None]:
+        """The call's tools with a folder for their server, for as long as the call lasts."""
+        if not call.tools:
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
+            yield OfferedTools(call, Path(folder))
 
     async def probe(self) -> ProviderProbe:
         """Look for the program and for a sign of a login; nothing is sent."""
@@ -136,7 +163,8 @@ class ClaudeCodeCli(Provider):
             "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
             "default_system_prompt": DEFAULT_SYSTEM_PROMPT,
             "thinking": "off unless a level is asked",
-            "not_sent": ["temperature", "seed", "tools"],
+            "tools": "offered by an MCP server of clawgauge's own",
+            "not_sent": ["temperature", "seed", "tool_choice"],
         }
 
     async def _ask_once(self) -> ClaudeProgram:
@@ -147,11 +175,12 @@ class ClaudeCodeCli(Provider):
             return self._program
 
     def _cwd(self) -> Path:
-        return self._workdir or Path(tempfile.gettempdir())
+        """An empty folder: what the CLI finds around it may not become part of a prompt."""
+        return self._workdir / "empty" if self._workdir else Path(tempfile.gettempdir())
 
     def _warn(self, program: ClaudeProgram, call: Call, sink: Sink) -> None:
-        if call.tools:
-            sink.note(warning="Claude Code cannot be given a prompt's own tools; they were not offered to the model")
+        if call.tools and call.tool_choice not in (None, "auto"):
+            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
         if call.thinking_level is not None and not program.knows("--effort"):
             version = program.version or "of unknown version"
             sink.note(
@@ -166,17 +195,45 @@ def create(settings: ProviderSettings) -> Provider:
     return ClaudeCodeCli(settings)
 
 
+def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:
+    if tools is None:
+        return ClaudeStream(sink, started_ns=started_ns)
+    return ClaudeStream(
+        sink, started_ns=started_ns, tools=tools.names, max_turns=tools.max_turns, is_task=tools.is_task
+    )
+
+
+def _report_answers(sink: Sink, stream: ClaudeStream, tools: OfferedTools) -> None:
+    """What the server answered, and any call that reached it although no line of the stream showed it."""
+    for number, call in enumerate(tools.logged_calls()):
+        index = call.id or f"logged {number}"
+        if index not in stream.tool_ids:
+            sink.tool_delta(time.perf_counter_ns(), index, call.name, json.dumps(call.arguments))
+        sink.tool_answer(index, call.answer)
+
+
 async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
     """Read until the call is over, then give the program a moment to exit so that its exit code counts too."""
     try:
-        while not stream.done and (stamped := await child.next_line()) is not None:
+        while not stream.done and (stamped := await _next_line(child, stream)) is not None:
             stream.feed(stamped.at_ns, stamped.line)
     finally:
         # Before the burial: its grace is not part of the time to a deadline or to an exit.
-        if not stream.done:
+        if stream.clock_runs:
             sink.end(child.exited_ns or time.perf_counter_ns())
+    stream.settle()
     if stream.outcome.cut is None:
         await child.wait_exit(LINGER_S)
+
+
+async def _next_line(child: Child, stream: ClaudeStream) -> StampedLine | None:
+    """The next line; None too where the answer is whole and the CLI takes long over what comes after it."""
+    if stream.clock_runs:
+        return await child.next_line()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_S):
+            return await child.next_line()
+    return None
 
 
 def _spawn_failure(path: Path, fault: OSError) -> CallFailure:

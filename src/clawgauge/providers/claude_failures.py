@@ -82,9 +82,13 @@ def explain_failure(
     """None for a call that ended well, an empty answer and a refusal included. `exit_code` None: it was not awaited."""
     if outcome.cut is not None:
         return None
+    if outcome.tools_refused is not None:
+        return _cli_error("Claude Code did not take the tools on offer", outcome.tools_refused)
     result = outcome.result
     if result is None:
         return _without_result(outcome, model, exit_code, stderr_tail)
+    if result.turns_spent:
+        return None
     report = _report(outcome)
     if not result.is_error:
         if exit_code in (0, None):
@@ -118,7 +122,7 @@ def _report(outcome: StreamOutcome) -> _Report:
         kind=error.error if error else None,
         api_error=result.api_error if result else None,
         terminal_reason=result.terminal_reason if result else None,
-        reply_begun=outcome.replies > 0,
+        reply_begun=outcome.reply_open,
         limit_reset_s=number(limit.resets_at) if limit else None,
         limit_rejected=limit is not None,
     )

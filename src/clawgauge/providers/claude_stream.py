@@ -1,21 +1,22 @@
 """Claude Code's stream-json, line by line, as calls on a `Sink` and one outcome.
 
-Owns: what is model text and what is the CLI's own, which reply counts, tokens, cost and the end of the clock. Refuses:
+Owns: what is model text and what is the CLI's own, which reply counts, cost and the end of the clock. Refuses:
 processes, clocks (each line comes with its stamp) and verdicts; what an error means is decided in `claude_failures`.
 
-One call is one reply. The CLI answers some ends of a reply by asking the model again in words of its own ("Output token
-limit hit. Resume directly…"): such an end is the end of the call (`StreamOutcome.cut`), and the CLI has to be stopped.
-
-`input_tokens` is the whole prompt: the API's uncached, cache-read and cache-written tokens together.
+One call is one reply, or in a task as many as there are turns. The CLI answers some ends of a reply by asking the model
+again in words of its own ("Output token limit hit. Resume directly…"): such an end is the end of the call
+(`StreamOutcome.cut`), and the CLI has to be stopped. Where tools are on offer a reply that calls them is followed by
+their answers; the CLI then ends by itself, or goes on to the next turn of a task.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from clawgauge.providers.base import Sink
+from clawgauge.providers.claude_usage import TokenTally
 from clawgauge.providers.claude_wire import (
     SYNTHETIC_MODEL,
     ApiEvent,
@@ -27,7 +28,7 @@ from clawgauge.providers.claude_wire import (
     Message,
     ResultLine,
     StreamLine,
-    count,
+    SystemLine,
     decode_line,
     number,
 )
@@ -43,40 +44,77 @@ FINISH_REASONS = {
     "refusal": "refusal",
 }
 ASKS_AGAIN = frozenset({"max_tokens", "model_context_window_exceeded", "tool_use", "refusal"})
+# A server that is not Anthropic's may end a reply with calls as if it were any other.
+_CALLS_TOOLS = frozenset({"tool_use", "end_turn"})
 
 
 @dataclass(slots=True)
 class StreamOutcome:
-    """What was seen apart from the answer itself: all there is to judge the call by, with the exit code."""
+    """What was seen apart from the answer itself: all there is to judge the call by, with the exit code.
+
+    `replies` counts those that began, `turns_ended` those that ended and were followed by tools; `reply_open` is true
+    in the middle of one.
+    """
 
     result: ResultLine | None = None
     error: AssistantLine | None = None
     limit: LimitInfo | None = None
     cut: str | None = None
+    tools_refused: str | None = None
     replies: int = 0
+    reply_open: bool = False
+    turns_ended: int = 0
     bad_lines: int = 0
     plain_text: str = ""
 
 
 class ClaudeStream:
-    """Reads one call's stdout. `done` says that nothing after this line counts."""
+    """Reads one call's stdout. `done` says that nothing after this line counts.
 
-    def __init__(self, sink: Sink, *, started_ns: int) -> None:
+    `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        started_ns: int,
+        tools: Mapping[str, str] | None = None,
+        max_turns: int = 1,
+        is_task: bool = False,
+    ) -> None:
         self.outcome = StreamOutcome()
+        self.tool_ids: set[str] = set()
         self._sink = sink
         self._started_ns = started_ns
+        self._tools = tools or {}
+        self._max_turns = max_turns
+        self._is_task = is_task
+        self._stopped_ns: int | None = None
+        self._called_tool = False
         self._streamed_ids: set[str | None] = set()
         self._whole_ids: set[str | None] = set()
         self._pending_tools: dict[int, ContentBlock] = {}
         self._tool_ids: dict[int, str] = {}
-        self._usage: dict[str, Any] = {}
+        self._tokens = TokenTally()
         self._model: str | None = None
         self._said_anything = False
         self._said_text = False
 
     @property
     def done(self) -> bool:
-        return self.outcome.result is not None or self.outcome.cut is not None
+        outcome = self.outcome
+        return outcome.result is not None or outcome.cut is not None or outcome.tools_refused is not None
+
+    @property
+    def clock_runs(self) -> bool:
+        """Whether the answer is still coming. It is whole before `done` where only the tools and the CLI's sums are."""
+        return self._stopped_ns is None
+
+    def settle(self) -> None:
+        """Nothing more comes. An answer that is whole does not need the CLI's last word."""
+        if not self.done and not self.clock_runs:
+            self.outcome.cut = "tool_use"
 
     def feed(self, at_ns: int, raw: bytes) -> None:
         """Take one line of stdout, which arrived at `at_ns`. Lines that cannot be read are counted, never fatal."""
@@ -99,14 +137,22 @@ class ClaudeStream:
                 self._take_message(at_ns, line)
             case ResultLine():
                 self._take_result(at_ns, line)
+            case SystemLine(subtype="init") if self._tools:
+                self._check_offer(line)
             case LimitLine(rate_limit_info=limit) if limit.status == "rejected":
                 self.outcome.limit = limit
+
+    def _check_offer(self, line: SystemLine) -> None:
+        """A model that is not shown the tools must not be judged by them."""
+        shown = line.tools if isinstance(line.tools, list) else []
+        if missing := [name for name in self._tools if name not in shown]:
+            self.outcome.tools_refused = f"{len(missing)} of {len(self._tools)} are missing, servers {line.mcp_servers}"
 
     def _take_event(self, at_ns: int, event: ApiEvent) -> None:
         match event.type:
             case "message_start" if event.message is not None:
-                self._begin_reply(event.message)
                 self._streamed_ids.add(event.message.id)
+                self._begin_reply(at_ns, event.message)
             case "content_block_start" if event.content_block is not None:
                 self._begin_block(at_ns, event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
@@ -117,21 +163,29 @@ class ClaudeStream:
                 if event.index in self._pending_tools:
                     self._call_tool(at_ns, event.index, None)
             case "message_delta":
-                self._note_usage(event.usage)
+                self._tokens.note(event.usage)
                 self._end_reply(at_ns, event.delta.stop_reason if event.delta else None)
 
-    def _begin_reply(self, message: Message) -> None:
+    def _begin_reply(self, at_ns: int, message: Message) -> None:
+        if self._tools and self.outcome.replies >= self._max_turns:
+            self._cut(at_ns, "max_turns")
+            return
         self.outcome.replies += 1
-        self._said_text = False
+        self.outcome.reply_open = True
+        self._said_text = self._called_tool = False
         self._pending_tools.clear()
         self._note_model(message.model)
-        self._note_usage(message.usage)
+        self._tokens.next_reply()
+        self._tokens.note(message.usage)
+        if self._is_task:
+            self._sink.turn()
 
     def _begin_block(self, at_ns: int, index: int, block: ContentBlock) -> None:
         if block.type == "tool_use":
             self._pending_tools[index] = block
             # Indexes start again with each reply; ids do not.
             self._tool_ids[index] = block.id or f"{self.outcome.replies}.{index}"
+            self.tool_ids.add(self._tool_ids[index])
         else:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 
@@ -144,9 +198,9 @@ class ClaudeStream:
             self._sink.text(at_ns, text)
 
     def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
-        self._said_anything = True
+        self._said_anything = self._called_tool = True
         block = self._pending_tools.pop(index, None)
-        name = block.name if block else None
+        name = self._tools.get(block.name or "", block.name) if block else None
         if arguments is None and block is not None and block.input:
             arguments = json.dumps(block.input)
         self._sink.tool_delta(at_ns, self._tool_ids.get(index, index), name, arguments)
@@ -154,10 +208,25 @@ class ClaudeStream:
     def _end_reply(self, at_ns: int, stop_reason: str | None) -> None:
         if stop_reason is None:  # made up by the CLI for a stream that broke
             return
+        self.outcome.reply_open = False
         self._finish(stop_reason)
-        if stop_reason in ASKS_AGAIN or not self._said_text:
-            self.outcome.cut = stop_reason
-            self._report_usage()
+        if self._tools and self._called_tool and stop_reason in _CALLS_TOOLS:
+            self.outcome.turns_ended += 1
+            self._tokens.report(self._sink)
+            if self.outcome.replies >= self._max_turns:
+                # The tools still answer, but no model will read it.
+                self._stop_clock(at_ns)
+        elif stop_reason in ASKS_AGAIN or not self._said_text:
+            self._cut(at_ns, stop_reason)
+
+    def _cut(self, at_ns: int, why: str) -> None:
+        self.outcome.cut = why
+        self._tokens.report(self._sink)
+        self._stop_clock(at_ns)
+
+    def _stop_clock(self, at_ns: int) -> None:
+        if self._stopped_ns is None:
+            self._stopped_ns = at_ns
             self._sink.end(at_ns)
 
     def _take_message(self, at_ns: int, line: AssistantLine) -> None:
@@ -171,7 +240,9 @@ class ClaudeStream:
             self._sink.note(first_token_captured=False)
         if line.message.id not in self._whole_ids:
             self._whole_ids.add(line.message.id)
-            self._begin_reply(line.message)
+            self._begin_reply(at_ns, line.message)
+            if self.done:
+                return
         for index, block in enumerate(line.message.content):
             self._begin_block(at_ns, index, block)
             if block.type == "tool_use":
@@ -186,14 +257,15 @@ class ClaudeStream:
             self._finish(line.stop_reason, line.result if line.is_error else None)
         elif line.api_error == "max_output_tokens":
             self._finish("max_tokens")
-        if any(count(line.usage, name) for name in ("input_tokens", "output_tokens")):  # zeros are the CLI's filler
-            self._usage = dict(line.usage)
-        self._report_usage()
+        elif line.turns_spent:
+            self._finish("tool_use")
+        self._tokens.settle(line.usage)
+        self._tokens.report(self._sink)
         if isinstance(line.model_usage, dict) and len(line.model_usage) == 1:
             self._note_model(next(iter(line.model_usage)))
         self._note_cost(line)
-        self._note_overhead(at_ns, line)
-        self._sink.end(at_ns)
+        self._stop_clock(at_ns)
+        self._note_overhead(self._stopped_ns or at_ns, line)
 
     def _finish(self, stop_reason: str, words: str | None = None) -> None:
         self._sink.finish(FINISH_REASONS.get(stop_reason, stop_reason))
@@ -204,23 +276,6 @@ class ClaudeStream:
         if self._model is None and model and model != SYNTHETIC_MODEL:
             self._model = model
             self._sink.note(model_reported=model)
-
-    def _note_usage(self, usage: Any) -> None:
-        """The API repeats its counts as they grow, and leaves out what did not change."""
-        if isinstance(usage, dict):
-            self._usage.update({name: value for name, value in usage.items() if value is not None})
-
-    def _report_usage(self) -> None:
-        uncached, cached = count(self._usage, "input_tokens"), count(self._usage, "cache_read_input_tokens")
-        prompt = None
-        if uncached is not None:
-            prompt = uncached + (cached or 0) + (count(self._usage, "cache_creation_input_tokens") or 0)
-        self._sink.usage(
-            input_tokens=prompt,
-            output_tokens=count(self._usage, "output_tokens"),
-            cached_tokens=cached,
-            reasoning_tokens=count(self._usage.get("output_tokens_details"), "thinking_tokens"),
-        )
 
     def _note_cost(self, line: ResultLine) -> None:
         cost = number(line.total_cost_usd)

@@ -70,9 +70,10 @@ class AssistantLine(msgspec.Struct):
 
 
 class ResultLine(msgspec.Struct):
-    """The CLI's last word. `subtype` says "success" for API errors too, so it decides nothing."""
+    """The CLI's last word. `subtype` says "success" for API errors too, so it decides nothing about those."""
 
     is_error: bool = False
+    subtype: str = ""
     result: str | None = None
     errors: list[str] = []
     api_error_status: int | None = None
@@ -83,6 +84,19 @@ class ResultLine(msgspec.Struct):
     total_cost_usd: Any = None
     usage: Any = None
     model_usage: Any = msgspec.field(default=None, name="modelUsage")
+
+    @property
+    def turns_spent(self) -> bool:
+        """Whether it stopped because `--max-turns` was reached: an error to the CLI, not to whoever set it."""
+        return self.terminal_reason == "max_turns" or self.subtype == "error_max_turns"
+
+
+class SystemLine(msgspec.Struct):
+    """What the CLI has set up; `init` comes before the first request and names the tools the model will see."""
+
+    subtype: str = ""
+    tools: Any = None
+    mcp_servers: Any = None
 
 
 class LimitInfo(msgspec.Struct):
@@ -96,7 +110,7 @@ class LimitLine(msgspec.Struct):
     rate_limit_info: LimitInfo
 
 
-Line = StreamLine | AssistantLine | ResultLine | LimitLine
+Line = StreamLine | AssistantLine | ResultLine | SystemLine | LimitLine
 
 
 class _Kind(msgspec.Struct):
@@ -107,6 +121,7 @@ _SHAPES: dict[str, type[Line]] = {
     "stream_event": StreamLine,
     "assistant": AssistantLine,
     "result": ResultLine,
+    "system": SystemLine,
     "rate_limit_event": LimitLine,
 }
 _KIND = msgspec.json.Decoder(_Kind)

@@ -12,11 +12,31 @@ from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.chat_server import ChatServer
 from clawgauge.providers.child_process import ChildCommand, capture
 from clawgauge.providers.embedded_model import DEFAULT_MODEL, GET_COMMAND, is_fetched, model_path, resolve
+from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.providers.llama_server import LlamaServer
 from clawgauge.records import ModelInfo, ProviderProbe
 
 # The fetching process has a limit of its own; this one is for when it does not keep it.
 FETCH_TIMEOUT_S = 660.0
+
+
+_TOOLS_DROPPED = (
+    "tools_dropped: the model's chat template has no place for tools, so the model has not seen them; "
+    "chat_template_file in the provider's table gives it another template"
+)
+
+
+class _LlamaChat(ChatServer):
+    """llama.cpp's own server, which can say what the model's chat template has a place for."""
+
+    async def shows_tools(self, address: str) -> bool:
+        """Whether offered tools reach the model; a template that has no place for them drops them in silence."""
+        try:
+            reply = await self._client.get_json(address + "/props")
+        except CallFailure:  # it may yet answer what matters
+            return True
+        able = (decode_lenient(reply.data) or {}).get("chat_template_caps")
+        return not isinstance(able, dict) or able.get("supports_tools") is not False
 
 
 class Embedded(Provider):
@@ -27,12 +47,14 @@ class Embedded(Provider):
     """
 
     local = True
+    takes_thinking = False
     default_max_tokens = 256
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self._server: LlamaServer | None = None
-        self._chat: ChatServer | None = None
+        self._chat: _LlamaChat | None = None
+        self._shows_tools = True
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stop()
@@ -43,11 +65,29 @@ class Embedded(Provider):
         if model == DEFAULT_MODEL and not is_fetched(self.settings.environ):
             await self._fetch()
         path = resolve(model, self.settings.environ, self.settings.tell)
-        server = LlamaServer(path, alias=model, slots=self.settings.concurrency, environ=self.settings.environ)
+        server = LlamaServer(
+            path,
+            alias=model,
+            slots=self.settings.concurrency,
+            environ=self.settings.environ,
+            chat_template=self._template(),
+        )
         await server.start()
         self._server = server
         self._chat = await self._client(server.address).__aenter__()
+        self._shows_tools = await self._chat.shows_tools(server.address)
         return False
+
+    def _template(self) -> Path | None:
+        """The chat template to use instead of the model's own."""
+        chosen = self.settings.extra.get("chat_template_file")
+        if chosen is None:
+            return None
+        path = Path(chosen).expanduser()
+        if not path.is_file():
+            message = f"no chat template at {chosen!r}: correct chat_template_file in [providers.{self.name}]"
+            raise CallFailure("skipped_unavailable", "model_not_found", message)
+        return path
 
     async def _fetch(self) -> None:
         """Get the model in a process of its own: that can be ended in the middle of 93 MB, a thread cannot."""
@@ -64,16 +104,18 @@ class Embedded(Provider):
             _, _, why = done.stderr.strip().rpartition("clawgauge: ")
             raise CallFailure("skipped_unavailable", "model_not_found", why or f"try {GET_COMMAND}")
 
-    def _client(self, address: str) -> ChatServer:
+    def _client(self, address: str) -> _LlamaChat:
         options = {"extra_body": {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}}
         settings = ProviderSettings(
             name=self.name, type=self.settings.type, extra=options, concurrency=self.settings.concurrency
         )
-        return ChatServer(settings, base_url=address + "/v1", local=True)
+        return _LlamaChat(settings, base_url=address + "/v1", local=True)
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         if self._chat is None or self._server is None:
             raise CallFailure("skipped_unavailable", "connection_refused", "the embedded server is not running")
+        if call.tools and not self._shows_tools:
+            sink.note(warning=_TOOLS_DROPPED)
         await self._chat.attempt(call, sink)
 
     def pids(self) -> list[int]:
@@ -103,7 +145,11 @@ class Embedded(Provider):
         return (await self.probe()).models
 
     def describe(self) -> dict[str, Any]:
-        return {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": {"cache_prompt": False}}
+        body = {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}
+        known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": body}
+        if template := self.settings.extra.get("chat_template_file"):
+            known["chat_template_file"] = template
+        return known
 
     async def _stop(self) -> None:
         chat, self._chat = self._chat, None

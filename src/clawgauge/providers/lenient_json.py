@@ -30,7 +30,7 @@ def decode_lenient(data: bytes) -> dict[str, Any] | None:
 
 def refuse_crowded(data: bytes) -> None:
     """Raise where decoding would swell: 16 MiB of `{},` become more than a gigabyte of objects."""
-    if _is_crowded(data):
+    if len(data) > MAX_VALUES and _is_crowded(data):
         raise CallFailure("error", "response_too_large", f"the reply holds more than {MAX_VALUES} JSON values")
 
 

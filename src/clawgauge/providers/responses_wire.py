@@ -15,6 +15,7 @@ from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.chat_wire import count, encode_body, not_the_protocol
 from clawgauge.providers.http_errors import stream_failure
 from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
+from clawgauge.providers.responses_input import flat_tool_choice, flat_tools, responses_input
 
 
 class _Event(msgspec.Struct):
@@ -34,7 +35,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 def responses_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
     """The request. `store` is off: a benchmark leaves nothing behind on the server."""
-    body: dict[str, Any] = {"model": call.model, "input": call.prompt, "stream": call.stream, "store": False}
+    body: dict[str, Any] = {"model": call.model, "input": responses_input(call), "stream": call.stream, "store": False}
     if call.system:
         body["instructions"] = call.system
     if call.max_tokens is not None:
@@ -44,18 +45,11 @@ def responses_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
     if call.thinking_level is not None:
         body["reasoning"] = {"effort": call.thinking_level}
     if call.tools:
-        body["tools"] = [_flat_tool(tool) for tool in call.tools]
+        body["tools"] = flat_tools(call)
         if call.tool_choice is not None:
-            body["tool_choice"] = _flat_tool(call.tool_choice)
+            body["tool_choice"] = flat_tool_choice(call)
     body.update(extra or {})
     return encode_body(body)
-
-
-def _flat_tool(tool: Any) -> Any:
-    """Chat nests a function under `function`; Responses has its fields beside `type`."""
-    if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
-        return {"type": "function", **tool["function"]}
-    return tool
 
 
 class ResponsesReader:

@@ -17,11 +17,13 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, read_document
 from clawgauge.suites.place import Place, describe_kind, refuse_unknown_keys, suggest
-from clawgauge.suites.prompt_shape import Sampling, build_prompt, read_label, read_sampling, read_text
+from clawgauge.suites.prompt_shape import SuiteContext, build_prompt, read_label, read_sampling, read_text
+from clawgauge.suites.tool_shape import read_toolbox
+from clawgauge.suites.variants import unfold
 
-BUILTIN_SUITES = ("core", "tool_use")
+BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
 MAX_PROMPTS = 10_000
-HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "prompts")
+HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "prompts")
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None) -> SuiteRecord:
@@ -92,6 +94,8 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
             "expected_tools": prompt.expected_tools or None,
             "tools": prompt.tools or None,
             "tool_choice": prompt.tool_choice,
+            "world": prompt.world,
+            "max_turns": prompt.max_turns,
         }
         asked = {"id": prompt.id, "prompt": prompt.prompt}
         asked |= {key: value for key, value in settings.items() if value is not None}
@@ -106,7 +110,8 @@ def _load_file(path: Path, ref: str) -> SuiteRecord:
     header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
-    prompts = _build_prompts(header.get("prompts"), name, read_sampling(header, place), place)
+    context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
+    prompts = _build_prompts(header.get("prompts"), context, place)
     return SuiteRecord(
         name=name,
         version=read_text(header, "version", place) or "",
@@ -117,28 +122,42 @@ def _load_file(path: Path, ref: str) -> SuiteRecord:
     )
 
 
-def _build_prompts(entries: object, suite: str, defaults: Sampling, place: Place) -> list[Prompt]:
+def _build_prompts(entries: object, suite: SuiteContext, place: Place) -> list[Prompt]:
     if not isinstance(entries, list):
         found = "missing" if entries is None else f"must be a list, not {describe_kind(entries)}"
         raise place.at("prompts").refusal(f"{found}; give a list of prompts ([[prompts]] in TOML)")
     if not entries:
         raise place.at("prompts").refusal("empty; a suite has at least one prompt")
-    if len(entries) > MAX_PROMPTS:
-        raise place.at("prompts").refusal(f"{len(entries)} prompts; at most {MAX_PROMPTS}, so split the suite")
+    n_forms = sum(_count_forms(entry) for entry in entries)
+    if n_forms > MAX_PROMPTS:
+        raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
     prompts: list[Prompt] = []
     number_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):
-        here = place.at_prompt(number, entry.get("id") if isinstance(entry, dict) else None)
-        prompt = build_prompt(entry, suite, defaults, here)
-        first = number_of.setdefault(prompt.id, number)
-        if first != number:
-            raise here.at("id").refusal(f"{prompt.id!r} is already the id of prompt {first}; give each its own")
-        prompts.append(prompt)
+        for form in unfold(entry, place.at_prompt(number, _id_of(entry))):
+            here = place.at_prompt(number, _id_of(form.entry))
+            prompt = build_prompt(form.entry, suite, here, form.variant_of)
+            if prompt.id in number_of:
+                raise here.at("id").refusal(
+                    f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"
+                )
+            number_of[prompt.id] = number
+            prompts.append(prompt)
     return prompts
 
 
+def _count_forms(entry: object) -> int:
+    variants = entry.get("variants") if isinstance(entry, dict) else None
+    return len(variants) if isinstance(variants, list) else 1
+
+
+def _id_of(entry: object) -> object:
+    return entry.get("id") if isinstance(entry, dict) else None
+
+
 def _describe_unknown(ref: str) -> str:
+    names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
     return (
         f"No built-in suite is called {ref!r}{suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
-        f"{' and '.join(BUILTIN_SUITES)}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
+        f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from clawgauge.errors import SuiteError
 
@@ -32,13 +32,13 @@ class Place:
     def at_prompt(self, number: int, prompt_id: object) -> Place:
         """The `number`th prompt, counted from 1, with its id where it has a usable one."""
         suffix = f" ({prompt_id!r})" if isinstance(prompt_id, str) and prompt_id.strip() else ""
-        return replace(self, prompt=f"prompt {number}{suffix}")
+        return Place(self.file, f"prompt {number}{suffix}", self.key)
 
     def at(self, key: str | int) -> Place:
         """One key, or one list entry, further in."""
         if isinstance(key, int):
-            return replace(self, key=f"{self.key}[{key}]")
-        return replace(self, key=f"{self.key}.{key}" if self.key else key)
+            return Place(self.file, self.prompt, f"{self.key}[{key}]")
+        return Place(self.file, self.prompt, f"{self.key}.{key}" if self.key else key)
 
     def refusal(self, message: str) -> SuiteError:
         """The error to raise for what is wrong here."""

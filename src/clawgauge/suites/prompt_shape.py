@@ -1,7 +1,8 @@
 """One entry of a suite file → one `Prompt`, or a refusal that names the key.
 
 Owns: the keys of a prompt, their types, and how the suite's own defaults fold into it. Refuses: unknown keys, wrong
-types, blank text. Leaves to `clawgauge.checks` what a validator may say, and to the runner what a provider can send.
+types, blank text. Leaves to `clawgauge.checks` what a validator may say, to `tool_shape` what a tool is, and to the
+runner what a provider can send.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clawgauge.checks import check_spec
+from clawgauge.checks import check_offer, check_spec, expected_names
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites.place import Place, describe_kind, refuse_unknown_keys
+from clawgauge.suites.task_shape import check_task, expected_tools_of, read_task, task_toolbox
+from clawgauge.suites.tool_shape import Tool, read_tool_choice, read_tools
 
 PROMPT_KEYS = (
     "id",
@@ -28,9 +31,20 @@ PROMPT_KEYS = (
     "max_tokens",
     "tools",
     "tool_choice",
+    "variants",
+    "world",
+    "max_turns",
 )
-TOOL_CHOICES = ("auto", "none", "required")
 _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f])?")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteContext:
+    """What a prompt takes from the suite it stands in: its name, its defaults, its tools by name."""
+
+    name: str
+    defaults: Sampling
+    toolbox: Mapping[str, Tool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +56,33 @@ class Sampling:
     max_tokens: int | None = None
 
 
-def build_prompt(entry: object, suite: str, defaults: Sampling, place: Place) -> Prompt:
+def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: str | None = None) -> Prompt:
     """Check one entry and fold the suite's defaults into it. `place` already names the prompt."""
     if not isinstance(entry, dict):
         raise place.refusal(f"must be an object with {', '.join(PROMPT_KEYS[:4])}, not {describe_kind(entry)}")
     refuse_unknown_keys(entry, PROMPT_KEYS, place)
     fields = {key: value for key, value in entry.items() if value is not None}
-    own = read_sampling(fields, place)
-    validator = _read_validator(fields, place)
-    tools = _read_tools(fields, place)
+    own, defaults = read_sampling(fields, place), suite.defaults
+    task = read_task(fields, place)
+    tools = read_tools(fields, task_toolbox(task, suite.toolbox), place)
+    validator = _read_validator(fields, tools, place)
+    check_task(task, validator, tools, place)
     return Prompt(
         id=read_label(fields, "id", place),
         name=_read_required_text(fields, "name", place),
         prompt=_read_required_text(fields, "prompt", place),
         validator=validator,
-        suite=suite,
+        suite=suite.name,
         expected_tools=_merge_expected_tools(validator, fields, place),
         category=read_text(fields, "category", place),
         system=(own.system if own.system is not None else defaults.system) or None,
         temperature=own.temperature if own.temperature is not None else defaults.temperature,
         max_tokens=own.max_tokens if own.max_tokens is not None else defaults.max_tokens,
         tools=tools,
-        tool_choice=_read_tool_choice(fields, tools, place),
+        tool_choice=read_tool_choice(fields, tools, place),
+        variant_of=variant_of,
+        world=task.world,
+        max_turns=task.max_turns,
     )
 
 
@@ -117,7 +136,7 @@ def _describe_number(value: object) -> str:
     return str(value) if isinstance(value, float) else describe_kind(value)
 
 
-def _read_validator(fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def _read_validator(fields: Mapping[str, Any], tools: list[Tool], place: Place) -> dict[str, Any]:
     validator = fields.get("validator")
     if validator is None:
         raise place.at("validator").refusal('missing; use {"type": "noop"} to record the answer without judging it')
@@ -127,6 +146,7 @@ def _read_validator(fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
         )
     try:
         check_spec(validator)
+        check_offer(validator, tools)
     except SuiteError as error:
         raise place.refusal(f"validator: {error}") from None
     return validator
@@ -140,56 +160,5 @@ def _merge_expected_tools(validator: Mapping[str, Any], fields: Mapping[str, Any
     for index, name in enumerate(own):
         if not isinstance(name, str) or not name.strip():
             raise place.at(index).refusal("must be the name of a tool, as text that is not empty")
-    merged = [*validator.get("expected_tools", []), *own]
+    merged = [*validator.get("expected_tools", []), *expected_names(validator), *expected_tools_of(validator), *own]
     return list(dict.fromkeys(name.strip().lower() for name in merged))
-
-
-def _read_tools(fields: Mapping[str, Any], place: Place) -> list[dict[str, Any]]:
-    tools = fields.get("tools", [])
-    place = place.at("tools")
-    if not isinstance(tools, list):
-        raise place.refusal(f"must be a list of tool definitions, not {describe_kind(tools)}")
-    seen: set[str] = set()
-    for index, tool in enumerate(tools):
-        name = _read_tool_name(tool, place.at(index))
-        if name in seen:
-            raise place.at(index).at("function").at("name").refusal(f"{name!r} is offered twice; keep one of them")
-        seen.add(name)
-    return tools
-
-
-def _read_tool_name(tool: object, place: Place) -> str:
-    if not isinstance(tool, dict):
-        raise place.refusal(f'must be an object {{"type": "function", "function": {{…}}}}, not {describe_kind(tool)}')
-    if tool.get("type") != "function":
-        raise place.at("type").refusal('must be "function"')
-    function = tool.get("function")
-    place = place.at("function")
-    if not isinstance(function, dict):
-        raise place.refusal(f"must be an object with a name and parameters, not {describe_kind(function)}")
-    name = function.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise place.at("name").refusal("must be the name of the tool, as text that is not empty")
-    read_text(function, "description", place)
-    parameters = function.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise place.at("parameters").refusal(f"must be a JSON Schema object, not {describe_kind(parameters)}")
-    return name
-
-
-def _read_tool_choice(fields: Mapping[str, Any], tools: list[dict[str, Any]], place: Place) -> Any:
-    choice = fields.get("tool_choice")
-    place = place.at("tool_choice")
-    if choice is None:
-        return None
-    if not tools:
-        raise place.refusal("given without 'tools'; offer some, or leave it out")
-    if choice in TOOL_CHOICES:
-        return choice
-    offered = [tool["function"]["name"] for tool in tools]
-    match choice:
-        case {"type": "function", "function": {"name": str() as name}} if name in offered:
-            return choice
-        case {"type": "function", "function": {"name": name}}:
-            raise place.refusal(f"names {name!r}, which is not offered; the tools are {', '.join(offered)}")
-    raise place.refusal('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')

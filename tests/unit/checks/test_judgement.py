@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 
-from clawgauge.checks import judge_answer
+from clawgauge.checks import detect_tools, judge_answer
+from clawgauge.checks.detection import Call, Find
 from clawgauge.records import Prompt, ToolInvocation
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -53,6 +56,30 @@ def test_a_malformed_call_is_recorded_and_does_not_count() -> None:
     assert judgement.tool_invocations[0].valid is False
 
 
+MENTION = "Run `free -h`."
+WRITTEN = '<tool_call>{"name": "free", "arguments": {}}</tool_call>'
+BROKEN = '<tool_call>{"name": "free", "arguments": {</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "channel"),
+    [
+        ("Nothing to see.", [], "none"),
+        (MENTION, [], "mention"),
+        (f"{MENTION}\n{BROKEN}", [], "malformed"),
+        (MENTION, [native("free", "{", valid=False)], "malformed"),
+        (f"{MENTION}\n{BROKEN}\n{WRITTEN}", [], "text:hermes"),
+        (f"[tool: free]\n{WRITTEN}", [], "text:marker"),
+        (WRITTEN, [native("free", "{", valid=False)], "text:hermes"),
+        (WRITTEN, [native("free", "{", valid=False), native("free", {})], "native"),
+    ],
+)
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["text prompt", "tools offered"])
+def test_every_answer_has_a_tool_channel(text: str, calls: list[Any], channel: str, tools: list[Any]) -> None:
+    """The best way in which the answer called a tool is named, whichever way the prompt is judged on."""
+    assert judge_answer(make_prompt(tools=tools), text, calls).tool_channel == channel
+
+
 def test_no_expected_tool_is_no_success() -> None:
     """Calling something is not what was asked."""
     assert judge_answer(make_prompt(), "`free -h`", []).tool_use_success is False
@@ -73,6 +100,45 @@ def test_an_answer_over_the_record_cap_is_judged_whole() -> None:
     judgement = judge_answer(prompt, "x" * 70_000 + " `free -h`", [])
     assert judgement.objective_pass is False
     assert judgement.tool_use_success is True
+
+
+FLOODS = [
+    "`a b` ",
+    "$ ls -l\n",
+    "```\nls -l\n```\n",
+    '"ls -l" ',
+    "<tool>ls</tool> ",
+    f"{WRITTEN}\n",
+    "`5` `ls` 'ls -a'\n",
+]
+
+
+@pytest.mark.parametrize("unit", FLOODS)
+def test_the_first_calls_of_a_flood_are_those_that_come_first(unit: str) -> None:
+    """A limit takes the calls that a look at the whole text would list first."""
+    text = unit * 50
+    assert detect_tools(text, ["ls"], limit=20) == detect_tools(text, ["ls"])[:20]
+
+
+def test_what_is_behind_the_last_call_wanted_is_not_looked_at() -> None:
+    """Finds are taken as they come: a step that never ends is left once there are enough calls."""
+    steps = [lambda text, _: (Find(at, at + 1, [Call(at, native(f"call{at}"))]) for at in count())]
+    found = detect_tools("x" * 10, steps=steps, limit=5)
+    assert [call.name for call in found] == [f"call{at}" for at in range(5)]
+
+
+@pytest.mark.parametrize("unit", ["`5` ", "`a b` ", "```\n", "'5 6' "])
+def test_a_flood_costs_little_memory(unit: str) -> None:
+    """Looking for calls takes a few times the size of the text, not the hundred times that keeping finds would."""
+    text = unit * (100_000 // len(unit))
+    detect_tools(f"{unit * 3}\n{unit}", limit=1_000)  # what is loaded once is not counted
+    tracemalloc.start()
+    try:
+        detect_tools(text, limit=1_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * len(text)
 
 
 def test_a_flood_of_calls_is_bounded() -> None:

@@ -1,4 +1,4 @@
-"""The nine validators: which answers pass, and what is said of those that do not."""
+"""The validators of text and of tool names: which answers pass, and what is said of those that do not."""
 
 from __future__ import annotations
 

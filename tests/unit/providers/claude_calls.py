@@ -24,6 +24,8 @@ class SeenCall:
     texts: list[tuple[int, str]] = field(default_factory=list)
     thoughts: list[tuple[int, str]] = field(default_factory=list)
     tools: list[tuple[int | str, str | None, str | None]] = field(default_factory=list)
+    turns: int = 0
+    answers: dict[int | str, str] = field(default_factory=dict)
     tokens: dict[str, int | None] = field(default_factory=dict)
     finish_reason: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +55,12 @@ class SeenCall:
 
     def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
         self.tools.append((index, name, arguments))
+
+    def turn(self) -> None:
+        self.turns += 1
+
+    def tool_answer(self, index: int | str, answer: str) -> None:
+        self.answers[index] = answer
 
     def usage(self, **tokens: int | None) -> None:
         self.tokens = tokens

@@ -272,13 +272,6 @@ def test_the_probe_tells_version_and_login_without_a_call(tmp_path: Path) -> Non
     assert fake.calls == []
 
 
-def test_tools_that_cannot_be_offered_are_told(tmp_path: Path) -> None:
-    """A prompt with tools of its own is answered without them, with a warning in its record."""
-    install_fake_claude(tmp_path, answer="ok")
-    done, failure = ask(tmp_path, tools=[{"type": "function", "function": {"name": "clock"}}])
-    assert failure is None and any("tools" in warning for warning in done.warnings)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups are a thing of Unix")
 def test_the_program_dies_with_us(tmp_path: Path) -> None:
     """Killed without a chance to clean up, we leave no program behind that spends money."""

@@ -16,12 +16,12 @@ from unit.providers.claude_calls import kind_of
 
 
 def explain(
-    *, kind: str | None = None, exit_code: int | None = 1, stderr: str = "", replies: int = 0, **result: Any
+    *, kind: str | None = None, exit_code: int | None = 1, stderr: str = "", reply_open: bool = False, **result: Any
 ) -> CallFailure | None:
     """A result with these fields, after a message of the program's own with this kind of error."""
     error = msgspec.convert({"message": {"model": "<synthetic>"}, "error": kind}, AssistantLine) if kind else None
     line = msgspec.convert({"is_error": True, **result}, ResultLine) if result else None
-    outcome = StreamOutcome(result=line, error=error, replies=replies)
+    outcome = StreamOutcome(result=line, error=error, reply_open=reply_open)
     return explain_failure(outcome, model="some-model", exit_code=exit_code, stderr_tail=stderr)
 
 
@@ -84,13 +84,13 @@ def test_a_system_error_code_decides_where_there_is_no_status(
 
 def test_a_reset_after_the_reply_began_is_a_cut_stream() -> None:
     """The same code means an interrupted stream once text has come."""
-    assert kind_of(explain(result="API Error: lost (ECONNRESET)", replies=1)) == ("error", "stream_interrupted")
+    assert kind_of(explain(result="API Error: lost (ECONNRESET)", reply_open=True)) == ("error", "stream_interrupted")
 
 
 def test_an_error_after_the_reply_began_came_inside_the_stream() -> None:
     """A status after the start of a reply is an error event; the answer that had begun is not asked again."""
-    overloaded = explain(api_error_status=529, result="Overloaded", replies=1)
-    limited = explain(api_error_status=429, result="slow down", replies=1)
+    overloaded = explain(api_error_status=529, result="Overloaded", reply_open=True)
+    limited = explain(api_error_status=429, result="slow down", reply_open=True)
     assert kind_of(overloaded) == ("error", "stream_error") and overloaded is not None and not overloaded.retryable
     assert kind_of(limited) == ("rate_limited", "stream_error")
 
@@ -118,7 +118,8 @@ def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
         ({"api_error": "tls_untrusted_ca", "result": "x"}, ("error", "tls_error")),
         ({"result": 'API Error: 529 {"type":"error"}'}, ("error", "http_529")),
         ({"result": "It said API Error: 529"}, ("error", "cli_error")),
-        ({"terminal_reason": "max_turns", "errors": ["Reached maximum number of turns (1)"]}, ("error", "cli_error")),
+        ({"terminal_reason": "max_turns", "errors": ["Reached maximum number of turns (1)"]}, None),
+        ({"subtype": "error_max_turns"}, None),
         ({"terminal_reason": "aborted_streaming", "exit_code": 0}, ("error", "cli_error")),
     ],
 )

@@ -47,7 +47,7 @@ RECORDED = {
     "ok_stream_min": (None, HELLO + " ", "stop"),
     "real_min_2": (None, "The capital of France is Paris.", "stop"),
     "toolcall_allowed": (None, HELLO + " ", "stop"),
-    "toolcall_maxturns1": (("error", "cli_error"), "", None),
+    "toolcall_maxturns1": (None, "", "tool_calls"),
 }
 STREAMED = {
     "dropped_stream": (("error", "stream_interrupted"), "Hello from ", None),

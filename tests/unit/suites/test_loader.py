@@ -230,7 +230,7 @@ def test_home_directory_is_expanded(tmp_path: Path) -> None:
 def test_builtin_suites_are_listed_with_a_file_to_copy(tmp_path: Path) -> None:
     """A copy of a built-in suite's file is the same suite."""
     listed = list_builtin()
-    assert [info.name for info in listed] == ["core", "tool_use"]
+    assert [info.name for info in listed] == ["core", "tool_use", "native_tools", "restraint", "agentic"]
     for info in listed:
         assert info.source == info.name
         copy = load_suite(write(tmp_path / f"{info.name}_copy.toml", builtin_path(info.name).read_text("utf-8")))
@@ -239,10 +239,13 @@ def test_builtin_suites_are_listed_with_a_file_to_copy(tmp_path: Path) -> None:
 
 def test_unknown_name_points_to_near_ones() -> None:
     """A misspelt suite name is answered with the nearest built-in and the list of all."""
-    with pytest.raises(SuiteError, match=r"'Tool-use'; did you mean 'tool_use'\?.*core and tool_use.*path"):
+    with pytest.raises(
+        SuiteError,
+        match=r"'Tool-use'; did you mean 'tool_use'.*\?.*core, tool_use, native_tools, restraint and agentic.*path",
+    ):
         load_suite("Tool-use")
     with pytest.raises(
-        SuiteError, match=r"No built-in suite is called 'zzz'\. The built-in suites are core and tool_use"
+        SuiteError, match=r"No built-in suite is called 'zzz'\. The built-in suites are core, tool_use, native"
     ):
         builtin_path("zzz")
 
@@ -260,6 +263,8 @@ def test_unknown_name_points_to_near_ones() -> None:
         {"max_tokens": 5},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
         {"tool_choice": "auto"},
+        {"world": {"files": {}}},
+        {"max_turns": 3},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -271,8 +276,14 @@ def test_hash_follows_what_can_change_an_answer_or_a_verdict(change: dict[str, o
 def test_hash_ignores_what_changes_nothing() -> None:
     """Names, categories, suite titles and the order of a validator's keys leave the hash alone."""
     spec = {"value": "x", "type": "exact"}
-    renamed = make_prompt(name="other", category="c", suite="s", validator=spec)
+    renamed = make_prompt(name="other", category="c", suite="s", variant_of="A", validator=spec)
     assert prompts_sha256([renamed]) == prompts_sha256([make_prompt()])
+
+
+def test_hashes_of_suites_in_use_stay_what_they_were() -> None:
+    """Runs of version 1 of the text suites can still be compared: new fields of prompts leave their hashes alone."""
+    assert load_suite("core").sha256 == "8b6ecea9ba8598d989acc3b70475b774e82ad7997e896b72da4dea4eb917c25c"
+    assert load_suite("tool_use").sha256 == "f1b7a9d9188583523a787fbc8280e5da09b532f33ea3abbc3d511ffacadf50e6"
 
 
 def test_hash_follows_order() -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from clawgauge.checks.validators import VALIDATORS as KNOWN_VALIDATORS
 from clawgauge.suites import list_builtin, load_suite
+from clawgauge.suites.loader import HEADER_KEYS
+from clawgauge.suites.prompt_shape import PROMPT_KEYS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "suites.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -23,9 +26,24 @@ def test_whole_suite_example_loads(tmp_path: Path) -> None:
     assert suite.prompts[0].system == "You assist the night operator. Be brief."
 
 
+def test_toolbox_example_loads(tmp_path: Path) -> None:
+    """The example with a toolbox and variants can be pasted, too, and makes the two prompts it describes."""
+    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[toolbox" in text), encoding="utf-8")
+    first, second = load_suite(str(tmp_path / "example.toml")).prompts
+    assert (first.id, second.id, second.variant_of) == ("P0", "P0#2", "P0")
+    assert second.validator["expected_calls"][0]["arguments"]["days"] == [5]
+    assert [tool["function"]["name"] for tool in first.tools] == ["get_weather", "exec"]
+
+
+def test_every_key_is_on_the_page() -> None:
+    """The tables name each key of a suite and of a prompt that the loader takes."""
+    told = {key for row in re.findall(r"^\| (`[^|]+`) \|", PAGE, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+    assert {*HEADER_KEYS, *PROMPT_KEYS} <= told
+
+
 def test_every_validator_has_an_example() -> None:
-    """The page shows each of the nine validators once."""
-    assert len(VALIDATORS) == len({name for name, _ in VALIDATORS}) == 9
+    """The page shows each validator there is once."""
+    assert sorted(name for name, _ in VALIDATORS) == sorted(KNOWN_VALIDATORS)
 
 
 @pytest.mark.parametrize(("name", "example"), VALIDATORS, ids=[name for name, _ in VALIDATORS])

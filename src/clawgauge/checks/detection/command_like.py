@@ -7,27 +7,27 @@ well. Refuses: reading the command; that is `command_line`'s.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import Enum
 from itertools import pairwise
 
 from clawgauge.checks.detection.command_line import Segment, first_word
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary, is_number, read_name
 
 _TRAILING_PUNCTUATION = ".,;:!?)]}\"'”’"
-_SIGN = re.compile(r"[-$=+/.<>~]")
-_OPTION = re.compile(r"--?[A-Za-z0-9?]")
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_]|[({][^\s])")
-_KEY_VALUE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
-_PLACEHOLDER = re.compile(r"<[^<>]+>")
-_REDIRECT = re.compile(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
-_FILE_NAME = re.compile(
+_SIGN = lazy_pattern(r"[-$=+/.<>~]")
+_OPTION = lazy_pattern(r"--?[A-Za-z0-9?]")
+_VARIABLE = lazy_pattern(r"\$(?:[A-Za-z_]|[({][^\s])")
+_KEY_VALUE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
+_PLACEHOLDER = lazy_pattern(r"<[^<>]+>")
+_REDIRECT = lazy_pattern(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
+_FILE_NAME = lazy_pattern(
     r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+"
 )
-_ROOTED_PATH = re.compile(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
-_INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
-_LETTER = re.compile(r"[A-Za-z]")
+_ROOTED_PATH = lazy_pattern(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
+_INITIALS = lazy_pattern(r"[A-Za-z](?:\.[A-Za-z])+")
+_LETTER = lazy_pattern(r"[A-Za-z]")
 
 
 class Evidence(Enum):

@@ -12,21 +12,22 @@ from collections.abc import Iterable
 
 import msgspec
 
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary, is_number, read_name
 
 # A lone pipe separates only with a space beside it (`local|premium` is one word); an ampersand next to an angle
 # bracket is part of a redirect. A quote that never closes is an apostrophe, an ordinary character.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"(?P<space>(?:[^\S\n]|\\\n)+)"
     r"|(?P<separator>\n|&&|\|\||;|\|&?(?=\s|\Z)|(?:(?<=\s)|\A)\|&?|(?<![<>&])&(?![>&]))"
     r"|(?P<comment>(?:(?<=[\s;])|\A)\#[^\n]*)"
     r"""|(?P<piece>\\.|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'|[^\s\\"'|&;]++|.)""",
     re.DOTALL,
 )
-_SYNTAX = re.compile(r"[\n|&;#\\\"']")
-_PLAIN_WORD = re.compile(r"\S+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_DURATION = re.compile(r"[0-9.]+[smhd]?|[$].*")
+_SYNTAX = lazy_pattern(r"[\n|&;#\\\"']")
+_PLAIN_WORD = lazy_pattern(r"\S+")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DURATION = lazy_pattern(r"[0-9.]+[smhd]?|[$].*")
 # Words of the shell's own grammar: a command may follow some of them and never follows the others.
 _BEFORE_A_COMMAND = frozenset(("if", "then", "elif", "else", "while", "until", "do", "!", "{"))
 _NEVER_A_COMMAND = frozenset(("for", "case", "select", "function", "done", "fi", "esac", "in", "}"))

@@ -7,55 +7,58 @@ code: formats, options, figures, files, assignments, constants. Refuses: fenced 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 
 from clawgauge.checks.detection.command_line import Command, Segment, read_commands, split_segments
 from clawgauge.checks.detection.finds import Call, Find, mention
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prompts import drop_prompt
 from clawgauge.checks.detection.vocabulary import Vocabulary, read_name
 
-_RUN = re.compile(r"`+")
-_TWO_WORDS = re.compile(r"([A-Za-z-]+)[ \t]+(\S+)")
-_CALL_SYNTAX = re.compile(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
+_RUN = lazy_pattern(r"`+")
+_TWO_WORDS = lazy_pattern(r"([A-Za-z-]+)[ \t]+(\S+)")
+_CALL_SYNTAX = lazy_pattern(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
 _OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
-_COMPARISON = re.compile(r"[<>] ?-?[0-9.]+%?")
-_HOST_AND_PORT = re.compile(r".*:[0-9]+")
+_COMPARISON = lazy_pattern(r"[<>] ?-?[0-9.]+%?")
+_HOST_AND_PORT = lazy_pattern(r".*:[0-9]+")
 
 
-def find_inline_code(text: str, vocabulary: Vocabulary) -> list[Find]:
-    finds = []
+def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for start, end, inside in _spans(text):
         if inside.start - start >= 3:
             inside = _after_info_word(text, inside, vocabulary)
-        finds.append(Find(start, end, _read_span(text, inside, vocabulary)))
-    return finds
+        yield Find(start, end, _read_span(text, inside, vocabulary))
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
     """Each code span, with its back-ticks and without."""
-    runs: list[tuple[int, int]] = []
+    if "`" not in text:
+        return
+    starts, ends = array("I"), array("I")  # of one line, which may be the whole of a large answer
     for match in _RUN.finditer(text):
-        if runs and text.find("\n", runs[-1][1], match.start()) >= 0:
-            yield from _paired(runs)
-            runs.clear()
-        runs.append(match.span())
-    yield from _paired(runs)
+        if ends and text.find("\n", ends[-1], match.start()) >= 0:
+            yield from _paired(starts, ends)
+            del starts[:], ends[:]
+        starts.append(match.start())
+        ends.append(match.end())
+    yield from _paired(starts, ends)
 
 
-def _paired(runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, slice]]:
+def _paired(starts: array[int], ends: array[int]) -> Iterator[tuple[int, int, slice]]:
     """Pair each run of one line with the next of its length."""
-    partners: list[int | None] = []
+    n_runs = len(starts)
+    partners = array("I", bytes(starts.itemsize * n_runs))
     nearest: dict[int, int] = {}
-    for index in range(len(runs) - 1, -1, -1):
-        length = runs[index][1] - runs[index][0]
-        partners.append(nearest.get(length))
+    for index in range(n_runs - 1, -1, -1):
+        length = ends[index] - starts[index]
+        partners[index] = nearest.get(length, 0)  # the first run is nobody's partner
         nearest[length] = index
-    partners.reverse()
     index = 0
-    while index < len(runs):
+    while index < n_runs:
         partner = partners[index]
-        if partner is not None:
-            yield runs[index][0], runs[partner][1], slice(runs[index][1], runs[partner][0])
+        if partner:
+            yield starts[index], ends[partner], slice(ends[index], starts[partner])
             index = partner
         index += 1
 

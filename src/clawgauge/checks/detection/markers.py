@@ -7,21 +7,22 @@ the end of the text; a bracket that is not closed is no marker. Refuses: argumen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from clawgauge.checks.detection.finds import Call, Find
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary, read_name
 from clawgauge.records import ToolInvocation
 
-_OPENING = re.compile(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
-_CLOSING = {True: re.compile(r"</tool\s*>", re.IGNORECASE), False: re.compile(r"\]")}
+_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
+_CLOSING = {True: lazy_pattern(r"</tool\s*>", re.IGNORECASE), False: lazy_pattern(r"\]")}
 # Bounded, so that a text of nothing but openings is not read to its end at each of them.
-_FIRST_WORD = re.compile(r"\s*(\S{1,300})(?!\S)")
+_FIRST_WORD = lazy_pattern(r"\s*(\S{1,300})(?!\S)")
 _CHANNEL = "text:marker"
 
 
-def find_markers(text: str, _: Vocabulary) -> list[Find]:
-    finds: list[Find] = []
-    closings = {is_tag: _next_close(text, 0, is_tag) for is_tag in (True, False)}
+def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
+    closings = {True: (-1, -1), False: (-1, -1)}  # not looked for yet
     position = 0
     while opening := _OPENING.search(text, position):
         position = opening.end()
@@ -32,9 +33,8 @@ def find_markers(text: str, _: Vocabulary) -> list[Find]:
         is_closed = inside_end < len(text)
         call = _read_call(text, position, inside_end) if is_tag or is_closed else None
         if call or (is_tag and is_closed):
-            finds.append(Find(opening.start(), end, [call] if call else []))
+            yield Find(opening.start(), end, [call] if call else [])
             position = end
-    return finds
 
 
 def _next_close(text: str, position: int, is_tag: bool) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import chain, pairwise
 
 import msgspec
 
@@ -24,6 +24,7 @@ from clawgauge.checks.detection.command_line import (
     split_segments,
 )
 from clawgauge.checks.detection.finds import Find, mention
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary, is_number, read_name
 
 _LEAD = r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
@@ -34,7 +35,7 @@ _USER_AT_HOST = (
 )
 _BARE_SHELL = r"(?:ba|z|k|da)?sh-[0-9][0-9.]{0,10}"
 _DIRECTORY = r"[~/][A-Za-z0-9_./~-]{0,200}[ \t]?"
-_PROMPT = re.compile(
+_PROMPT = lazy_pattern(
     rf"^{_LEAD}(?:(?P<shell>{_USER_AT_HOST}|{_BARE_SHELL})[$#]|(?:{_DIRECTORY})?\$|(?P<hash>\#))[ \t]+(?=\S)"
     r"|(?<=[\s(\[{<:=,>|\"'“‘*])(?P<midline>\$)[ \t]+(?=\S)",
     re.MULTILINE,
@@ -54,8 +55,11 @@ class Prompt(msgspec.Struct, frozen=True, gc=False):
 
 def scan_prompts(text: str) -> Iterator[Prompt]:
     """Every place that has the shape of a prompt. What is behind one ends at the next, or at the line's end."""
-    matches = list(_PROMPT.finditer(text)) if "$" in text or "#" in text else []
-    for match, following in zip_longest(matches, matches[1:]):
+    if "$" not in text and "#" not in text:
+        return
+    for match, following in pairwise(chain(_PROMPT.finditer(text), [None])):
+        if match is None:
+            return
         next_start = following.start() if following else len(text)
         midline = match["midline"] is not None
         end = _first_of("\n", text, match.end(), next_start)
@@ -65,14 +69,12 @@ def scan_prompts(text: str) -> Iterator[Prompt]:
             yield Prompt(match.start(), match.end(), end, midline, match["hash"] is not None)
 
 
-def find_prompts(text: str, vocabulary: Vocabulary) -> list[Find]:
-    finds = []
+def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for prompt in scan_prompts(text):
         commands = read_prompt(text, prompt, vocabulary)
         calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
         if calls:
-            finds.append(Find(prompt.start, prompt.end, calls))
-    return finds
+            yield Find(prompt.start, prompt.end, calls)
 
 
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:

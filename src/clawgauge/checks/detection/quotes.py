@@ -6,41 +6,44 @@ an argument counts. Refuses: single words; `"free"` is a word in quotes.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
 from clawgauge.checks.detection.command_like import is_command_like
 from clawgauge.checks.detection.command_line import read_commands, split_segments
 from clawgauge.checks.detection.finds import Call, Find, mention
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary
 
-_MARK = re.compile(r"[\"'“”‘’\n]")
+_MARK = lazy_pattern(r"[\"'“”‘’\n]")
 _OPENS_AFTER = frozenset("([{<:=,>")
 _WORD_STARTS = frozenset("/~$_-")
 _STRAIGHT = frozenset("\"'")
 _OPENER_OF = {'"': '"', "'": "'", "”": "“", "’": "‘"}
 
 
-def find_quoted(text: str, vocabulary: Vocabulary) -> list[Find]:
-    finds: list[Find] = []
+def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     end_of_last = 0
-    for start, end in sorted(_pairs(text)):
+    for start, end in _pairs(text):
         if start < end_of_last:
             continue  # inside a command line that is found already
         calls = _read_quoted(text[start + 1 : end - 1], start + 1, vocabulary)
         if calls:
-            finds.append(Find(start, end, calls))
+            yield Find(start, end, calls)
             end_of_last = end
-    return finds
 
 
-def _pairs(text: str) -> list[tuple[int, int]]:
-    """Opening and closing marks that belong together; of two opening marks of a kind, the newer counts."""
-    pairs = []
+def _pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Opening and closing marks that belong together, in order; of two opening marks of a kind, the newer counts."""
+    pairs: list[tuple[int, int]] = []
     opened: dict[str, int] = {}
     for match in _MARK.finditer(text):
         at, mark = match.start(), match[0]
         if mark == "\n":
             opened.clear()
+        if pairs and not opened:  # none that is still open could start before these
+            yield from sorted(pairs)
+            pairs.clear()
+        if mark == "\n":
             continue
         kind = _OPENER_OF.get(mark, mark)
         before = text[at - 1 : at] or " "
@@ -50,7 +53,7 @@ def _pairs(text: str) -> list[tuple[int, int]]:
             pairs.append((opened.pop(kind), at + 1))
         elif can_open:
             opened[kind] = at
-    return pairs
+    yield from sorted(pairs)
 
 
 def _can_close(mark: str, before: str, after: str, can_open: bool) -> bool:

@@ -6,18 +6,18 @@ output; comments and here-documents never are. Refuses: knowing where the block 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 
 from clawgauge.checks.detection.command_like import is_command_like
 from clawgauge.checks.detection.command_line import Command, first_word, read_commands, split_segments
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prompts import read_prompt, scan_prompts
 from clawgauge.checks.detection.vocabulary import Vocabulary, read_name
 
-_LINE = re.compile(r"[^\n]+")
-_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
-_NOT_NEW_LINE = re.compile(r"[^\n]")
+_LINE = lazy_pattern(r"[^\n]+")
+_HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
+_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 
 
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:

@@ -5,19 +5,21 @@ Owns: the word lists and the questions asked of them. Refuses: looking at anythi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+
+_LEXICON = Path(__file__).parents[1] / "command_lexicon.json"
 _MAX_WORD_CHARS = 1024
 _MAX_NAME_CHARS = 128
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
-_RUNNABLE_PATH = re.compile(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
-_NUMBER = re.compile(
+_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
+_RUNNABLE_PATH = lazy_pattern(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
+_NUMBER = lazy_pattern(
     r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?"
     r"|0[xX][0-9A-Fa-f]+"
     r"|[0-9.]+(?:[kKMGTP]i?[bB]?|[bBsmhd]|[mun]s|[kMG]?[Hh]z|px|x)"
@@ -39,8 +41,7 @@ class Lexicon(msgspec.Struct, frozen=True, rename="upper"):
 
 @cache
 def load_lexicon() -> Lexicon:
-    packed = files("clawgauge.checks").joinpath("command_lexicon.json").read_bytes()
-    return msgspec.json.decode(packed, type=Lexicon)
+    return msgspec.json.decode(_LEXICON.read_bytes(), type=Lexicon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ so a call quoted inside another call's arguments is no call of its own. Refuses:
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
 from clawgauge.checks.detection.finds import Find
 from clawgauge.checks.detection.formats import (
@@ -23,6 +23,7 @@ from clawgauge.checks.detection.formats import (
 from clawgauge.checks.detection.formats.invocations import invoke
 from clawgauge.checks.detection.formats.readings import Reader
 from clawgauge.checks.detection.formats.thoughts import end_of_thinking
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.vocabulary import Vocabulary
 
 __all__ = ["find_structured"]
@@ -38,23 +39,24 @@ _FORMATS = (
     *gemma.FORMATS,
 )
 # Every opening mark starts so, and this is much cheaper to look for.
-_MARK_START = re.compile(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
-_OPENING = re.compile("|".join([f"({form.opening})" for form in _FORMATS] + [f"({bare_json.OPENING})"]))
+_MARK_START = lazy_pattern(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
+_OPENING = lazy_pattern("|".join([f"({form.opening})" for form in _FORMATS] + [f"({bare_json.OPENING})"]))
+_READERS: dict[int | None, Reader] = dict(enumerate([form.read for form in _FORMATS], start=1))
 
 
-def find_structured(text: str, vocabulary: Vocabulary) -> list[Find]:
+def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     position = end_of_thinking(text)
-    finds = [Find(0, position)] if position else []
+    if position:
+        yield Find(0, position)
     whole = pythonic.read_whole_message(text, position)
     if whole:
-        return [*finds, Find(position, whole.end, invoke(whole, position, vocabulary))]
-    readers: dict[int | None, Reader] = dict(enumerate([form.read for form in _FORMATS], start=1))
-    readers[len(readers) + 1] = bare_json.BareJson(text).read
+        yield Find(position, whole.end, invoke(whole, position, vocabulary))
+        return
+    readers: dict[int | None, Reader] = {**_READERS, len(_READERS) + 1: bare_json.BareJson(text).read}
     while start := _MARK_START.search(text, position):
         position = start.end()
         opening = _OPENING.match(text, start.start())
         reading = readers[opening.lastindex](text, opening) if opening else None
         if reading:
-            finds.append(Find(start.start(), reading.end, invoke(reading, start.start(), vocabulary)))
+            yield Find(start.start(), reading.end, invoke(reading, start.start(), vocabulary))
             position = reading.end
-    return finds

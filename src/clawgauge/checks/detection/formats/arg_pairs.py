@@ -17,17 +17,18 @@ from clawgauge.checks.detection.formats.json_envelopes import (
 )
 from clawgauge.checks.detection.formats.readings import WRITTEN_NAME, Format, Reading, WrittenCall, find_stop
 from clawgauge.checks.detection.formats.tags import decode_containers, trim_line_ends
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
 _PREFIX = r"(?:longcat_)?"
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     rf"\s*+(?P<name>{WRITTEN_NAME})\s*+(?=<{_PREFIX}arg_key>)"
     rf"|\n?(?P<alone>{WRITTEN_NAME})\n?(?=</{_PREFIX}tool_call>)"
 )
-_KEY = re.compile(rf"\s*+<{_PREFIX}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_PREFIX}arg_key>\s*+<{_PREFIX}arg_value>")
-_VALUE_STOP = re.compile(rf"</{_PREFIX}arg_value>|(?=<{_PREFIX}arg_key>)|(?=</{_PREFIX}tool_call>)")
-_CLOSING = re.compile(rf"\s*+</{_PREFIX}tool_call>")
-_KEY_WITHOUT_VALUE = re.compile(rf"\s*+<{_PREFIX}arg_key>")
-_STOP = re.compile(rf"</{_PREFIX}tool_call>|(?=<{_PREFIX}tool_call>)")
+_KEY = lazy_pattern(rf"\s*+<{_PREFIX}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_PREFIX}arg_key>\s*+<{_PREFIX}arg_value>")
+_VALUE_STOP = lazy_pattern(rf"</{_PREFIX}arg_value>|(?=<{_PREFIX}arg_key>)|(?=</{_PREFIX}tool_call>)")
+_CLOSING = lazy_pattern(rf"\s*+</{_PREFIX}tool_call>")
+_KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_PREFIX}arg_key>")
+_STOP = lazy_pattern(rf"</{_PREFIX}tool_call>|(?=<{_PREFIX}tool_call>)")
 
 
 def _read_pairs(text: str, mark: re.Match[str], format_id: str) -> Reading | None:

@@ -16,12 +16,13 @@ from clawgauge.checks.detection.formats.invocations import read_tool_name
 from clawgauge.checks.detection.formats.json_calls import read_certain_calls
 from clawgauge.checks.detection.formats.json_values import scan_json
 from clawgauge.checks.detection.formats.readings import Reading, WrittenCall
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 
 OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
-_NEXT_OBJECT = re.compile(r"[^\S\n]*+(?:[;,][^\S\n]*+)?(?=[\[{])")
+_NEXT_OBJECT = lazy_pattern(r"[^\S\n]*+(?:[;,][^\S\n]*+)?(?=[\[{])")
 # A fence squeezed into one line closes right behind the object.
-_LINE_END = re.compile(r"[^\S\n]*+(?:```++[^\S\n]*+)?(?:\n|\Z)")
+_LINE_END = lazy_pattern(r"[^\S\n]*+(?:```++[^\S\n]*+)?(?:\n|\Z)")
 _JSON_BLOCKS = frozenset(
     ("", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool_use", "function_call")
 )

@@ -24,11 +24,12 @@ from clawgauge.checks.detection.formats.readings import (
     WrittenCall,
     find_stop,
 )
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
-_HEAD = re.compile(rf"\s*+call:\s*+(?P<name>{WRITTEN_NAME})\s*+\{{")
-_TEXT_MARK = re.compile(r"<escape>|<\|\"\|>")
-_KEY = re.compile(r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+")
-_BARE = re.compile(r"[^\s,{}\[\]<>\"'][^,{}\[\]<>\n]*+")
+_HEAD = lazy_pattern(rf"\s*+call:\s*+(?P<name>{WRITTEN_NAME})\s*+\{{")
+_TEXT_MARK = lazy_pattern(r"<escape>|<\|\"\|>")
+_KEY = lazy_pattern(r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+")
+_BARE = lazy_pattern(r"[^\s,{}\[\]<>\"'][^,{}\[\]<>\n]*+")
 
 
 def _read_value(text: str, at: int, depth: int) -> tuple[Any, int]:
@@ -78,7 +79,7 @@ def _read_items(text: str, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _reader(opening: str, closing: str) -> Reader:
-    stop = re.compile(f"{closing}|(?={opening})")
+    stop = lazy_pattern(f"{closing}|(?={opening})")
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:
         calls: list[WrittenCall] = []

@@ -10,14 +10,15 @@ import re
 
 from clawgauge.checks.detection.formats.json_arguments import read_named_arguments
 from clawgauge.checks.detection.formats.readings import Format, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
 _OPENING = r"<\|(?:start|channel)\|>"
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     r"(?:<\|start\|>(?P<author>[^<\n]{0,200}))?(?:<\|channel\|>(?P<channel>[^<\n]{0,200}))?"
     r"(?:<\|constrain\|>[^<\n]{0,100})?<\|message\|>"
 )
-_RECIPIENT = re.compile(r"(?:^|\s)to=([^\s<]{1,200})")
-_STOP = re.compile(rf"<\|(?:call|end|return)\|>|(?={_OPENING})")
+_RECIPIENT = lazy_pattern(r"(?:^|\s)to=([^\s<]{1,200})")
+_STOP = lazy_pattern(rf"<\|(?:call|end|return)\|>|(?={_OPENING})")
 _PEOPLE = frozenset(("assistant", "user", "system", "developer"))
 # Takes source code where every other tool takes an object.
 _CODE_TOOL = "python"

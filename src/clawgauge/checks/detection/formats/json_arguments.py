@@ -11,21 +11,22 @@ import re
 from clawgauge.checks.detection.formats.json_envelopes import TOOL_CALLS, read_mistral_list
 from clawgauge.checks.detection.formats.json_values import read_payload
 from clawgauge.checks.detection.formats.readings import WRITTEN_NAME, Format, Reading, WrittenCall
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
 # DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
 _CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
 _SEPARATOR = r"<[｜|]tool[▁_]sep[｜|]>"
 
-_MISTRAL_HEAD = re.compile(
+_MISTRAL_HEAD = lazy_pattern(
     rf"\s*+(?P<name>{WRITTEN_NAME})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))"
 )
-_MISTRAL_STOP = re.compile(rf"\[/TOOL_CALLS\]|(?={TOOL_CALLS})")
-_DEEPSEEK_HEAD = re.compile(
+_MISTRAL_STOP = lazy_pattern(rf"\[/TOOL_CALLS\]|(?={TOOL_CALLS})")
+_DEEPSEEK_HEAD = lazy_pattern(
     rf"\s*+(?:function\s*+{_SEPARATOR})?\s*+(?P<name>{WRITTEN_NAME})\s*+(?:{_SEPARATOR}|(?=```|\{{))"
 )
-_KIMI_HEAD = re.compile(rf"\s*+(?P<name>{WRITTEN_NAME})\s*+<\|tool_call_argument_begin\|>")
-_KIMI_INDEX = re.compile(r":[0-9]+\Z")
-_CALL_STOP = re.compile(rf"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>|(?={_CALL_BEGIN})")
+_KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{WRITTEN_NAME})\s*+<\|tool_call_argument_begin\|>")
+_KIMI_INDEX = lazy_pattern(r":[0-9]+\Z")
+_CALL_STOP = lazy_pattern(rf"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>|(?={_CALL_BEGIN})")
 
 
 def read_named_arguments(text: str, start: int, stop: re.Pattern[str], name: str) -> tuple[WrittenCall, int]:

@@ -7,19 +7,19 @@ one. Elsewhere JSON is data, unless it is a call beyond doubt. Refuses: looking 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from clawgauge.checks.detection.formats.readings import WrittenCall
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 
 _NAME_KEYS = ("name", "tool_name")
 _ARGUMENT_KEYS = ("arguments", "parameters")
 _RULE_WORDS = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
 _SCHEMA_WORDS = _RULE_WORDS | {"properties", "required", "additionalProperties", "title", "description", "$schema"}
-_NAME_MEMBER = re.compile(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']")
-_FIRST_KEY = re.compile(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
+_NAME_MEMBER = lazy_pattern(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']")
+_FIRST_KEY = lazy_pattern(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
 
 
 def read_meant_calls(value: Any) -> list[WrittenCall]:

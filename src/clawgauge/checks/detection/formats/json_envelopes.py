@@ -11,8 +11,9 @@ import re
 from clawgauge.checks.detection.formats.json_calls import read_broken_call, read_keyed_calls, read_meant_calls
 from clawgauge.checks.detection.formats.json_values import read_payload
 from clawgauge.checks.detection.formats.readings import Format, Reader, Reading
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
-_PAYLOAD = re.compile(r"(?=\s*+(?:```[A-Za-z_]*+\s*+)?(?:\{|\[\s*+[\[{\]\"]))")
+_PAYLOAD = lazy_pattern(r"(?=\s*+(?:```[A-Za-z_]*+\s*+)?(?:\{|\[\s*+[\[{\]\"]))")
 
 TOOL_CALL = r"<tool_call>"
 LONGCAT_TOOL_CALL = r"<longcat_tool_call>"
@@ -23,7 +24,7 @@ PYTHON_TAG = r"<\|python_tag\|>"
 
 def json_reader(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Reader:
     """A reader of the calls behind `opening`; `keyed` where the names are the keys."""
-    stop = re.compile(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
+    stop = lazy_pattern(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
     read_calls = read_keyed_calls if keyed else read_meant_calls
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:

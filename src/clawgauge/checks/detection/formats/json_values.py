@@ -13,16 +13,17 @@ from typing import Any
 import msgspec
 
 from clawgauge.checks.detection.formats.readings import find_stop
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 
-_BETWEEN_BRACKETS = re.compile(
+_BETWEEN_BRACKETS = lazy_pattern(
     r'(?:[\s,:]++|"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"|-?[0-9][-+0-9.eE]*+|true|false|null|-?Infinity|NaN)*+'
 )
 # Some models put a code fence around the payload, inside the marks; one family has it in its template.
-_BEFORE_PAYLOAD = re.compile(r"\s*+(?:```[A-Za-z_]*+\s*+)?")
-_BEHIND_PAYLOAD = re.compile(r"\s*+(?:```\s*+)?")
+_BEFORE_PAYLOAD = lazy_pattern(r"\s*+(?:```[A-Za-z_]*+\s*+)?")
+_BEHIND_PAYLOAD = lazy_pattern(r"\s*+(?:```\s*+)?")
 _BRACKETS = ("[", "{")
-_BETWEEN_VALUES = re.compile(r"\s*+(?P<sign>[;,]\s*+)?(?=[\[{])")
+_BETWEEN_VALUES = lazy_pattern(r"\s*+(?P<sign>[;,]\s*+)?(?=[\[{])")
 
 
 class JsonSpan(msgspec.Struct, frozen=True, gc=False):

@@ -10,28 +10,29 @@ import math
 import re
 from typing import Any
 
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import MAX_DIGITS
 from clawgauge.checks.well_formed import well_formed
 
 MAX_DEPTH = 64
 
-_SPACE = re.compile(r"\s*+")
-_STRING = re.compile(
+_SPACE = lazy_pattern(r"\s*+")
+_STRING = lazy_pattern(
     r"'''(?P<long_single>(?:[^'\\]++|\\.|'(?!''))*+)'''"
     r'|"""(?P<long_double>(?:[^"\\]++|\\.|"(?!""))*+)"""'
     r"|'(?P<single>(?:[^'\\\n]++|\\.)*+)'"
     r'|"(?P<double>(?:[^"\\\n]++|\\.)*+)"',
     re.DOTALL,
 )
-_ESCAPE = re.compile(
+_ESCAPE = lazy_pattern(
     r"\\(?:(?P<sign>[abfnrtv\\'\"])|(?:x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|U(?P<U>000[0-9a-fA-F]{5}))"
     r"|(?P<octal>[0-3]?[0-7]{1,2})|(?P<joined>\n))"
 )
 _SIGNS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"'}
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     r"[-+]?(?:(?:0|[1-9][0-9]*+)(?P<fraction>\.[0-9]*+)?|(?P<point>\.[0-9]++))(?P<exponent>[eE][-+]?[0-9]++)?(?![\w.])"
 )
-_CONSTANT = re.compile(r"(?:True|true|False|false|None|null)(?!\w)")
+_CONSTANT = lazy_pattern(r"(?:True|true|False|false|None|null)(?!\w)")
 _CONSTANTS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 

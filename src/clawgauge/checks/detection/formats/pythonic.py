@@ -23,11 +23,12 @@ from clawgauge.checks.detection.formats.python_literals import (
     skip_space,
 )
 from clawgauge.checks.detection.formats.readings import Format, Reader, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
-_CALL = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.:-]{0,199})\(")
-_STARTS_LIKE_CALLS = re.compile(r"\s*+\[?\s*+(?P<name>[A-Za-z_][A-Za-z0-9_.:-]{0,199})\(")
-_KEYWORD = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_-]{0,199})\s*+=(?!=)\s*+")
-_BETWEEN = re.compile(r"\s*+[,;]?\s*+")
+_CALL = lazy_pattern(r"(?P<name>[A-Za-z_][A-Za-z0-9_.:-]{0,199})\(")
+_STARTS_LIKE_CALLS = lazy_pattern(r"\s*+\[?\s*+(?P<name>[A-Za-z_][A-Za-z0-9_.:-]{0,199})\(")
+_KEYWORD = lazy_pattern(r"(?P<key>[A-Za-z_][A-Za-z0-9_-]{0,199})\s*+=(?!=)\s*+")
+_BETWEEN = lazy_pattern(r"\s*+[,;]?\s*+")
 _FORMAT = "pythonic"
 # Llama's built-in tools are called by their method of that name.
 _METHOD = ".call"
@@ -84,7 +85,7 @@ def _read_lines(text: str, at: int) -> tuple[list[WrittenCall], int]:
 
 
 def _marked(format_id: str, opening: str, closing: str, *, method: str = "") -> Reader:
-    stop = re.compile(f"{closing}|(?={opening})")
+    stop = lazy_pattern(f"{closing}|(?={opening})")
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:
         head = _STARTS_LIKE_CALLS.match(text, mark.end())

@@ -15,6 +15,7 @@ import msgspec
 
 from clawgauge.checks.detection.formats.json_arguments import read_named_arguments
 from clawgauge.checks.detection.formats.readings import WRITTEN_NAME, Format, Reader, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 
 _PREFIX = r"(?:[A-Za-z]{1,20}:|[｜|]DSML[｜|])?"
@@ -22,8 +23,8 @@ _ARGUMENT = rf"{_PREFIX}param(?:eter)?"
 _NAMED = r"(?:\s*=\s*|\s+name\s*=\s*)"
 _NAME = rf"(?:\"[^\"<>\n]{{1,200}}\"|'[^'<>\n]{{1,200}}'|{WRITTEN_NAME})"
 _ATTRIBUTES = r"(?:\s[^<>]{0,200})?"
-_ARGUMENT_HEAD = re.compile(rf"\s*+<{_ARGUMENT}{_NAMED}(?P<key>{_NAME})(?P<attributes>{_ATTRIBUTES})>")
-_IS_TEXT = re.compile(r"\sstring\s*=\s*[\"'](true|false)[\"']")
+_ARGUMENT_HEAD = lazy_pattern(rf"\s*+<{_ARGUMENT}{_NAMED}(?P<key>{_NAME})(?P<attributes>{_ATTRIBUTES})>")
+_IS_TEXT = lazy_pattern(r"\sstring\s*=\s*[\"'](true|false)[\"']")
 _QUOTES = "\"'"
 _VERBATIM, _VERBATIM_END = "<![CDATA[", "]]>"
 
@@ -45,11 +46,11 @@ def _opening(word: str) -> str:
 def _grammar(word: str) -> Grammar:
     tool = _PREFIX + word
     return Grammar(
-        head=re.compile(rf"<(?P<tag>{tool})(?P<naming>{_NAMED})(?P<name>{_NAME})"),
-        body=re.compile(rf"\s*+(?:(?=<{_ARGUMENT}[\s=])|(?P<json>(?=\{{))|(?=</{tool}\s*>)|\Z)"),
-        value_stop=re.compile(rf"</{_ARGUMENT}\s*>|(?=<{_ARGUMENT}[\s=])|(?=</?{tool}[\s=>])"),
-        stop=re.compile(rf"</{tool}\s*>|(?=<{tool}[\s=])"),
-        closing=re.compile(rf"\s*+</{tool}\s*>"),
+        head=lazy_pattern(rf"<(?P<tag>{tool})(?P<naming>{_NAMED})(?P<name>{_NAME})"),
+        body=lazy_pattern(rf"\s*+(?:(?=<{_ARGUMENT}[\s=])|(?P<json>(?=\{{))|(?=</{tool}\s*>)|\Z)"),
+        value_stop=lazy_pattern(rf"</{_ARGUMENT}\s*>|(?=<{_ARGUMENT}[\s=])|(?=</?{tool}[\s=>])"),
+        stop=lazy_pattern(rf"</{tool}\s*>|(?=<{tool}[\s=])"),
+        closing=lazy_pattern(rf"\s*+</{tool}\s*>"),
     )
 
 

@@ -7,9 +7,9 @@ text, where they may be a word about them.
 
 from __future__ import annotations
 
-import re
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 
-_OPENING = re.compile(
+_OPENING = lazy_pattern(
     r"\s*+(?P<mark><\|START_THINKING\|>|<\|open\|>think<\|sep\|>|<\|inner_prefix\|>|<seed:think>|\[THINK\])"
 )
 _CLOSING_OF = {

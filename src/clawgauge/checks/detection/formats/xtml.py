@@ -11,15 +11,16 @@ from typing import Any
 
 from clawgauge.checks.detection.formats.json_arguments import read_named_arguments
 from clawgauge.checks.detection.formats.readings import Format, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 
 _OPENING = r"<\|open\|>call\s[^<\n]{0,400}<\|sep\|>"
-_ATTRIBUTE = re.compile(r"(?P<key>[A-Za-z_]{1,40})=\"(?P<value>[^\"<]{0,300})\"")
-_ARGUMENT = re.compile(r"\s*+<\|open\|>argument\s(?P<attributes>[^<\n]{0,400})<\|sep\|>")
-_VALUE_STOP = re.compile(r"<\|close\|>argument<\|sep\|>|(?=<\|(?:open|close)\|>)")
-_JSON = re.compile(r"\s*+<\|open\|>json[^<\n]{0,200}<\|sep\|>")
-_JSON_STOP = re.compile(r"<\|close\|>json<\|sep\|>|(?=<\|(?:open|close)\|>)")
-_CLOSING = re.compile(r"\s*+<\|close\|>call<\|sep\|>")
+_ATTRIBUTE = lazy_pattern(r"(?P<key>[A-Za-z_]{1,40})=\"(?P<value>[^\"<]{0,300})\"")
+_ARGUMENT = lazy_pattern(r"\s*+<\|open\|>argument\s(?P<attributes>[^<\n]{0,400})<\|sep\|>")
+_VALUE_STOP = lazy_pattern(r"<\|close\|>argument<\|sep\|>|(?=<\|(?:open|close)\|>)")
+_JSON = lazy_pattern(r"\s*+<\|open\|>json[^<\n]{0,200}<\|sep\|>")
+_JSON_STOP = lazy_pattern(r"<\|close\|>json<\|sep\|>|(?=<\|(?:open|close)\|>)")
+_CLOSING = lazy_pattern(r"\s*+<\|close\|>call<\|sep\|>")
 
 
 def _read_call(text: str, mark: re.Match[str]) -> Reading:

@@ -1,0 +1,45 @@
+"""Regular expressions that are compiled when they are first needed, or all at once before timing starts.
+
+Owns: when a pattern is compiled. Refuses: knowing any pattern. Compiling those of this room takes longer than all else
+that `--dry-run` does; a run compiles them before its first call, for the loop that judges an answer also stamps bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+_uncompiled: list[_LazyPattern] = []
+
+
+class _LazyPattern:
+    """Stands for a compiled pattern: any of its attributes is looked up once, and is then an attribute of this."""
+
+    def __init__(self, source: str, flags: int) -> None:
+        self._source = source
+        self._flags = flags
+        self._compiled: re.Pattern[str] | None = None
+
+    def compile(self) -> re.Pattern[str]:
+        if self._compiled is None:
+            self._compiled = re.compile(self._source, self._flags)
+        return self._compiled
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is not set yet.
+        value = getattr(self.compile(), name)
+        setattr(self, name, value)
+        return value
+
+
+def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+    """What `re.compile` would return, not compiled yet."""
+    pattern = _LazyPattern(source, flags)
+    _uncompiled.append(pattern)
+    return cast("re.Pattern[str]", pattern)
+
+
+def compile_patterns() -> None:
+    """Compile every pattern made so far."""
+    while _uncompiled:
+        _uncompiled.pop().compile()

@@ -1,0 +1,73 @@
+"""A prompt's own tools, offered to Claude Code through an MCP server of ours that lives as long as one call.
+
+Owns: the files that server is started from, the flags that offer its tools and no others, the names under which the CLI
+shows them to the model, and the calls it logged. Refuses: answering calls; `world.mcp` does, in the CLI's own child.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call
+from clawgauge.providers.claude_program import ClaudeProgram
+from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
+
+NAME_PREFIX = f"mcp__{SERVER_NAME}__"
+# Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
+ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
+
+_NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
+_REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class OfferedTools:
+    """One call's tools, with their files in a folder of their own. `max_turns` is how often the model is asked."""
+
+    def __init__(self, call: Call, folder: Path) -> None:
+        functions = [tool["function"] for tool in call.tools]
+        self.names = {NAME_PREFIX + _REPLACED.sub("_", function["name"]): function["name"] for function in functions}
+        self.is_task = call.world is not None
+        self.max_turns = (call.max_turns or 1) if self.is_task else 1
+        self._call = call
+        self._folder = folder
+
+    def arguments(self, program: ClaudeProgram, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Write the server's files and give the flags that make the CLI start it."""
+        if lacking := [flag for flag in _NEEDED_FLAGS if not program.knows(flag)]:
+            version = program.version or "of unknown version"
+            message = f"Claude Code {version} cannot be offered tools, it has no {lacking[0]}: update it"
+            raise CallFailure("error", "cli_error", message)
+        serving = self._write(
+            "serving", {"tools": self._call.tools, "world": _plain(self._call), "log_path": self._log}
+        )
+        server = {
+            "command": sys.executable,
+            "args": ["-m", "clawgauge.world.mcp", str(serving)],
+            "env": {name: environ[name] for name in ("PYTHONPATH",) if name in environ},
+        }
+        config = self._write("mcp", {"mcpServers": {SERVER_NAME: server}})
+        # `--max-turns` is in no help text, but every version takes it.
+        turns = ("--max-turns", str(self.max_turns))
+        return ("--mcp-config", str(config), "--allowedTools", ",".join(self.names), *turns)
+
+    def logged_calls(self) -> list[LoggedCall]:
+        """The calls that reached the server, in order. For when the CLI is gone."""
+        return read_log(Path(self._log))
+
+    @property
+    def _log(self) -> str:
+        return str(self._folder / "calls.jsonl")
+
+    def _write(self, name: str, content: object) -> Path:
+        path = self._folder / f"{name}.json"
+        path.write_text(json.dumps(content), encoding="ascii")
+        return path
+
+
+def _plain(call: Call) -> dict[str, object] | None:
+    return None if call.world is None else dict(call.world)

@@ -1,0 +1,44 @@
+"""The world's own time, which has nothing to do with the host's.
+
+Owns: a start that is fixed by the specification and steps that follow from the number of calls. Refuses: time zones;
+the server runs on UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from clawgauge.errors import SuiteError
+from clawgauge.world.fields import Fields, refusal
+
+DEFAULT_START = "2026-03-02T09:14:07"
+_LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
+
+
+class Clock:
+    """Seconds since 1970, moved on by calls and by `sleep`."""
+
+    def __init__(self, start_s: int) -> None:
+        self.start_s = start_s
+        self.now_s = start_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s = min(_LATEST_S, self.now_s + max(0, int(seconds)))
+
+    def moment(self, at_s: int | None = None) -> dt.datetime:
+        return dt.datetime.fromtimestamp(self.now_s if at_s is None else at_s, dt.UTC)
+
+
+def read_clock(spec: Fields) -> Clock:
+    """The clock of a specification: `clock = "2026-03-02T09:14:07"`."""
+    written = spec.text("clock", DEFAULT_START)
+    try:
+        start = dt.datetime.fromisoformat(written)
+    except ValueError:
+        raise refusal(spec.at("clock"), "a date and time such as '2026-03-02T09:00:00'", written) from None
+    if start.tzinfo is not None:
+        raise SuiteError(f"key '{spec.at('clock')}' has a time zone; the world runs on UTC, so leave it out")
+    start_s = int(start.replace(tzinfo=dt.UTC).timestamp())
+    if not 0 <= start_s < _LATEST_S:
+        raise refusal(spec.at("clock"), "a moment from 1970 to 2099", written)
+    return Clock(start_s)

@@ -1,0 +1,40 @@
+"""What calls did to the world, in order.
+
+Owns: the record a task is judged on. An effect undone later stays on record: a file deleted and written again was
+deleted. Refuses: saying which effects were wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EffectKind = Literal[
+    "created", "changed", "deleted", "killed", "sent", "scheduled", "unscheduled", "service", "remembered",
+    "forgotten", "fetched",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that happened. `subject` is a path, a process name, a recipient, a command, a URL, and so on."""
+
+    kind: EffectKind
+    subject: str
+    detail: str = ""
+
+
+class EffectLog:
+    """Effects as they happen; silent while the world is being set up."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self._listening = False
+
+    def listen(self) -> None:
+        """From here on effects are recorded."""
+        self._listening = True
+
+    def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
+        if self._listening:
+            self.effects.append(Effect(kind, subject, detail))

@@ -1,0 +1,149 @@
+"""The tools of a prompt behind the Model Context Protocol, over standard input and output.
+
+Run as a module by a program that takes tools from MCP servers only: `python -m clawgauge.world.mcp SERVING.json`. Owns:
+the protocol's lines, and a log with every call and its answer. Refuses: anything on the host but those two files. A
+task's calls change its simulated world; a prompt without a world gets one neutral line for every call.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from clawgauge.world.answer import ToolAnswer
+from clawgauge.world.world import World
+
+SERVER_NAME = "clawgauge"
+PROTOCOL_VERSION = "2025-06-18"
+NEUTRAL_ANSWER = ToolAnswer("The call was received.")
+_METHOD_NOT_FOUND = -32601
+_TOOL_USE_ID = "claudecode/toolUseId"
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What to serve: tools as chat completions define them, and the world that answers, where there is one."""
+
+    tools: list[dict[str, Any]]
+    log_path: str
+    world: dict[str, Any] | None = None
+
+
+class LoggedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call as it arrived. `id` is the client's own name for it, where it gives one."""
+
+    id: str | None
+    name: str
+    arguments: Any
+    answer: str
+    is_error: bool
+
+
+def read_log(path: Path) -> list[LoggedCall]:
+    """The calls of one serving; a last line that was cut off in the middle is no call."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            found.append(msgspec.convert(json.loads(line), LoggedCall))
+        except (ValueError, msgspec.ValidationError):
+            continue
+    return found
+
+
+class McpServer:
+    """Answers one client's requests. Knows no transport: a line in, at most one line out."""
+
+    def __init__(self, tools: list[dict[str, Any]], world: World | None, log: Callable[[LoggedCall], None]) -> None:
+        self._tools = [_mcp_tool(tool) for tool in tools]
+        self._world = world
+        self._log = log
+
+    def answer(self, line: str) -> str | None:
+        """The reply to one line; None for notifications and for what is no request."""
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(request, dict) or request.get("id") is None or not isinstance(request.get("method"), str):
+            return None
+        params = request.get("params")
+        reply = self._reply(request["method"], params if isinstance(params, dict) else {})
+        return json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply})
+
+    def _reply(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        match method:
+            case "initialize":
+                return {"result": _greeting(params)}
+            case "tools/list":
+                return {"result": {"tools": self._tools}}
+            case "tools/call":
+                return {"result": self._call(params)}
+            case "ping":
+                return {"result": {}}
+        return {"error": {"code": _METHOD_NOT_FOUND, "message": f"no method {method[:80]}"}}
+
+    def _call(self, params: dict[str, Any]) -> dict[str, Any]:
+        name, arguments = str(params.get("name", "")), params.get("arguments")
+        said = self._world.call(name, arguments) if self._world is not None else NEUTRAL_ANSWER
+        meta = params.get("_meta")
+        call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
+        self._log(
+            LoggedCall(
+                id=call_id if isinstance(call_id, str) else None,
+                name=name,
+                arguments=arguments,
+                answer=said.text,
+                is_error=said.is_error,
+            )
+        )
+        return {"content": [{"type": "text", "text": said.text}], "isError": said.is_error}
+
+
+def _greeting(params: dict[str, Any]) -> dict[str, Any]:
+    asked = params.get("protocolVersion")
+    return {
+        "protocolVersion": asked if isinstance(asked, str) else PROTOCOL_VERSION,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": SERVER_NAME, "version": "1"},
+    }
+
+
+def _mcp_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool.get("function", tool)
+    return {
+        "name": function["name"],
+        "description": function.get("description", ""),
+        "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
+    }
+
+
+def _logger(file: TextIO) -> Callable[[LoggedCall], None]:
+    def log(call: LoggedCall) -> None:
+        file.write(json.dumps(msgspec.to_builtins(call)) + "\n")
+        # Before the answer goes out: whoever has seen an answer finds its call in the log.
+        file.flush()
+
+    return log
+
+
+def main() -> None:
+    """Serve standard input until it closes."""
+    # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
+    serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
+    world = None if serving.world is None else World(serving.world)
+    with Path(serving.log_path).open("a", encoding="ascii") as log_file:
+        server = McpServer(serving.tools, world, _logger(log_file))
+        for line in sys.stdin.buffer:
+            # UTF-8 whatever the locale says; a stray byte must not end the server.
+            reply = server.answer(line.decode("utf-8", "replace"))
+            if reply is not None:
+                sys.stdout.write(reply + "\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Scheduled jobs, as cron has them.
+
+Owns: what a schedule may say and when two spellings of one are the same. Refuses: running jobs.
+
+    cron = [{ schedule = "30 2 * * *", command = "/opt/backup.sh" }]
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from clawgauge.errors import SuiteError
+from clawgauge.world.effects import EffectLog
+from clawgauge.world.fields import Fields
+from clawgauge.world.refusals import Refusal
+
+MAX_JOBS = 500
+_MAX_COMMAND_CHARS = 4_096
+_KEYS = ("schedule", "command", "name")
+_ALIASES = {
+    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}  # fmt: skip
+_MONTHS = {
+    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
+    "dec": 12,
+}  # fmt: skip
+_WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_RANGES: tuple[tuple[int, int, dict[str, int]], ...] = (
+    (0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS),
+)  # fmt: skip
+_ITEM = re.compile(r"(?:\*|(?P<first>\w{1,3})(?:-(?P<last>\w{1,3}))?)(?:/(?P<step>\d{1,2}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: str
+    schedule: str
+    command: str
+    name: str = ""
+
+
+def moments_of(schedule: str) -> tuple[frozenset[int], ...] | None:
+    """The minutes, hours, days, months and weekdays a schedule means, or None where it is no schedule."""
+    fields = _ALIASES.get(schedule.strip().lower(), schedule).split()
+    if len(fields) != len(_RANGES):
+        return None
+    sets = []
+    for field, limits in zip(fields, _RANGES, strict=True):
+        moments = _field(field, *limits)
+        if moments is None:
+            return None
+        sets.append(moments)
+    return tuple(sets)
+
+
+def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozenset[int] | None:
+    moments: set[int] = set()
+    for item in field.lower().split(","):
+        found = _ITEM.fullmatch(item)
+        if found is None:
+            return None
+        first, last = least, most
+        if found["first"] is not None:
+            first = _number(found["first"], names)
+            last = _number(found["last"], names) if found["last"] else most if found["step"] else first
+        step = int(found["step"] or 1)
+        if not least <= first <= last <= most or step < 1:
+            return None
+        moments.update(range(first, last + 1, step))
+    # Sunday is 0 and 7.
+    return frozenset(0 if most == 7 and moment == 7 else moment for moment in moments)
+
+
+def _number(word: str, names: dict[str, int]) -> int:
+    return names.get(word, int(word) if word.isdecimal() else -1)
+
+
+class Schedule:
+    """The user's jobs in the order of the crontab."""
+
+    def __init__(self, effects: EffectLog) -> None:
+        self._effects = effects
+        self._last_id = 0
+        self.jobs: list[Job] = []
+
+    def add(self, schedule: str, command: str, name: str = "") -> Job:
+        if moments_of(schedule) is None:
+            raise Refusal(f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'")
+        if not command.strip() or len(command) > _MAX_COMMAND_CHARS:
+            raise Refusal("the command is empty or too long; nothing was scheduled")
+        if len(self.jobs) >= MAX_JOBS:
+            raise Refusal("there are too many jobs; nothing was scheduled")
+        self._last_id += 1
+        job = Job(f"job-{self._last_id}", " ".join(schedule.split()), command.strip(), name.strip())
+        self.jobs.append(job)
+        self._effects.note("scheduled", job.command, job.schedule)
+        return job
+
+    def remove(self, job_id: str) -> Job:
+        for job in self.jobs:
+            if job_id.strip() in (job.id, job.name or job.id):
+                self.jobs.remove(job)
+                self._effects.note("unscheduled", job.command, job.schedule)
+                return job
+        raise Refusal(f"no job has the id '{job_id[:100]}'")
+
+    def as_crontab(self) -> str:
+        return "".join(f"{job.schedule} {job.command}\n" for job in self.jobs)
+
+    def install(self, crontab: str) -> None:
+        """Replace all jobs by those of a crontab; a job that is in both stays itself."""
+        wanted: list[tuple[str, str]] = []
+        for number, line in enumerate(crontab.splitlines(), start=1):
+            line = line.strip()
+            if line and not line.startswith("#"):
+                wanted.append(_split_line(line, number))
+        for job in list(self.jobs):
+            if (job.schedule, job.command) in wanted:
+                wanted.remove((job.schedule, job.command))
+            else:
+                self.remove(job.id)
+        for schedule, command in wanted:
+            self.add(schedule, command)
+
+
+def _split_line(line: str, number: int) -> tuple[str, str]:
+    words = line.split(None, 1 if line.startswith("@") else 5)
+    schedule, command = " ".join(words[:-1]), words[-1]
+    if moments_of(schedule) is None:
+        raise Refusal(f'"-":{number}: bad minute\nerrors in crontab file, can\'t install.')
+    return schedule, command.strip()
+
+
+def fill_schedule(schedule: Schedule, spec: Fields) -> None:
+    """The jobs of a specification."""
+    for fields in spec.objects("cron", _KEYS):
+        try:
+            schedule.add(fields.word("schedule"), fields.word("command"), fields.text("name", ""))
+        except Refusal as refusal:
+            raise SuiteError(f"key '{fields.at('schedule')}': {refusal}") from None

@@ -1,0 +1,79 @@
+"""The files a world starts with.
+
+Owns: the key `files` of a specification, and the directories every server has. Refuses: files that would not fit.
+
+    files."/srv/app/config.ini" = "port = 80\\n"
+    files."/var/log/app/debug.log" = { size = "18G", age_days = 2 }
+    files."/srv/reports" = { directory = true, owner = "root" }
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clawgauge.errors import SuiteError
+from clawgauge.world import paths
+from clawgauge.world.clock import Clock
+from clawgauge.world.fields import Fields, refusal
+from clawgauge.world.files import FileTree
+from clawgauge.world.incidentals import Incidentals
+from clawgauge.world.nodes import Node
+from clawgauge.world.refusals import FileFault
+
+_KEYS = ("text", "size", "owner", "mode", "age_days", "directory")
+_DAY_S = 86_400
+_SYSTEM_DIRECTORIES = ("/bin", "/dev", "/etc", "/home", "/usr", "/var", "/var/lib")
+_OWN_DIRECTORIES = ("/opt", "/srv", "/var/log")
+
+
+def home_of(user: str) -> str:
+    return "/root" if user == "root" else f"/home/{user}"
+
+
+def place_files(tree: FileTree, spec: Fields, clock: Clock, incidentals: Incidentals) -> None:
+    """Put the directories every server has and the files of the specification into an empty tree."""
+    long_ago_s = clock.start_s - 400 * _DAY_S
+    for path in _SYSTEM_DIRECTORIES:
+        tree.place(path, Node("root", 0o755, long_ago_s, is_directory=True))
+    tree.place("/tmp", Node("root", 0o1777, long_ago_s, is_directory=True))  # noqa: S108 - simulated
+    for path in (*_OWN_DIRECTORIES, home_of(tree.user)):
+        tree.place(path, Node(tree.user, 0o755, long_ago_s, is_directory=True))
+    for path, key, value in spec.entries("files"):
+        _place(tree, path, key, value, clock, incidentals)
+
+
+def _place(tree: FileTree, path: str, key: str, value: Any, clock: Clock, incidentals: Incidentals) -> None:
+    if not path.startswith("/") or "\0" in path or paths.resolve(path) != path or path == "/":
+        raise SuiteError(f"key '{key}' must be named by a plain absolute path")
+    fields = Fields({"text": value} if isinstance(value, str) else value, key, _KEYS)
+    seconds_ago = incidentals.between(3_600, 30 * _DAY_S, "age", path)
+    if "age_days" in fields:
+        seconds_ago = int(fields.number("age_days", 0, most=10_000) * _DAY_S)
+    node = Node(
+        owner=fields.word("owner", tree.user),
+        mode=_read_mode(fields, "0755" if fields.flag("directory") else "0644"),
+        modified_s=max(0, clock.start_s - seconds_ago),
+        text=fields.text("text", ""),
+        is_directory=fields.flag("directory"),
+    )
+    if node.is_directory and ("text" in fields or "size" in fields):
+        raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
+    if "size" in fields:
+        node.set_text(node.text, max(0, fields.size("size") - node.size))
+    if tree.exists(path) and not node.is_directory:
+        raise SuiteError(f"key '{key}' is a directory already, because another path lies inside it")
+    try:
+        tree.place(path, node)
+    except FileFault as fault:
+        raise SuiteError(f"key '{key}' cannot be placed: {fault}") from None
+
+
+def _read_mode(fields: Fields, default: str) -> int:
+    written = fields.text("mode", default)
+    try:
+        mode = int(written, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o7777:
+        raise refusal(fields.at("mode"), 'an octal mode as text, such as "0640"', written)
+    return mode

@@ -1,0 +1,18 @@
+"""The tool `message`: reading what came in, writing to people and channels."""
+
+from __future__ import annotations
+
+from clawgauge.world.answer import ToolAnswer
+from clawgauge.world.arguments import Arguments
+from clawgauge.world.machine import Machine
+
+
+def message(machine: Machine, arguments: Arguments) -> ToolAnswer:
+    if arguments.action("send", "read") == "send":
+        sent = machine.mailbox.send(arguments.text("to"), arguments.text("text"))
+        return ToolAnswer(f"Sent to {sent.who}.")
+    lines = [
+        f"[{machine.clock.moment(received.at_s):%Y-%m-%d %H:%M}] {received.who}: {received.text}"
+        for received in machine.mailbox.incoming(arguments.text("from", ""))
+    ]
+    return ToolAnswer("\n".join(lines) or "No messages.")

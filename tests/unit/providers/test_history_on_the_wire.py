@@ -1,0 +1,98 @@
+"""How the earlier turns of a task are put to a model, in both protocols."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clawgauge.providers.base import Turn
+from clawgauge.records import ToolInvocation
+from support.scripted_server import ScriptedServer
+from unit.providers.observed import attempt
+
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("readFile", "exec")]
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        yield running
+
+
+def made(name: str, arguments: Any, *, valid: bool = True) -> ToolInvocation:
+    return ToolInvocation(name=name, arguments=arguments, channel="native", valid=valid)
+
+
+HISTORY = (
+    Turn("Looking.", (made("exec", {"command": "ls"}), made("readfile", {"path": "/é"})), ("a.txt", "text of é")),
+    Turn("", (made("exec", '{"comm', valid=False),), ("Error: not an object",)),
+)
+
+
+def test_chat_gets_assistant_and_tool_messages(server: ScriptedServer) -> None:
+    """Each turn is a message with its calls, followed by a message for every answer, under one id each."""
+    attempt("openai_chat", server.v1_url, prompt="tidy up", system="Be brief.", tools=TOOLS, history=HISTORY)
+    system, user, first, listing, text, second, refused = server.calls[0].json["messages"]
+    assert (system["role"], user) == ("system", {"role": "user", "content": "tidy up"})
+    assert (first["role"], first["content"], second["content"]) == ("assistant", "Looking.", "")
+    calls = first["tool_calls"] + second["tool_calls"]
+    assert [call["function"]["name"] for call in calls] == ["exec", "readFile", "exec"], "as the tools were offered"
+    assert [json.loads(call["function"]["arguments"]) for call in calls] == [{"command": "ls"}, {"path": "/é"}, {}]
+    ids = [call["id"] for call in calls]
+    assert len(set(ids)) == 3 and all(re.fullmatch("[a-zA-Z0-9]{9}", call_id) for call_id in ids)
+    assert [answer["tool_call_id"] for answer in (listing, text, refused)] == ids
+    assert [answer["content"] for answer in (listing, text, refused)] == ["a.txt", "text of é", "Error: not an object"]
+
+
+def test_responses_gets_items(server: ScriptedServer) -> None:
+    """The conversation is sent whole as messages, calls and outputs; an empty text is no message."""
+    attempt("openai_responses", server.v1_url, prompt="tidy up", tools=TOOLS, history=HISTORY)
+    body = server.calls[0].json
+    items = body["input"]
+    assert [item["type"] for item in items] == [
+        "message", "message", "function_call", "function_call", "function_call_output", "function_call_output",
+        "function_call", "function_call_output",
+    ]  # fmt: skip
+    assert items[0] == {"type": "message", "role": "user", "content": "tidy up"}
+    assert (items[1]["role"], items[1]["content"][0]["text"]) == ("assistant", "Looking.")
+    calls = {item["call_id"]: item for item in items if item["type"] == "function_call"}
+    answers = {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
+    assert list(calls) == list(answers) and list(answers.values()) == ["a.txt", "text of é", "Error: not an object"]
+    assert [call["name"] for call in calls.values()] == ["exec", "readFile", "exec"]
+    assert "previous_response_id" not in body and body["store"] is False
+
+
+def test_reasoning_goes_back_where_it_came_from(server: ScriptedServer) -> None:
+    """A server that shows its reasoning gets it back with the call it led to; one that shows none is sent none."""
+    thoughtful = Turn("", (made("exec", {}),), ("ok",), "let me look first")
+    attempt("openai_chat", server.v1_url, tools=TOOLS, history=(thoughtful, HISTORY[0]))
+    first, second = (m for m in server.calls[0].json["messages"] if m["role"] == "assistant")
+    assert first["reasoning_content"] == "let me look first" and "reasoning_content" not in second
+
+
+@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses"])
+def test_ids_stay_the_same_from_request_to_request(kind: str, server: ScriptedServer) -> None:
+    """A later request repeats the earlier turns word for word, ids included, so that caches can serve them."""
+    attempt(kind, server.v1_url, tools=TOOLS, history=HISTORY[:1])
+    attempt(kind, server.v1_url, tools=TOOLS, history=HISTORY)
+    earlier, later = (call.json.get("messages") or call.json["input"] for call in server.calls)
+    assert later[: len(earlier)] == earlier
+
+
+@pytest.mark.parametrize(("name", "sent"), [("", "unnamed"), ("rm -rf /", "rm_-rf__"), ("x" * 300, "x" * 64)])
+def test_a_name_no_server_takes_is_made_sendable(name: str, sent: str, server: ScriptedServer) -> None:
+    """A model that calls something impossible gets its error back, instead of a refused request."""
+    attempt("openai_chat", server.v1_url, tools=TOOLS, history=(Turn("", (made(name, {}),), ("no such tool",)),))
+    assert server.calls[0].json["messages"][1]["tool_calls"][0]["function"]["name"] == sent
+
+
+def test_broken_unicode_in_arguments_is_sent(server: ScriptedServer) -> None:
+    """Half a surrogate pair in a call does not stop the task."""
+    _, failure = attempt(
+        "openai_chat", server.v1_url, tools=TOOLS, history=(Turn("\ud800", (made("exec", {"c": "\udc00"}),), ("x",)),)
+    )
+    assert failure is None
