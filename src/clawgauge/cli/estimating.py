@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawgauge.cli.planning import Plan
+from clawgauge.cli.planning import OpenWork, Plan
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import CellKey, read_summary
+from clawgauge.journal import read_summary
 from clawgauge.records import Target
 from clawgauge.reports.sanitize import clean_terminal
-from clawgauge.runner import plan_cells
+from clawgauge.runner.foresight import Foresight, foresee
+from clawgauge.runner.tier_pool import tier_pool
 
 _RUNS_LOOKED_AT = 20
 
@@ -27,22 +27,41 @@ class PastCalls(NamedTuple):
         return self.total_ms / self.n_calls
 
 
-def plan_lines(plan: Plan, done: Collection[CellKey] = frozenset()) -> list[str]:
+def plan_lines(plan: Plan, work: OpenWork) -> list[str]:
     """The plan as a person reads it."""
     known = past_calls(plan.runs_dir)
     suites = ", ".join(f"{suite.name} ({_n_asked(plan, suite.name)} prompts)" for suite in plan.suites)
     lines = [f"suites: {suites}; repeats: {plan.options.repeats}; concurrency: {plan.options.concurrency}"]
-    lines += [_target_line(plan, target, n, known.get(target)) for target, n in _open_calls(plan, done).items()]
-    total = sum(_open_calls(plan, done).values())
-    ending = _total_time(plan, done, known)
-    lines.append(f"in all: {counted(len(plan.targets), 'target')}, {counted(total, 'call')}{ending}")
+    calls = _open_calls(plan, work)
+    lines += [_target_line(plan, target, n, known.get(target)) for target, n in calls.items()]
+    at_most = "at most " if plan.options.until_decided else ""
+    ending = _total_time(plan, calls, known)
+    lines.append(
+        f"in all: {counted(len(plan.targets), 'target')}, {at_most}{counted(sum(calls.values()), 'call')}{ending}"
+    )
     return [clean_terminal(line) for line in lines]
 
 
-def plan_facts(plan: Plan, done: Collection[CellKey]) -> dict[str, Any]:
+def tier_lines(plan: Plan) -> list[str]:
+    """Whether the plan is likely to settle the tier, as a person reads it; nothing for a plan without tool prompts."""
+    n_prompts = len(tier_pool(plan.prompts))
+    if not n_prompts:
+        return []
+    first, *others = foresee(n_prompts)
+    settled = f"settle it for {first.p_decided:.0%} of models right {first.rate:.0%} of the time"
+    rest = "".join(f", {seen.p_decided:.0%} at {seen.rate:.0%} ({_half(seen)})" for seen in others)
+    return [f"tier: {counted(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
+
+
+def _half(seen: Foresight) -> str:
+    return "over 200" if seen.median is None else str(seen.median)
+
+
+def plan_facts(plan: Plan, work: OpenWork) -> dict[str, Any]:
     """The plan as a script reads it."""
     known = past_calls(plan.runs_dir)
-    calls = _open_calls(plan, done)
+    calls = _open_calls(plan, work)
+    n_prompts = len(tier_pool(plan.prompts))
     return {
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
@@ -53,6 +72,11 @@ def plan_facts(plan: Plan, done: Collection[CellKey]) -> dict[str, Any]:
             {"target": target.label, "calls": n, "estimated_s": _estimate_s(plan, n, known.get(target))}
             for target, n in calls.items()
         ],
+        "tier": {
+            "prompts": n_prompts,
+            "until_decided": plan.options.until_decided,
+            "likely": [seen._asdict() for seen in foresee(n_prompts)] if n_prompts else [],
+        },
     }
 
 
@@ -90,8 +114,8 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def _open_calls(plan: Plan, done: Collection[CellKey]) -> dict[Target, int]:
-    return {target: len(plan_cells(target, plan.asked, plan.options.repeats, done)) for target in plan.targets}
+def _open_calls(plan: Plan, work: OpenWork) -> dict[Target, int]:
+    return {target: plan.agenda(target, work).n_open for target in plan.targets}
 
 
 def _n_asked(plan: Plan, suite: str) -> int:
@@ -110,8 +134,8 @@ def _target_line(plan: Plan, target: Target, n_calls: int, past: PastCalls | Non
     return f"  {target.label}: {counted(n_calls, 'call')}, about {spoken(seconds)} ({basis})"
 
 
-def _total_time(plan: Plan, done: Collection[CellKey], known: dict[Target, PastCalls]) -> str:
-    estimates = [_estimate_s(plan, n, known.get(target)) for target, n in _open_calls(plan, done).items()]
+def _total_time(plan: Plan, calls: dict[Target, int], known: dict[Target, PastCalls]) -> str:
+    estimates = [_estimate_s(plan, n, known.get(target)) for target, n in calls.items()]
     told = [seconds for seconds in estimates if seconds is not None]
     if not told:
         return ""

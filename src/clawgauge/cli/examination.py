@@ -6,16 +6,16 @@ import asyncio
 import sys
 from pathlib import Path
 
+from clawgauge.cli.exit_codes import DONE, NOTHING_ANSWERED
 from clawgauge.cli.loop import run_async
-from clawgauge.cli.tracebacks import redact_tracebacks
-from clawgauge.config import find_secrets, provider_settings, read_environment, read_file_config
+from clawgauge.cli.secrecy import keep_secrets
+from clawgauge.config import provider_settings, read_environment, read_file_config
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.journal import encode_document
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded_model import fetch
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
-from clawgauge.redaction import Redactor
 from clawgauge.reports.sanitize import clean_terminal
 
 _MODELS_SHOWN = 12
@@ -26,12 +26,11 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     environ = read_environment()
     file, _ = read_file_config(config, Path.cwd())
     settings = provider_settings(file, environ, concurrency=1, tell=_tell)
-    redact = Redactor(find_secrets(settings, environ))
-    redact_tracebacks(redact)
+    _, redact = keep_secrets(settings, environ)
     probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
     # Masked as a whole: versions and model names are the server's words too.
     sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))
-    return 0 if any(probe.reachable for probe in probes) else 3
+    return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
 def _worth_probing(
@@ -75,7 +74,7 @@ def get_embedded() -> int:
     except CallFailure as failure:
         raise MachineError(failure.message) from failure
     sys.stdout.write(f"{path}\n")
-    return 0
+    return DONE
 
 
 def _tell(line: str) -> None:

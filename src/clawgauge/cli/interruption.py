@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from clawgauge.cli.exit_codes import INTERRUPTED
 from clawgauge.process_groups import kill_all_groups
 
-EXIT_INTERRUPTED = 130
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
 _ONE_BREATH_S = 1.0
@@ -112,7 +112,7 @@ def _end_at_once() -> None:
         # The live table hides it.
         with suppress(OSError):
             os.write(_STDERR, _SHOW_CURSOR)
-    os._exit(EXIT_INTERRUPTED)
+    os._exit(INTERRUPTED)
 
 
 interruption = Interruption()

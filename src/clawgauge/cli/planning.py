@@ -7,16 +7,16 @@ import fnmatch
 import itertools
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.tracebacks import redact_tracebacks
+from clawgauge.cli.secrecy import keep_secrets
 from clawgauge.config import (
+    DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
-    FileConfig,
-    Flags,
+    RunSettings,
     TargetPattern,
     apply_patterns,
     checked_fail_under,
@@ -25,21 +25,34 @@ from clawgauge.config import (
     load_suites,
     make_options,
     parse_target,
+    provider_name,
     provider_settings,
     read_environment,
     read_file_config,
 )
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
-from clawgauge.journal import withhold
+from clawgauge.journal import CellKey
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.embedded_model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import ModelInfo, Prompt, RunOptions, SuiteInfo, Target
-from clawgauge.redaction import MASK, Redactor, looks_secret
+from clawgauge.redaction import MASK, looks_secret
 from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner.agenda import Agenda, make_agenda
+from clawgauge.runner.stopping import Evidence
+from clawgauge.runner.tier_pool import tier_pool
 from clawgauge.suites import describe_suite
 
 OLLAMA = "ollama_openai"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """What a run folder already has: the cells that need no call, those to be asked again, and what is known by now."""
+
+    done: Collection[CellKey] = frozenset()
+    refill: Collection[CellKey] = frozenset()
+    evidence: Mapping[Target, Evidence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,7 @@ class Plan:
     settings: dict[str, ProviderSettings]
     runs_dir: Path
     fail_under: float | None
+    prices_path: Path | None
     redact: Callable[[str], str]
     secrets: Mapping[str, str]
     config_path: Path | None
@@ -68,30 +82,41 @@ class Plan:
         return create_provider(self.settings[target.provider])
 
     @property
-    def n_calls(self) -> int:
-        return len(self.targets) * len(self.prompts) * self.options.repeats
+    def tier_pool(self) -> list[Prompt]:
+        """The prompts that are asked only until the tier is decided."""
+        return tier_pool(self.prompts) if self.options.until_decided else []
+
+    def agenda(self, target: Target, work: OpenWork) -> Agenda:
+        """What is open of a target."""
+        evidence = work.evidence.get(target)
+        return make_agenda(target, self.asked, self.options, done=work.done, pool=self.tier_pool, evidence=evidence)
 
 
 def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     """Everything the flags, the file and the environment decide. Raises a `RequestError` for what cannot be."""
+    plan = _decide(arguments, tell)
+    if plan.config_path is not None and arguments.config is None:
+        tell(f"using {plan.config_path.name}")
+    return plan
+
+
+def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     environ = read_environment()
     _refuse_secrets(_words(arguments), find_secrets({}, environ), "the command line")
     cwd = Path.cwd()
     file, config_path = read_file_config(arguments.config, cwd)
-    flags = _flags(arguments)
-    options = make_options(flags, file.run, environ)
-    settings = provider_settings(file, environ, concurrency=options.concurrency, tell=tell)
+    said = _said(arguments).over(file.run)
+    options = make_options(said, environ)
+    named = None if arguments.resume else {provider_name(text) for text in said.targets or []}
+    settings = provider_settings(file, environ, concurrency=options.concurrency, tell=tell, named=named)
     base_dir = config_path.parent if config_path and not arguments.suite and file.run.suites else cwd
-    secrets = find_secrets(settings, environ)
-    redact = Redactor(secrets)
-    withhold(secrets)
-    redact_tracebacks(redact)
-    wanted = arguments.target or file.run.targets or []
-    named = [*_words(arguments), *wanted, str(runs_dir(arguments, file))]
-    _refuse_secrets(named, secrets, "the command line or the configuration file")
-    suites = load_suites(arguments.suite or file.run.suites or list(DEFAULT_SUITES), base_dir)
+    secrets, redact = keep_secrets(settings, environ)
+    wanted = said.targets or []
+    runs_dir = Path(said.runs_dir or DEFAULT_RUNS_DIR)
+    _refuse_secrets([*_words(arguments), *wanted, str(runs_dir)], secrets, "the command line or the configuration file")
+    suites = load_suites(said.suites or list(DEFAULT_SUITES), base_dir)
     # A resumed run has its own prompts to choose from.
-    prompts = choose_prompts(suites, None if arguments.resume else flags.prompt_ids)
+    prompts = choose_prompts(suites, None if arguments.resume else said.prompt_ids)
     refuse_secret_prompts(prompts, secrets)
     return Plan(
         patterns=[parse_target(text, settings) for text in wanted],
@@ -101,8 +126,9 @@ def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Pla
         asked=prompts,
         options=options,
         settings=settings,
-        runs_dir=runs_dir(arguments, file),
-        fail_under=checked_fail_under(flags, file.run),
+        runs_dir=runs_dir,
+        fail_under=checked_fail_under(said),
+        prices_path=_prices_path(arguments, said, config_path),
         redact=redact,
         secrets=secrets,
         config_path=config_path,
@@ -110,9 +136,27 @@ def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Pla
     )
 
 
-def runs_dir(arguments: argparse.Namespace, file: FileConfig) -> Path:
-    """Flag over file over `runs`."""
-    return Path(arguments.runs_dir or file.run.runs_dir or "runs")
+def _prices_path(arguments: argparse.Namespace, said: RunSettings, config_path: Path | None) -> Path | None:
+    """The user's own price file: as named on the command line, or beside the configuration file that names it."""
+    if said.prices is None:
+        return None
+    from_file = arguments.prices is None and config_path is not None
+    return config_path.parent / said.prices if from_file and config_path else Path(said.prices)
+
+
+def names_targets(arguments: argparse.Namespace) -> bool:
+    """Whether the targets are to be chosen here; a resumed run has its own."""
+    return arguments.resume is None or bool(arguments.target)
+
+
+def refuse_endless_search(plan: Plan) -> None:
+    """A tier can be decided only where prompts of the run count toward it."""
+    if plan.options.until_decided and not plan.tier_pool:
+        suites = ", ".join(suite.name for suite in plan.suites)
+        raise ConfigError(
+            f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have none: "
+            "add -s tool_use, or leave the option out"
+        )
 
 
 def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:
@@ -153,31 +197,36 @@ def split_ids(words: str) -> list[str]:
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
-def _flags(arguments: argparse.Namespace) -> Flags:
-    ids = arguments.prompt_ids
-    return Flags(
-        repeats=arguments.repeats,
-        concurrency=arguments.concurrency,
-        timeout=arguments.timeout,
-        max_tokens=arguments.max_tokens,
-        temperature=arguments.temperature,
-        seed=arguments.seed,
-        stream=arguments.stream,
-        warm_up=arguments.warm_up,
-        max_retries=arguments.max_retries,
-        max_wait=arguments.max_wait,
-        unload_others=arguments.unload_others,
-        fail_under=arguments.fail_under,
-        prompt_ids=None if ids is None else split_ids(ids),
-    )
+def _said(arguments: argparse.Namespace) -> RunSettings:
+    """What the command line said."""
+    named_otherwise = {
+        "targets": arguments.target,
+        "suites": arguments.suite,
+        "prompt_ids": None if arguments.prompt_ids is None else split_ids(arguments.prompt_ids),
+        "runs_dir": None if arguments.runs_dir is None else str(arguments.runs_dir),
+    }
+    alike = (name for name in RunSettings.__struct_fields__ if name not in named_otherwise)
+    return RunSettings(**named_otherwise, **{name: getattr(arguments, name) for name in alike})
+
+
+def choose_named_targets(plan: Plan) -> Plan | None:
+    """Fill in the targets where the plan names them all; None where a server must be asked for its models."""
+    chosen = [pattern for pattern in plan.patterns if not pattern.excludes]
+    if not chosen or any(pattern.is_wild for pattern in chosen):
+        return None
+    return _with_targets(plan, apply_patterns(plan.patterns, {}))
 
 
 async def choose_targets(plan: Plan, tell: Callable[[str], None]) -> Plan:
     """Fill in the targets: patterns expanded, or, where none was named, what this machine has for free."""
+    if (named := choose_named_targets(plan)) is not None:
+        return named
     if not any(not pattern.excludes for pattern in plan.patterns):
-        targets = await _unasked_targets(plan, tell)
-    else:
-        targets = apply_patterns(plan.patterns, await _list_models(plan))
+        return _with_targets(plan, await _unasked_targets(plan, tell))
+    return _with_targets(plan, apply_patterns(plan.patterns, await _list_models(plan)))
+
+
+def _with_targets(plan: Plan, targets: list[Target]) -> Plan:
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
     _refuse_secrets([target.label for target in targets], plan.secrets, "the name of a listed model", TargetError)

@@ -10,7 +10,7 @@ from clawgauge import __version__
 from clawgauge.cli.planning import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.records import SCHEMA_VERSION, RunConfig
-from clawgauge.runner import SystemClock
+from clawgauge.runner.clock import SystemClock
 from clawgauge.suites import prompts_sha256
 
 _VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
@@ -42,10 +42,12 @@ def ignored_options(plan: Plan) -> list[str]:
     asked = {"temperature": plan.options.temperature, "seed": plan.options.seed}
     lines: dict[str, None] = {}
     for target in plan.targets:
-        takes = plan.provider_for(target).takes
-        refused = [name for name, value in asked.items() if value is not None and name not in takes]
+        provider = plan.provider_for(target)
+        refused = [name for name, value in asked.items() if value is not None and name not in provider.takes]
         if refused:
             lines[f"{target.provider} takes no {' and no '.join(refused)}: not sent"] = None
+        if target.thinking_level is not None and not provider.takes_thinking:
+            lines[f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored"] = None
     return list(lines)
 
 

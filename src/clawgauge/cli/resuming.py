@@ -3,22 +3,72 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from clawgauge.cli.planning import Plan, refuse_secret_prompts, split_ids
+from clawgauge.cli.evidence import read_evidence
+from clawgauge.cli.planning import OpenWork, Plan, refuse_endless_search, refuse_secret_prompts, split_ids
 from clawgauge.config import choose_from, load_suites
 from clawgauge.errors import RunFolderError, TargetError
-from clawgauge.journal import CellKey, index_cells
+from clawgauge.journal import CellKey, check_run_id, index_cells, locate_run, read_config
 from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.runner.stopping import Evidence
+from clawgauge.runner.tier_pool import pool_key
+from clawgauge.stats import is_decided, tier_posterior
 from clawgauge.suites import describe_suite, is_suite_there, prompts_sha256
 
 # What a flag may change on resuming without making the records incomparable.
 _FREE_OPTIONS = frozenset(
-    {"max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up", "prompt_ids"}
+    {
+        "max_retries",
+        "retry_base_s",
+        "max_wait_s",
+        "concurrency",
+        "timeout_s",
+        "warm_up",
+        "prompt_ids",
+        "until_decided",
+        "max_calls",
+        "max_cost_usd",
+    }
 )
+# What decides which cells a run is to have: config.json must say it as it is now.
+_EXTENT_OPTIONS = ("repeats", "until_decided", "max_calls", "max_cost_usd")
+
+
+class Settled(NamedTuple):
+    """A plan that nothing changes any more; the folder it goes on in and its recorded plan, None for a new run."""
+
+    plan: Plan
+    path: Path | None = None
+    recorded: RunConfig | None = None
+
+
+def settle_plan(plan: Plan, arguments: argparse.Namespace) -> Settled:
+    """The plan with the run that it resumes, where it does."""
+    if arguments.run_id is not None:
+        check_run_id(arguments.run_id)
+    settled = Settled(plan)
+    if arguments.resume is not None:
+        path = locate_run(arguments.resume, plan.runs_dir)
+        recorded = recorded_config(path)
+        settled = Settled(resumed_plan(plan, recorded, arguments), path, recorded)
+    refuse_endless_search(settled.plan)
+    return settled
+
+
+def recorded_config(path: Path) -> RunConfig:
+    """The plan a run was begun with."""
+    config = read_config(path)
+    if config is None:
+        raise RunFolderError(
+            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
+            "it can be summarised, but not resumed"
+        )
+    return config
 
 
 def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> Plan:
@@ -49,6 +99,11 @@ def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -
         options=options,
         settings={name: replace(setting, concurrency=options.concurrency) for name, setting in plan.settings.items()},
     )
+
+
+def changes_extent(plan: Plan, config: RunConfig) -> bool:
+    """Whether the command line asks for more or fewer cells than the run was begun with."""
+    return any(getattr(plan.options, name) != getattr(config.options, name) for name in _EXTENT_OPTIONS)
 
 
 def _targets(plan: Plan, config: RunConfig) -> list[Target]:
@@ -82,8 +137,8 @@ def forced_changes(plan: Plan, config: RunConfig) -> list[str]:
     return [clean_terminal(line) for line in lines]
 
 
-def open_cells(plan: Plan, folder: Path, *, retry_errors: bool) -> tuple[set[CellKey], set[CellKey]]:
-    """The cells that are done, and those whose record is to be superseded because they failed."""
+def open_work(plan: Plan, folder: Path, *, retry_errors: bool) -> OpenWork:
+    """The cells that are done, those whose record is to be superseded because they failed, and what is known by now."""
     index = index_cells(folder)
     planned = {
         CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, repeat)
@@ -93,7 +148,23 @@ def open_cells(plan: Plan, folder: Path, *, retry_errors: bool) -> tuple[set[Cel
     }
     failed = {key for key, outcome in index.items() if outcome.availability_status != "ok" and key in planned}
     refill = failed if retry_errors else set()
-    return set(index) - refill, refill
+    if not plan.options.until_decided and plan.options.max_calls is None and plan.options.max_cost_usd is None:
+        return OpenWork(set(index) - refill, refill)
+    known = read_evidence(folder, plan.tier_pool)
+    refill -= _not_needed(plan, known, refill)
+    evidence = read_evidence(folder, plan.tier_pool, without=refill) if refill else known
+    return OpenWork(set(index) - refill, refill, evidence)
+
+
+def _not_needed(plan: Plan, known: Mapping[Target, Evidence], failed: Collection[CellKey]) -> set[CellKey]:
+    """Failed cells whose answer would no longer be asked for: their tier is decided without them."""
+    keys = {pool_key(prompt) for prompt in plan.tier_pool}
+    decided = {target for target, seen in known.items() if is_decided(tier_posterior(seen.k, seen.n))}
+    return {
+        key
+        for key in failed
+        if (key.suite, key.prompt_id) in keys and Target(key.provider, key.model, key.thinking_level) in decided
+    }
 
 
 def _require_providers(plan: Plan, targets: list[Target]) -> None:
@@ -138,7 +209,7 @@ def _describe_options(before: RunOptions, now: RunOptions, names: Iterable[str])
 def _options(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> RunOptions:
     """The recorded options, overridden by what the command line says."""
     said = {name for name, value in vars(arguments).items() if value is not None}
-    fresh = {"timeout_s": "timeout", "max_wait_s": "max_wait"}
+    fresh = {"timeout_s": "timeout", "max_wait_s": "max_wait", "max_cost_usd": "max_cost"}
     merged = {
         name: getattr(plan.options if fresh.get(name, name) in said else config.options, name)
         for name in RunOptions.__struct_fields__

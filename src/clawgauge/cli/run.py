@@ -6,7 +6,11 @@ Prints the run folder's path on stdout (the summary with --json); everything for
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from clawgauge.errors import RequestError
 
 SUMMARY = "run suites on models and record every answer"
 EXAMPLES = """\
@@ -18,6 +22,7 @@ targets: PROVIDER:MODEL[@low|medium|high|xhigh]
 examples:
   clawgauge run -t embedded:smollm2-135m -s core --prompt-ids P0,P1
   clawgauge run -t 'ollama_openai:*' --repeats 3 --warm-up
+  clawgauge run -t 'ollama_openai:*' --until-decided --max-calls 60
   clawgauge run --resume 20260213_235930 --retry-errors
 """
 
@@ -39,7 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--warm-up", action="store_true", default=None, help="one unrecorded-as-result call first")
     how.add_argument("--max-retries", type=int, metavar="N", help="after 429, 5xx, resets (default 5)")
     how.add_argument("--max-wait", type=float, metavar="S", help="longest wait a server may ask for (default 60)")
+    how.add_argument(
+        "--unique-prefix",
+        action="store_true",
+        default=None,
+        help="a line of its own before every prompt: no cached start",
+    )
     how.add_argument("--unload-others", action="store_true", default=None, help="unload other Ollama models first")
+    enough = parser.add_argument_group("how much is enough")
+    enough.add_argument(
+        "--until-decided", action="store_true", default=None, help="ask tool prompts only until the tier is 95%% sure"
+    )
+    enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
+    enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
+    enough.add_argument("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: runs")
     where.add_argument("--run-id", metavar="ID", help="default: local time, YYYYMMDD_HHMMSS")
@@ -54,6 +72,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    if arguments.resume is None and (arguments.retry_errors or arguments.force):
+        raise RequestError("--retry-errors and --force go on with a run: name it with --resume RUN")
+    if arguments.resume is not None and arguments.run_id is not None:
+        raise RequestError("--resume and --run-id exclude each other: a resumed run keeps its id")
+    if arguments.dry_run:
+        from clawgauge.cli.rehearsal import rehearse
+
+        return rehearse(arguments, _teller(arguments.quiet))
     from clawgauge.cli.run_session import run_session
 
-    return run_session(arguments)
+    return run_session(arguments, _teller(arguments.quiet))
+
+
+def _teller(quiet: bool) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        if not quiet:
+            sys.stderr.write(f"{line}\n")
+
+    return tell

@@ -12,21 +12,27 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.estimating import plan_facts, plan_lines
+from clawgauge.cli import exit_codes
+from clawgauge.cli.estimating import plan_lines
 from clawgauge.cli.interruption import interruption
 from clawgauge.cli.loop import interruptible, run_async
-from clawgauge.cli.planning import Plan, choose_targets, make_plan
+from clawgauge.cli.planning import OpenWork, Plan, choose_targets, make_plan, names_targets
+from clawgauge.cli.pricing import Pricing
 from clawgauge.cli.recording import ignored_options, make_config
-from clawgauge.cli.resuming import forced_changes, open_cells, resumed_plan
+from clawgauge.cli.resuming import changes_extent, forced_changes, open_work, recorded_config, settle_plan
 from clawgauge.cli.watching import make_observer, print_ending
 from clawgauge.cli.writing import refill_command, write_summary
-from clawgauge.errors import DiskFailure, MachineError, RequestError, RunFolderError
+from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.host import collect_inventory
-from clawgauge.journal import CellKey, RunFolder, check_run_id, locate_run, read_config, read_events
+from clawgauge.journal import read_events
+from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Event, ProviderProbe, RunConfig, RunSummary, Target
 from clawgauge.reports.sanitize import clean_terminal
-from clawgauge.runner import Observer, RunRequest, SystemClock, plan_cells, run
+from clawgauge.runner.agenda import Agenda
+from clawgauge.runner.clock import SystemClock
+from clawgauge.runner.observer import Observer
+from clawgauge.runner.run import RunRequest, run
 
 
 @dataclass(slots=True)
@@ -35,55 +41,35 @@ class Session:
 
     plan: Plan
     folder: RunFolder
-    done: set[CellKey]
+    work: OpenWork
     stretch: int
 
 
-def run_session(arguments: argparse.Namespace) -> int:
+def run_session(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     """`run`: plan, ask, summarise."""
-    if arguments.resume is None and (arguments.retry_errors or arguments.force):
-        raise RequestError("--retry-errors and --force go on with a run: name it with --resume RUN")
-    if arguments.resume is not None and arguments.run_id is not None:
-        raise RequestError("--resume and --run-id exclude each other: a resumed run keeps its id")
-    return run_async(_session(arguments))
+    return run_async(_session(arguments, tell))
 
 
-async def _session(arguments: argparse.Namespace) -> int:
-    tell = _teller(arguments.quiet)
+async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     plan = make_plan(arguments, tell)
-    if plan.config_path is not None and arguments.config is None:
-        tell(f"using {plan.config_path.name}")
-    if arguments.resume is None or arguments.target:
+    if names_targets(arguments):
         plan = await choose_targets(plan, tell)
-    path: Path | None = None
-    if arguments.resume is not None:
-        path = locate_run(arguments.resume, plan.runs_dir)
-        recorded = _recorded_config(path)
-        plan = resumed_plan(plan, recorded, arguments)
-    if arguments.dry_run:
-        return _show_plan(arguments, plan, path)
-    for line in ignored_options(plan):
+    settled = settle_plan(plan, arguments)
+    for line in ignored_options(settled.plan):
         tell(line)
-    if path is not None:
-        session = _resume(arguments, plan, recorded, path, tell)
+    pricing = Pricing(settled.plan)
+    if settled.plan.options.max_cost_usd is not None:
+        pricing.refuse_unpriced()
+    if settled.path is not None and settled.recorded is not None:
+        session = _resume(arguments, settled.plan, settled.recorded, settled.path, tell)
     else:
         if not plan.patterns:
-            tell("\n".join(plan_lines(plan)))
+            tell("\n".join(plan_lines(plan, OpenWork())))
         session = _begin(plan, arguments.run_id)
     try:
-        return await _run_and_summarise(arguments, session, tell)
+        return await _run_and_summarise(arguments, session, pricing)
     finally:
         session.folder.close()
-
-
-def _show_plan(arguments: argparse.Namespace, plan: Plan, path: Path | None) -> int:
-    if arguments.run_id is not None:
-        check_run_id(arguments.run_id)
-    done = open_cells(plan, path, retry_errors=arguments.retry_errors)[0] if path is not None else set()
-    sys.stderr.write("\n".join(plan_lines(plan, done)) + "\n")
-    if arguments.json:
-        sys.stdout.write(msgspec.json.encode(plan_facts(plan, done)).decode() + "\n")
-    return 0
 
 
 def _begin(plan: Plan, run_id: str | None) -> Session:
@@ -100,7 +86,7 @@ def _begin(plan: Plan, run_id: str | None) -> Session:
         raise DiskFailure(
             f"Cannot begin a run in {plan.runs_dir} ({why}); nothing was asked: make room on the disk, and run again."
         ) from fault
-    return Session(plan, folder, set(), 0)
+    return Session(plan, folder, OpenWork(), 0)
 
 
 def _resume(
@@ -111,20 +97,27 @@ def _resume(
         for warning in folder.warnings:
             tell(warning)
         stretch = sum(1 for event in read_events(path) if event.event == "stretch_started")
-        done, refill = open_cells(plan, path, retry_errors=arguments.retry_errors)
-        if refill:
-            tell(f"asking {len(refill)} failed cells again; their old lines are in superseded.jsonl")
-            folder.supersede(refill)
+        work = open_work(plan, path, retry_errors=arguments.retry_errors)
+        if work.refill:
+            tell(f"asking {len(work.refill)} failed cells again; their old lines are in superseded.jsonl")
+            folder.supersede(set(work.refill))
         if arguments.force:
             _give_up(plan, recorded, folder, tell)
-        elif plan.options.repeats != recorded.options.repeats:
+        elif changes_extent(plan, recorded):
             folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
-        if not any(plan_cells(target, plan.asked, plan.options.repeats, done) for target in plan.targets):
-            tell("nothing is left to ask")
+        _tell_idle([plan.agenda(target, work) for target in plan.targets], tell)
     except BaseException:
         folder.close()
         raise
-    return Session(plan, folder, done, stretch)
+    return Session(plan, folder, work, stretch)
+
+
+def _tell_idle(agendas: list[Agenda], tell: Callable[[str], None]) -> None:
+    """Where nothing will be asked, say why."""
+    if any(agenda.n_open for agenda in agendas):
+        return
+    spent = any(outcome.event == "budget_spent" for agenda in agendas for outcome in agenda.outcomes())
+    tell("the calls of --max-calls are spent: give a larger number to go on" if spent else "nothing is left to ask")
 
 
 def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[[str], None]) -> None:
@@ -137,17 +130,7 @@ def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[
     folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
 
 
-def _recorded_config(path: Path) -> RunConfig:
-    config = read_config(path)
-    if config is None:
-        raise RunFolderError(
-            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
-            "it can be summarised, but not resumed"
-        )
-    return config
-
-
-async def _run_and_summarise(arguments: argparse.Namespace, session: Session, tell: Callable[[str], None]) -> int:
+async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pricing: Pricing) -> int:
     plan, folder = session.plan, session.folder
     request = RunRequest(
         run_id=folder.run_id,
@@ -157,14 +140,18 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, te
         provider_for=plan.provider_for,
         redact=plan.redact,
         environ=plan.environ,
-        done=session.done,
+        done=session.work.done,
         stretch=session.stretch,
         seed=plan.options.seed,
+        tier_pool=plan.tier_pool,
+        evidence=session.work.evidence,
+        price_for=pricing.find,
+        cost_budget=pricing.budget(session.work.evidence.values()),
     )
     with make_observer(plan.targets, len(plan.asked) * plan.options.repeats, quiet=arguments.quiet) as observer:
         await interruptible(_measure(plan, request, folder, observer))
     summary = write_summary(folder)
-    refill = refill_command(folder.path, _recorded_config(folder.path))
+    refill = refill_command(folder.path, recorded_config(folder.path))
     print_ending(summary, folder.path, refill, interrupted=interruption.happened, quiet=arguments.quiet)
     _print_result(arguments, summary, folder.path)
     # Asked last: a signal while the summary was written counts too.
@@ -213,12 +200,13 @@ def _print_result(arguments: argparse.Namespace, summary: RunSummary, path: Path
 
 def _exit_code(summary: RunSummary, fail_under: float | None, *, interrupted: bool) -> int:
     if interrupted:
-        return 130
+        return exit_codes.INTERRUPTED
     if not any(group.n_ok for group in summary.models):
-        return 3
+        return exit_codes.NOTHING_ANSWERED
     if summary.n_unreadable_lines:
-        return 5
-    return 1 if fail_under is not None and not _passes_gate(summary, fail_under) else 0
+        return exit_codes.UNREADABLE_LINES
+    gate_failed = fail_under is not None and not _passes_gate(summary, fail_under)
+    return exit_codes.GATE_FAILED if gate_failed else exit_codes.DONE
 
 
 def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
@@ -232,11 +220,3 @@ def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
     for line in failed:
         sys.stderr.write(f"gate failed: {clean_terminal(line)}\n")
     return not failed
-
-
-def _teller(quiet: bool) -> Callable[[str], None]:
-    def tell(line: str) -> None:
-        if not quiet:
-            sys.stderr.write(f"{line}\n")
-
-    return tell

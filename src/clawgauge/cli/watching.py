@@ -11,7 +11,7 @@ from clawgauge.console.plain import PlainLines
 from clawgauge.console.silent import Silent
 from clawgauge.records import RunSummary, Target
 from clawgauge.reports.terminal import render_ending
-from clawgauge.runner import Observer
+from clawgauge.runner.observer import Observer
 
 
 def make_observer(targets: list[Target], cells_per_target: int, *, quiet: bool) -> AbstractContextManager[Observer]:

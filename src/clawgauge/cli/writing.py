@@ -6,7 +6,8 @@ import shlex
 from itertools import pairwise
 from pathlib import Path
 
-from clawgauge.journal import RunFolder, read_config
+from clawgauge.journal import read_config
+from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.markdown import render_markdown
 from clawgauge.summary import summarize_folder

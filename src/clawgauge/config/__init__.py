@@ -3,8 +3,8 @@
 from clawgauge.config.environment import read_environment
 from clawgauge.config.file import FileConfig, read_file_config
 from clawgauge.config.plan import (
+    DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
-    Flags,
     checked_fail_under,
     choose_from,
     choose_prompts,
@@ -13,12 +13,14 @@ from clawgauge.config.plan import (
 )
 from clawgauge.config.providers import provider_settings
 from clawgauge.config.secrets import find_secrets
-from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target
+from clawgauge.config.settings import RunSettings
+from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target, provider_name
 
 __all__ = [
+    "DEFAULT_RUNS_DIR",
     "DEFAULT_SUITES",
     "FileConfig",
-    "Flags",
+    "RunSettings",
     "TargetPattern",
     "apply_patterns",
     "checked_fail_under",
@@ -28,6 +30,7 @@ __all__ = [
     "load_suites",
     "make_options",
     "parse_target",
+    "provider_name",
     "provider_settings",
     "read_environment",
     "read_file_config",

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.config.settings import RunSettings
 from clawgauge.errors import ConfigError
 from clawgauge.suites.document import has_key_bomb
 
@@ -24,33 +25,14 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: str | None = None
     local: bool | None = None
     command: str | None = None
+    chat_template_file: str | None = None
     extra_body: dict[str, Any] = {}
-
-
-class RunTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[run]`: the long options of `clawgauge run`, with underscores."""
-
-    targets: list[str] | None = None
-    suites: list[str] | None = None
-    repeats: int | None = None
-    concurrency: int | None = None
-    timeout: float | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stream: bool | None = None
-    warm_up: bool | None = None
-    max_retries: int | None = None
-    max_wait: float | None = None
-    unload_others: bool | None = None
-    runs_dir: str | None = None
-    fail_under: float | None = None
 
 
 class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    run: RunTable = RunTable()
+    run: RunSettings = RunSettings()
     providers: dict[str, ProviderTable] = {}
 
 

@@ -1,19 +1,19 @@
-"""Flags over file over defaults: one set of options, checked."""
+"""What was said made into one set of options, checked, and one list of prompts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawgauge.config.environment import retry_base_s
-from clawgauge.config.file import RunTable
+from clawgauge.config.settings import RunSettings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.records import Prompt, RunOptions, SuiteRecord
 from clawgauge.suites import load_suite
 
+DEFAULT_RUNS_DIR = "runs"
 DEFAULT_SUITES = ("core", "tool_use")
 DEFAULTS = RunOptions()
 
@@ -27,37 +27,18 @@ _BOUNDS: dict[str, tuple[float, float, str]] = {
     "seed": (-(2**63), 2**63 - 1, "a whole number"),
     "max_retries": (0, 100, "a whole number from 0 to 100"),
     "max_wait": (0, 86_400, "seconds, 0 or more"),
+    "max_calls": (1, 10_000_000, "a whole number of 1 or more"),
+    "max_cost": (0, 1_000_000, "dollars, 0 or more"),
     "fail_under": (0, 1, "a rate from 0 to 1"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What the command line said; None where it said nothing."""
-
-    repeats: int | None = None
-    concurrency: int | None = None
-    timeout: float | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stream: bool | None = None
-    warm_up: bool | None = None
-    max_retries: int | None = None
-    max_wait: float | None = None
-    unload_others: bool | None = None
-    fail_under: float | None = None
-    prompt_ids: list[str] | None = None
-
-
-def make_options(flags: Flags, table: RunTable, environ: Mapping[str, str]) -> RunOptions:
+def make_options(settings: RunSettings, environ: Mapping[str, str]) -> RunOptions:
     """The options of a run. A value out of bounds is refused, naming the option."""
 
     def chosen(name: str, default: Any) -> Any:
-        for source in (getattr(flags, name), getattr(table, name)):
-            if source is not None:
-                return _bounded(name, source)
-        return default
+        value = getattr(settings, name)
+        return default if value is None else _bounded(name, value)
 
     return RunOptions(
         repeats=chosen("repeats", DEFAULTS.repeats),
@@ -72,14 +53,17 @@ def make_options(flags: Flags, table: RunTable, environ: Mapping[str, str]) -> R
         retry_base_s=retry_base_s(environ, DEFAULTS.retry_base_s),
         max_wait_s=float(chosen("max_wait", DEFAULTS.max_wait_s)),
         unload_others=chosen("unload_others", DEFAULTS.unload_others),
-        prompt_ids=flags.prompt_ids,
+        prompt_ids=settings.prompt_ids,
+        unique_prefix=chosen("unique_prefix", DEFAULTS.unique_prefix),
+        until_decided=chosen("until_decided", DEFAULTS.until_decided),
+        max_calls=chosen("max_calls", DEFAULTS.max_calls),
+        max_cost_usd=chosen("max_cost", DEFAULTS.max_cost_usd),
     )
 
 
-def checked_fail_under(flags: Flags, table: RunTable) -> float | None:
-    """The gate of `--fail-under`, flag over file."""
-    rate = flags.fail_under if flags.fail_under is not None else table.fail_under
-    return None if rate is None else float(_bounded("fail_under", rate))
+def checked_fail_under(settings: RunSettings) -> float | None:
+    """The gate of `--fail-under`."""
+    return None if settings.fail_under is None else float(_bounded("fail_under", settings.fail_under))
 
 
 def _bounded(name: str, value: Any) -> Any:
@@ -102,18 +86,30 @@ def load_suites(refs: list[str], base_dir: Path) -> list[SuiteRecord]:
 
 
 def choose_prompts(suites: list[SuiteRecord], prompt_ids: list[str] | None) -> list[Prompt]:
-    """The prompts of a run, in suite order; `--prompt-ids` keeps `P1` of every suite or `SUITE/P1` of one."""
+    """The prompts of a run, in suite order; `--prompt-ids` keeps `P1` of every suite or `SUITE/P1` of one.
+
+    The id a prompt with variants was written under keeps all its forms; `P1#1`, `P1#2`, … keep one.
+    """
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     return prompts if prompt_ids is None else choose_from(prompts, prompt_ids)
 
 
 def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
     """The prompts that these ids name; an id that names none is refused."""
-    known = {form for prompt in prompts for form in (prompt.id, f"{prompt.suite}/{prompt.id}")}
+    names_of = [_names_of(prompt) for prompt in prompts]
+    known = set().union(*names_of)
     missing = [wanted for wanted in prompt_ids if wanted not in known]
     if missing or not prompt_ids:
         named = ", ".join(repr(wanted) for wanted in missing) or "nothing"
         suites = ", ".join(dict.fromkeys(prompt.suite for prompt in prompts))
         raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
     wanted_ids = set(prompt_ids)
-    return [p for p in prompts if p.id in wanted_ids or f"{p.suite}/{p.id}" in wanted_ids]
+    return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
+
+
+def _names_of(prompt: Prompt) -> set[str]:
+    """The words that select a prompt."""
+    ids = {prompt.id}
+    if prompt.variant_of is not None:
+        ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
+    return ids | {f"{prompt.suite}/{one}" for one in ids}

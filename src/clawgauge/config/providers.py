@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from clawgauge.config.environment import ollama_base_url
 from clawgauge.config.file import FileConfig, ProviderTable
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import provider_types, unknown_provider
+from clawgauge.providers.registry import BUILT_IN, provider_types, unknown_provider
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEFAULT_KEY_ENV = {"openai_responses": "OPENAI_API_KEY"}
 
 
 def provider_settings(
-    file: FileConfig, environ: Mapping[str, str], *, concurrency: int, tell: Callable[[str], None]
+    file: FileConfig,
+    environ: Mapping[str, str],
+    *,
+    concurrency: int,
+    tell: Callable[[str], None],
+    named: Collection[str] | None = None,
 ) -> dict[str, ProviderSettings]:
-    """Settings of every provider a target may name: the installed types, and the tables of the file."""
-    known = provider_types()
+    """Settings of every provider a target may name: the installed types, and the tables of the file.
+
+    With `named`, the providers that are wanted, plug-ins are looked for only if one of these is no built-in.
+    """
+    types = {table.type or name for name, table in file.providers.items()}
+    wanted = None if named is None else types | (set(named) - set(file.providers))
+    known = list(BUILT_IN) if wanted is not None and wanted <= set(BUILT_IN) else provider_types()
     tables = {**{name: ProviderTable() for name in known}, **file.providers}
     return {
         name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
@@ -52,7 +62,14 @@ def _settings(
             "put the key into a variable and write that variable's name"
         )
     key_env = table.api_key_env or _key_env(kind, environ, custom=name != kind)
-    extra = {"extra_body": table.extra_body, "local": bool(table.local), "command": table.command}
+    if table.chat_template_file is not None and kind != "embedded":
+        raise ConfigError(f"[providers.{name}]: chat_template_file is for the embedded server; {kind} has its own")
+    extra = {
+        "extra_body": table.extra_body,
+        "local": bool(table.local),
+        "command": table.command,
+        "chat_template_file": table.chat_template_file,
+    }
     return ProviderSettings(
         name=name,
         type=kind,

@@ -35,6 +35,11 @@ class TargetPattern:
         )
 
 
+def provider_name(text: str) -> str:
+    """The provider that a target's text names, right or wrong."""
+    return text.removeprefix("!").partition(":")[0]
+
+
 def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
     """Read one target. Raises `TargetError` naming what is wrong and what would be right."""
     excludes = text.startswith("!")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from clawgauge.console.outcomes import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.phrases import one_line
-from clawgauge.runner import Observer
+from clawgauge.runner.observer import Observer
 from clawgauge.stats import percentile
 
 # Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a person.
@@ -25,8 +27,8 @@ _REFRESH_PER_SECOND = 4
 _RECENT = 500
 _PROMPT_CHARS = 34
 _WIDE = 100
-_COLUMNS = ("target", "done", "passed", "failed", "p50", "ttft p50", "left", "now")
-_NARROW_COLUMNS = ("target", "done", "passed", "p50", "left")
+_COLUMNS = ("target", "done", "passed", "failed", "p50", "ttft p50", "cost", "left", "now")
+_NARROW_COLUMNS = ("target", "done", "passed", "p50", "cost", "left")
 _TARGET_CHARS = 80
 
 
@@ -40,6 +42,7 @@ class _Row:
     n_passed: int = 0
     latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
     first_tokens_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    cost_usd: float | None = None
     started_s: float | None = None
     current: str = "waiting"
 
@@ -54,6 +57,7 @@ class LiveTable(Observer):
 
     def __init__(self, targets: list[Target], cells_per_target: int) -> None:
         self._rows = {target: _Row(one_line(target.label, _TARGET_CHARS), cells_per_target) for target in targets}
+        self._stopped: set[Target] = set()
         self._console = Console(file=sys.stderr, highlight=False)
         self._live = Live(
             get_renderable=self._table, console=self._console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
@@ -87,17 +91,28 @@ class LiveTable(Observer):
             row.latencies_ms.append(result.e2e_ms)
         if result.ttft_ms is not None:
             row.first_tokens_ms.append(result.ttft_ms)
+        if result.cost_usd is not None:
+            row.cost_usd = (row.cost_usd or 0.0) + result.cost_usd
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         self._rows[target].current = failure.failure_type
 
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
+        row = self._rows[target]
+        row.n_cells = row.n_done
+        row.current = one_line(outcome_words(event, detail), _PROMPT_CHARS)
+        self._stopped.add(target)
+
     def target_finished(self, target: Target) -> None:
         row = self._rows[target]
-        row.current = "done" if row.latencies_ms else row.current
+        if row.latencies_ms and target not in self._stopped:
+            row.current = "done"
 
     def _table(self) -> Table:
         width, height = self._console.size
-        columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+        columns: tuple[str, ...] = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+        if all(row.cost_usd is None for row in self._rows.values()):
+            columns = tuple(name for name in columns if name != "cost")
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
             # Numbers keep their width; names give way.
@@ -133,6 +148,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
         str(row.n_failed or "–"),
         _median(row.latencies_ms),
         _median(row.first_tokens_ms),
+        "–" if row.cost_usd is None else f"${row.cost_usd:.4f}",
         _time_left(row),
         row.current,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self, TextIO
+from collections.abc import Mapping
+from typing import Any, Self, TextIO
 
+from clawgauge.console.outcomes import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.phrases import verdict_word
 from clawgauge.reports.sanitize import clean_terminal
-from clawgauge.runner import Observer
+from clawgauge.runner.observer import Observer
 
 
 class PlainLines(Observer):
@@ -18,6 +20,7 @@ class PlainLines(Observer):
         self._out = out
         self._n_cells = 0
         self._n_done = 0
+        self._cost_usd = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -32,9 +35,11 @@ class PlainLines(Observer):
     def recorded(self, target: Target, result: Result) -> None:
         self._n_done += 1
         ttft = f" ttft {result.ttft_ms} ms" if result.ttft_ms is not None else ""
+        self._cost_usd += result.cost_usd or 0.0
+        cost = f", ${self._cost_usd:.4f} so far" if result.cost_usd is not None else ""
         self._line(
             f"  [{self._n_done}/{self._n_cells}] {result.suite}/{result.prompt_id} {result.prompt_name}: "
-            f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}"
+            f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}"
         )
 
     def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
@@ -42,6 +47,9 @@ class PlainLines(Observer):
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         self._line(f"  {target.label} cannot answer ({failure.failure_type}): its other calls are not made")
+
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
+        self._line(f"  {target.label}: {outcome_words(event, detail)}")
 
     def _line(self, text: str) -> None:
         self._out.write(clean_terminal(text).replace("\n", " ") + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from clawgauge.runner import Observer
+from clawgauge.runner.observer import Observer
 
 
 class Silent(Observer):

@@ -5,7 +5,8 @@ it in), and writing files. All of it is synchronous and may take seconds where a
 """
 
 from clawgauge.host.inventory import collect_inventory
+from clawgauge.host.machine import count_usable_cores
 from clawgauge.host.peak import PeakSampler
 from clawgauge.host.snapshot import take_snapshot
 
-__all__ = ["PeakSampler", "collect_inventory", "take_snapshot"]
+__all__ = ["PeakSampler", "collect_inventory", "count_usable_cores", "take_snapshot"]

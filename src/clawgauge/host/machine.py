@@ -64,7 +64,7 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
         "model": told.get("model name") or told.get("Model") or _ask_tools(environ),
         "physical_cores": ask(lambda: psutil.cpu_count(logical=False)),
         "logical_cores": os.cpu_count(),
-        "usable_cores": ask(_count_usable_cores),
+        "usable_cores": ask(count_usable_cores),
         "quota_cores": ask(lambda: _read_cpu_quota(root)),
         "frequency_mhz": round(frequency.current) or None if frequency else None,
         "max_frequency_mhz": round(frequency.max) or None if frequency else None,
@@ -116,8 +116,9 @@ def _ask_tools(environ: Mapping[str, str]) -> str | None:
     return next((value.strip() for name, _, value in rows if name.strip() == "Model name"), None)
 
 
-def _count_usable_cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+def count_usable_cores() -> int | None:
+    """The cores this process may run on; all there are where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _read_cpu_quota(root: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""The most memory in use while a block of work runs.
+"""The most memory in use, and the energy spent, while a block of work runs.
 
 Owns: two sampling threads and their maxima. Refuses: attribution; system memory and VRAM are of the whole machine,
 and only `peak_process_bytes` belongs to the given processes. A sample costs well under a millisecond, so that sampling
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 from clawgauge.host.commands import KILL_GRACE_S, SYSTEM_PATH, TIMEOUT_S, find_program
+from clawgauge.host.energy import EnergyMeter, find_counters
 from clawgauge.host.gpus import NVIDIA_VRAM_QUERY, read_vram_used_bytes
 from clawgauge.host.memory import read_memory, read_tree_rss_bytes
 
@@ -43,6 +44,7 @@ class PeakSampler:
         self._interval_s = interval_s
         self._pids = pids
         self._environ = environ
+        self._energy = EnergyMeter(find_counters())
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -59,8 +61,15 @@ class PeakSampler:
             # nvidia-smi may be stuck in its driver; its own time limit bounds the wait for it.
             thread.join(2 * (TIMEOUT_S + KILL_GRACE_S))
 
+    @property
+    def energy_j(self) -> dict[str, float] | None:
+        """The joules of the machine's own counters, by kind (`cpu`, `gpu`); None where it has none that may be read."""
+        known = {kind: joules for kind in ("cpu", "gpu") if (joules := self._energy.gained_j(kind)) is not None}
+        return known or None
+
     def sample(self) -> None:
-        """Look once at system memory and at the process trees."""
+        """Look once at system memory, at the process trees and at the energy counters."""
+        self._energy.sample()
         memory = read_memory()
         if memory is not None:
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.used_bytes)

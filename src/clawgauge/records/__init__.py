@@ -21,14 +21,18 @@ from clawgauge.records.result import (
     Status,
     TimingsUs,
     ToolInvocation,
+    TranscriptTurn,
 )
 from clawgauge.records.run import Inventory, ModelInfo, ProviderProbe, Resources
 from clawgauge.records.summary import (
+    ClockTrust,
+    CostSummary,
     FailureCount,
     GroupSummary,
     LatencyStats,
     Percentiles,
     RateWithInterval,
+    Repeatability,
     RunSummary,
     SuiteBreakdown,
     TaskSummary,
@@ -43,6 +47,8 @@ __all__ = [
     "STATUSES",
     "THINKING_LEVELS",
     "Attempt",
+    "ClockTrust",
+    "CostSummary",
     "Event",
     "FailureCount",
     "GroupSummary",
@@ -53,6 +59,7 @@ __all__ = [
     "Prompt",
     "ProviderProbe",
     "RateWithInterval",
+    "Repeatability",
     "Resources",
     "Result",
     "RunConfig",
@@ -68,4 +75,5 @@ __all__ = [
     "ToolChannels",
     "ToolInvocation",
     "ToolUse",
+    "TranscriptTurn",
 ]

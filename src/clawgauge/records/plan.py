@@ -26,6 +26,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One prompt with its expectation, the suite's own defaults already folded in.
 
     `expected_tools` is the merge of what the validator expects and the old-style `expected_tool_calls`, lower case.
+    `variant_of` is the id this prompt was written under, where it is one of several forms of it. A prompt with a
+    `world` is a task: the model takes turns, at most `max_turns`, and the simulated world answers its calls.
     """
 
     id: str
@@ -40,6 +42,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     tools: list[dict[str, Any]] = []
     tool_choice: Any = None
+    variant_of: str | None = None
+    world: dict[str, Any] | None = None
+    max_turns: int | None = None
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +85,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_wait_s: float = 60.0
     unload_others: bool = False
     prompt_ids: list[str] | None = None
+    unique_prefix: bool = False
+    until_decided: bool = False
+    max_calls: int | None = None
+    max_cost_usd: float | None = None
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):

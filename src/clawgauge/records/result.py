@@ -23,21 +23,40 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
-    """The final attempt in microseconds. `connect` is null when a connection was reused."""
+    """The final attempt in microseconds. `connect` is null when a connection was reused.
+
+    `lag` is the most that this program's own event loop was seen to be late while the call was under way: how late its
+    stamps may be. Hold-ups under 5 ms may go unseen. Null where nothing was sent or nobody watched.
+    """
 
     e2e: int
     ttft: int | None = None
     ttfa: int | None = None
     connect: int | None = None
+    lag: int | None = None
 
 
 class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True):
-    """One detected call. `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call."""
+    """One detected call. `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call.
+
+    `turn` counts the model's turns of a task from 1; null where there was one turn.
+    """
 
     name: str
     arguments: Any = None
     channel: str = "mention"
     valid: bool = True
+    turn: int | None = None
+
+
+class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a task: what the model said, what it called, and what the simulated world answered to each call."""
+
+    text: str = ""
+    calls: list[ToolInvocation] = []
+    answers: list[str] = []
+    output_tokens: int | None = None
+    e2e_ms: int | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +109,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     tool_invocations: list[ToolInvocation] = []
     tools_offered: bool = False
+    tool_channel: str | None = None
     judged_by: str | None = None
+    tokens_source: str | None = None
     cost_usd: float | None = None
+    cost_source: str | None = None
     cli_overhead_ms: int | None = None
+    prompt_prefix: str | None = None
+    turns: int | None = None
+    world_seed: int | None = None
+    transcript: list[TranscriptTurn] | None = None
+    transcript_cut: bool = False
     warnings: list[str] = []
 
 

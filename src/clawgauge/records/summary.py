@@ -17,7 +17,10 @@ class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The same for our own additions, with the n they rest on."""
+    """The same for our own additions, with the n they rest on and 95% intervals (null where n is too small).
+
+    `indicative` names the percentiles that rest on too few calls to be more than a hint.
+    """
 
     n: int
     p50: float | None = None
@@ -26,6 +29,10 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     mean: float | None = None
     min: float | None = None
     max: float | None = None
+    p50_ci95: tuple[float, float] | None = None
+    p95_ci95: tuple[float, float] | None = None
+    p99_ci95: tuple[float, float] | None = None
+    indicative: list[str] = []
 
 
 class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +55,11 @@ class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it."""
+    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it.
+
+    `rescued` counts the answers to prompts that offer tools whose call came as text only: seen, recorded, no success.
+    `formats` counts the text formats the calls came in. `caution` says what a reader of the tier must also know.
+    """
 
     source: str | None
     n: int
@@ -63,6 +74,10 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     channels: ToolChannels
     label: str
     recommended_for_subagents: bool
+    suites: list[str] = []
+    rescued: int = 0
+    formats: dict[str, int] = {}
+    caution: str | None = None
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +88,37 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     ci95: tuple[float, float] | None = None
     mean_turns: float | None = None
+    mean_tokens: float | None = None
+
+
+class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`)."""
+
+    k: int
+    n_prompts: int
+    pass_at_k: float | None
+    pass_hat_k: float | None
+
+
+class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the timings of a group can be trusted.
+
+    `n_flagged` of the `n_watched` calls had this program's own loop late by more than 1 ms, or by more than 1% of a
+    figure it could have moved. A machine is `busy` when it had more to run than cores before the first call.
+    """
+
+    n_watched: int
+    n_flagged: int
+    lag_p50_ms: float | None = None
+    lag_p99_ms: float | None = None
+    lag_max_ms: float | None = None
+    resolution_ns: int | None = None
+    client_cpu_s: float | None = None
+    load_1m: float | None = None
+    cores: int | None = None
+    busy: bool | None = None
+    n_retried: int = 0
+    retry_wait_ms: int = 0
 
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +143,20 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     objective_pass_rate: float | None
     ci95: tuple[float, float] | None
     latency_ms: LatencyStats
+    n_scheduled: int = 0
+    n_scheduled_judged: int = 0
+    pass_rate_scheduled: float | None = None
+    n_timeouts: int = 0
+    cost_usd: float | None = None
+
+
+class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls cost, over the `n_priced` that have a cost. Per pass: what one passed prompt came to."""
+
+    n_priced: int
+    usd: float
+    per_call_usd: float
+    per_pass_usd: float | None
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +202,15 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     n_truncated_by_max_tokens: int
     suites: list[SuiteBreakdown]
     failures: list[FailureCount]
+    latency_all_ms: Percentiles | None = None
+    argument_accuracy: RateWithInterval | None = None
+    repeatability: Repeatability | None = None
+    clock: ClockTrust | None = None
+    stopped_early: bool = False
+    n_not_needed: int = 0
+    cached_tokens: int | None = None
+    cost: CostSummary | None = None
+    energy_j: float | None = None
     warnings: list[str] = []
 
 

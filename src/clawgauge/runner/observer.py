@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 
@@ -23,6 +26,9 @@ class Observer:
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         """The rest of a target's cells are not asked."""
+
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
+        """Asking a target ended by a rule: `decided`, `undecided` or `budget_spent`, with the event's detail."""
 
     def target_finished(self, target: Target) -> None:
         """A target's suite is over."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
 
 from clawgauge.checks import VALIDATORS_VERSION, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.journal import repair_text
+from clawgauge.prices import Price, Tokens
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs
+from clawgauge.runner.offered_tools import dropped_warning
+from clawgauge.runner.transcript import bounded_transcript
+from clawgauge.suites.task_shape import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
 
 RAW_OUTPUT_CAP_BYTES = 65_536
@@ -17,10 +23,11 @@ LABEL_CAP_CHARS = 256
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
 _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
+# A program that claims more is not telling a cost.
+_MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
 
-@dataclass(frozen=True, slots=True)
-class CellContext:
+class CellContext(msgspec.Struct, frozen=True):
     """What identifies a cell's record and does not depend on the answer."""
 
     run_id: str
@@ -29,11 +36,15 @@ class CellContext:
     repeat: int
     stretch: int
     redact: Callable[[str], str]
+    prompt_prefix: str | None = None
+    price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The final attempt's wall-clock labels, its duration, and what the user waited in all."""
+class Timing(msgspec.Struct, frozen=True):
+    """The final attempt's wall-clock labels, its duration, what the user waited in all, and how late our own loop was.
+
+    `lag_ns` is None where nothing was sent.
+    """
 
     started_at_ms: int
     ended_at_ms: int
@@ -41,10 +52,10 @@ class Timing:
     total_ns: int
     streamed: bool
     cold_start: bool | None
+    lag_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct, frozen=True):
     status: str
     success: bool
     failure_type: str | None
@@ -61,6 +72,10 @@ def answered_result(
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
     target, prompt = context.target, context.prompt
     verdict = judge_answer(prompt, text, completion.native_calls) if outcome.success else None
+    transcript, transcript_cut = None, False
+    if completion.transcript is not None:
+        transcript, transcript_cut = bounded_transcript(completion.transcript, context.redact)
+    cost_usd, cost_source = _cost(completion, context.price)
     return Result(
         run_id=context.run_id,
         provider=target.provider,
@@ -107,9 +122,17 @@ def answered_result(
         cached_tokens=completion.cached_tokens,
         tool_invocations=verdict.tool_invocations if verdict else [],
         tools_offered=bool(prompt.tools),
+        tool_channel=verdict.tool_channel if verdict else None,
         judged_by=VALIDATORS_VERSION if verdict else None,
-        cost_usd=completion.cost_usd,
+        tokens_source=_tokens_source(completion),
+        cost_usd=cost_usd,
+        cost_source=cost_source,
         cli_overhead_ms=completion.cli_overhead_ms,
+        prompt_prefix=context.prompt_prefix,
+        turns=None if completion.transcript is None else len(completion.transcript),
+        world_seed=None if prompt.world is None else world_seed(prompt.world),
+        transcript=transcript,
+        transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
     )
 
@@ -149,6 +172,11 @@ def to_ms_or_none(duration_ns: int | None) -> int | None:
     return None if duration_ns is None else to_ms(duration_ns)
 
 
+def world_seed(spec: Mapping[str, Any]) -> int:
+    """The seed of a task's world: part of its specification, 0 where that names none."""
+    return int(spec.get("seed", 0))
+
+
 def _timings_us(completion: Completion, timing: Timing) -> TimingsUs:
     def micro(duration_ns: int | None) -> int | None:
         return None if duration_ns is None else round(duration_ns / 1000)
@@ -158,7 +186,24 @@ def _timings_us(completion: Completion, timing: Timing) -> TimingsUs:
         ttft=micro(completion.ttft_ns),
         ttfa=micro(completion.ttfa_ns),
         connect=micro(completion.connect_ns),
+        lag=micro(timing.lag_ns),
     )
+
+
+def _tokens_source(completion: Completion) -> str | None:
+    """Whose count it is. Nothing is ever estimated, so there is one answer where there is a count."""
+    counts = (completion.input_tokens, completion.output_tokens, completion.cached_tokens, completion.reasoning_tokens)
+    return "server" if any(count is not None for count in counts) else None
+
+
+def _cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:
+    """What the call cost and who says so: the provider itself first, else the price table. Never a guess."""
+    if completion.cost_usd is not None and 0 <= completion.cost_usd <= _MOST_A_CALL_CAN_COST_USD:
+        return completion.cost_usd, "reported"
+    if price is None:
+        return None, None
+    cost = price.cost_usd(Tokens(completion.input_tokens, completion.output_tokens, completion.cached_tokens))
+    return cost, None if cost is None else "price_table"
 
 
 def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> _Outcome:
@@ -180,4 +225,10 @@ def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[st
     chars, tokens = len(prompt.prompt), completion.input_tokens
     if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
         found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
+    told = any(warning.startswith("tools_dropped:") for warning in completion.warnings)
+    if not told and completion.transcript is None and (dropped := dropped_warning(prompt.tools, tokens)):
+        found.append(dropped)
+    turns, max_turns = completion.transcript or [], prompt.max_turns or DEFAULT_MAX_TURNS
+    if len(turns) >= max_turns and turns[-1].calls:
+        found.append(f"max_turns: the model was still calling tools in turn {max_turns}, its last")
     return found

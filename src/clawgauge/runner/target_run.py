@@ -7,32 +7,41 @@ throws, and whatever a check makes of an answer nobody foresaw, becomes a record
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple
+from functools import partial
 
 from clawgauge.errors import CallFailure
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
+from clawgauge.prices import Price
 from clawgauge.providers.base import Call, Provider
-from clawgauge.records import Attempt, Event, Prompt, Result, RunOptions, Target
+from clawgauge.records import Attempt, Event, Prompt, Result, RunOptions, Target, ToolInvocation
+from clawgauge.runner.agenda import Agenda
+from clawgauge.runner.cells import Cell
 from clawgauge.runner.clock import Clock
+from clawgauge.runner.conversation import Asked, converse
+from clawgauge.runner.lag import LagWatch
 from clawgauge.runner.observer import Observer
-from clawgauge.runner.record import CellContext, Timing, answered_result, bounded_error, skipped_result, to_ms
+from clawgauge.runner.prefix import make_prefix, prefixed
+from clawgauge.runner.record import (
+    CellContext,
+    Timing,
+    answered_result,
+    bounded_error,
+    skipped_result,
+    to_ms,
+    world_seed,
+)
 from clawgauge.runner.retry import RetryPolicy, ends_target
+from clawgauge.suites.task_shape import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion, Timeline
+from clawgauge.world import World
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
 _JUDGED_ASIDE_CHARS = 4_096
-
-
-class Cell(NamedTuple):
-    """One prompt, once."""
-
-    prompt: Prompt
-    repeat: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,55 +56,71 @@ class RunContext:
     redact: Callable[[str], str]
     stretch: int
     rng: random.Random
+    salt: bytes
+    price_for: Callable[[Target], Price | None]
 
 
 class TargetRun:
     """Asks one target its cells, `concurrency` at a time. Every cell ends as exactly one record."""
 
-    def __init__(self, context: RunContext, target: Target, provider: Provider) -> None:
+    def __init__(
+        self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, lag_watch: LagWatch
+    ) -> None:
         self._run = context
         self._target = target
         self._provider = provider
+        self._agenda = agenda
+        self._lag_watch = lag_watch
         self._policy = RetryPolicy.of(context.options)
         self._ended_by: CallFailure | None = None
         self._answered_before = False
         self._cold_pending = provider.local
+        self._price = context.price_for(target)
 
-    async def ask(self, cells: list[Cell]) -> None:
-        """Warm up if asked, then ask every cell."""
-        if self._run.options.warm_up and cells:
+    async def ask(self) -> None:
+        """Warm up if asked, then ask every cell of the agenda."""
+        if self._run.options.warm_up and self._agenda.n_open:
             await self._warm_up()
-        queue = iter(cells)
         # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does not
         # make the calls beside it wait.
-        await self._work(islice(queue, 1))
-        workers = min(self._run.options.concurrency, len(cells) - 1)
+        await self._ask_next()
+        workers = min(self._run.options.concurrency, self._agenda.n_open)
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                group.create_task(self._work(queue))
+                group.create_task(self._work())
 
-    async def skip(self, cells: list[Cell], failure: CallFailure) -> None:
-        """Record cells of a target that could not even be prepared."""
-        self._end_target(failure, len(cells))
-        for cell in cells:
-            await self._record(self._skipped(cell, failure))
+    async def skip(self, failure: CallFailure) -> None:
+        """Record the cells of a target that could not even be prepared."""
+        self._end_target(failure, self._agenda.n_open)
+        await self._work()
 
-    async def _work(self, queue: Iterator[Cell]) -> None:
-        for cell in queue:
-            if self._ended_by is not None:
-                await self._record(self._skipped(cell, self._ended_by))
-                continue
+    async def _work(self) -> None:
+        while await self._ask_next():
+            pass
+
+    async def _ask_next(self) -> bool:
+        """Whether there was a cell to ask."""
+        cell = self._agenda.take()
+        if cell is None:
+            return False
+        if self._ended_by is not None:
+            await self._record(self._skipped(cell, self._ended_by))
+        else:
             self._run.observer.call_started(self._target, cell.prompt)
             await self._record(await self._answer(cell))
+        return True
 
     async def _record(self, result: Result) -> None:
+        self._agenda.learn(result)
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
 
-    def _context(self, cell: Cell) -> CellContext:
+    def _context(self, cell: Cell, prefix: str | None = None) -> CellContext:
         run = self._run
-        return CellContext(run.run_id, self._target, cell.prompt, cell.repeat, run.stretch, run.redact)
+        return CellContext(
+            run.run_id, self._target, cell.prompt, cell.repeat, run.stretch, run.redact, prefix, self._price
+        )
 
     def _skipped(self, cell: Cell, failure: CallFailure) -> Result:
         cold = False if self._provider.local else None
@@ -103,31 +128,59 @@ class TargetRun:
 
     async def _answer(self, cell: Cell) -> Result:
         clock = self._run.clock
-        context, call = self._context(cell), self._call(cell.prompt)
-        attempts: list[Attempt] = []
+        prefix = make_prefix(self._run.salt, cell.key(self._target)) if self._run.options.unique_prefix else None
+        context = self._context(cell, prefix)
+        call = self._call(cell.prompt if prefix is None else prefixed(cell.prompt, prefix))
         began_ns = clock.perf_ns()
         cold = self._take_cold()
+        asked = await self._ask_cell(context, call)
+        timing = Timing(
+            asked.started_at_ms,
+            asked.ended_at_ms,
+            asked.e2e_ns,
+            clock.perf_ns() - began_ns,
+            streamed=call.stream and self._provider.streams,
+            cold_start=cold,
+            lag_ns=asked.lag_ns,
+        )
+        completion, failure, attempts = asked.completion, asked.failure, asked.attempts
+        if failure is not None and ends_target(failure):
+            self._end_target(failure, None)
+        if _is_slow_to_judge(cell.prompt, completion) and self._run.options.concurrency > 1:
+            # Judging a long answer takes milliseconds in which the loop could stamp nobody's bytes.
+            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing)
+        judging_ns = self._lag_watch.now_ns()
+        result = _judged(context, completion, failure, attempts, timing)
+        self._lag_watch.held_since(judging_ns)
+        return result
+
+    async def _ask_cell(self, context: CellContext, call: Call) -> Asked:
+        """One prompt, or all the turns of a task."""
+        spec = context.prompt.world
+        if spec is None:
+            return await self._ask_turn(context, call)
+        max_turns = context.prompt.max_turns or DEFAULT_MAX_TURNS
+        if self._provider.runs_tasks:
+            return await self._ask_turn(context, dataclasses.replace(call, world=spec, max_turns=max_turns))
+        world = World(spec, world_seed(spec))
+        return await converse(call, max_turns, partial(self._ask_turn, context), partial(_execute, world))
+
+    async def _ask_turn(self, context: CellContext, call: Call) -> Asked:
+        """Ask until there is an answer, or until asking again cannot help or may not be done."""
+        clock = self._run.clock
+        attempts: list[Attempt] = []
         while True:
-            started_ms = clock.wall_ms()
+            started_ms, started_ns = clock.wall_ms(), self._lag_watch.now_ns()
             completion, failure, e2e_ns = await self._attempt(call)
+            lag_ns = self._lag_watch.largest_since(started_ns)
             wait_s = self._wait_s(failure, len(attempts) + 1)
             attempts.append(_attempt_record(context, failure, e2e_ns, wait_s))
             if failure is None or wait_s is None:
                 break
-            self._tell_retry(cell, failure, wait_s)
+            self._tell_retry(context, failure, wait_s)
             await clock.sleep(wait_s)
-        total_ns = clock.perf_ns() - began_ns
-        ended_ms = started_ms + to_ms(e2e_ns)
-        streamed = call.stream and self._provider.streams
-        timing = Timing(started_ms, ended_ms, e2e_ns, total_ns, streamed=streamed, cold_start=cold)
-        if failure is None:
-            self._answered_before = True
-        elif ends_target(failure):
-            self._end_target(failure, None)
-        if len(completion.text) > _JUDGED_ASIDE_CHARS and self._run.options.concurrency > 1:
-            # Judging a long answer takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing)
-        return _judged(context, completion, failure, attempts, timing)
+        self._answered_before = self._answered_before or failure is None
+        return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), attempts, lag_ns)
 
     async def _attempt(self, call: Call) -> tuple[Completion, CallFailure | None, int]:
         timeline = Timeline()
@@ -157,13 +210,14 @@ class TargetRun:
         jitter = self._run.rng.random()
         return self._policy.wait_s(failure, tries, jitter, answered_before=self._answered_before)
 
-    def _tell_retry(self, cell: Cell, failure: CallFailure, wait_s: float) -> None:
-        self._run.observer.retrying(self._target, cell.prompt, failure, wait_s)
+    def _tell_retry(self, context: CellContext, failure: CallFailure, wait_s: float) -> None:
+        prompt = context.prompt
+        self._run.observer.retrying(self._target, prompt, failure, wait_s)
         self._event(
             "retry",
-            suite=cell.prompt.suite,
-            prompt_id=cell.prompt.id,
-            repeat=cell.repeat,
+            suite=prompt.suite,
+            prompt_id=prompt.id,
+            repeat=context.repeat,
             failure_type=failure.failure_type,
             wait_s=round(wait_s, 3),
         )
@@ -220,6 +274,19 @@ class TargetRun:
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
+
+
+def _is_slow_to_judge(prompt: Prompt, completion: Completion) -> bool:
+    """A long text is searched for calls; a task is judged by making its calls on a new world."""
+    return len(completion.text) > _JUDGED_ASIDE_CHARS or (prompt.world is not None and bool(completion.native_calls))
+
+
+def _execute(world: World, call: ToolInvocation) -> str:
+    """What the simulated world answers to one call."""
+    try:
+        return world.call(call.name, call.arguments).text
+    except Exception as fault:  # a bug in the world must not lose the turns before it
+        raise CallFailure("error", "exception", f"the simulated world: {type(fault).__name__}: {fault}") from fault
 
 
 def _judged(

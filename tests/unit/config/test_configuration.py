@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.config import FileConfig, Flags, find_secrets, make_options, provider_settings, read_file_config
+from clawgauge.config import FileConfig, RunSettings, find_secrets, make_options, provider_settings, read_file_config
 from clawgauge.config.environment import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.registry import BUILT_IN, provider_types
 
 
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
@@ -86,28 +87,50 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "clawgauge.toml"
     path.write_text("[run]\nrepeats = 3\nconcurrency = 4\ntimeout = 9.5\n")
     file, _ = read_file_config(None, tmp_path)
-    options = make_options(Flags(repeats=7), file.run, {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
+    options = make_options(RunSettings(repeats=7).over(file.run), {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
     assert (options.repeats, options.concurrency, options.timeout_s) == (7, 4, 9.5)
     assert (options.max_retries, options.retry_base_s) == (5, 0.01)
 
 
+def test_the_file_and_the_flags_say_the_same_words(tmp_path: Path) -> None:
+    """Each option can be set in [run]; what neither says is left to the defaults."""
+    path = tmp_path / "clawgauge.toml"
+    path.write_text('[run]\nunique_prefix = true\nuntil_decided = true\nmax_calls = 40\nprompt_ids = ["P1"]\n')
+    file, _ = read_file_config(None, tmp_path)
+    options = make_options(RunSettings(max_calls=9, stream=False).over(file.run), {})
+    assert (options.unique_prefix, options.until_decided, options.max_calls) == (True, True, 9)
+    assert (options.prompt_ids, options.stream, options.repeats) == (["P1"], False, 1)
+
+
+def test_plug_ins_are_looked_for_only_where_one_may_be_meant(tmp_path: Path) -> None:
+    """Built-in names need no search through installed packages; an unknown one is told all that there are."""
+    file, _ = read_file_config(None, tmp_path)
+
+    def settings(*named: str) -> set[str]:
+        return set(provider_settings(file, {}, concurrency=1, tell=lambda line: None, named=named))
+
+    assert settings("embedded") == settings("no_such_thing") == set(BUILT_IN)
+    assert set(BUILT_IN) <= set(provider_types())
+
+
 @pytest.mark.parametrize(
-    ("flags", "option"),
+    ("said", "option"),
     [
-        (Flags(repeats=0), "--repeats"),
-        (Flags(concurrency=-1), "--concurrency"),
-        (Flags(timeout=0.0), "--timeout"),
-        (Flags(timeout=float("nan")), "--timeout"),
-        (Flags(max_tokens=0), "--max-tokens"),
-        (Flags(temperature=-0.1), "--temperature"),
-        (Flags(max_retries=-1), "--max-retries"),
-        (Flags(max_wait=-1.0), "--max-wait"),
+        (RunSettings(repeats=0), "--repeats"),
+        (RunSettings(concurrency=-1), "--concurrency"),
+        (RunSettings(timeout=0.0), "--timeout"),
+        (RunSettings(timeout=float("nan")), "--timeout"),
+        (RunSettings(max_tokens=0), "--max-tokens"),
+        (RunSettings(temperature=-0.1), "--temperature"),
+        (RunSettings(max_retries=-1), "--max-retries"),
+        (RunSettings(max_wait=-1.0), "--max-wait"),
+        (RunSettings(max_calls=0), "--max-calls"),
     ],
 )
-def test_values_out_of_bounds_are_refused(flags: Flags, option: str) -> None:
+def test_values_out_of_bounds_are_refused(said: RunSettings, option: str) -> None:
     """A number that makes no sense is named by its option."""
     with pytest.raises(ConfigError, match=option):
-        make_options(flags, FileConfig().run, {})
+        make_options(said, {})
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:

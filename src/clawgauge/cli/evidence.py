@@ -1,0 +1,57 @@
+"""What a run folder already says of each target, for the rules that end the asking early."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from clawgauge.journal import CellKey, iter_results
+from clawgauge.records import Prompt, Status, Target
+from clawgauge.runner.stopping import Evidence
+from clawgauge.runner.tier_pool import pool_key
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a result that a budget or a tier depends on."""
+
+    provider: str
+    model: str
+    thinking_level: str | None
+    prompt_id: str
+    availability_status: Status
+    tool_use_success: bool
+    suite: str
+    repeat: int
+    attempts: list[msgspec.Raw]
+    cost_usd: float | None = None
+
+
+def read_evidence(
+    path: Path, pool: Collection[Prompt], *, without: Collection[CellKey] = frozenset()
+) -> dict[Target, Evidence]:
+    """The evidence in run folder `path`; cells in `without` are about to lose their record and count as open."""
+    keys = {pool_key(prompt) for prompt in pool}
+    counts: dict[Target, Counter[str]] = {}
+    costs: dict[Target, float] = {}
+    for line in iter_results(path, _Line):
+        if _cell(line) in without:
+            continue
+        target = Target(line.provider, line.model, line.thinking_level)
+        count = counts.setdefault(target, Counter())
+        costs[target] = costs.get(target, 0.0) + (line.cost_usd or 0.0)
+        count["n_calls"] += bool(line.attempts)
+        if (line.suite, line.prompt_id) not in keys:
+            continue
+        count["n_pool"] += 1
+        count["n_repeats"] += line.repeat > 0
+        if line.repeat == 0 and line.availability_status == "ok":
+            count["n"] += 1
+            count["k"] += line.tool_use_success
+    return {target: Evidence(**count, cost_usd=costs[target]) for target, count in counts.items()}
+
+
+def _cell(line: _Line) -> CellKey:
+    return CellKey(line.provider, line.model, line.thinking_level, line.suite, line.prompt_id, line.repeat)

@@ -1,0 +1,34 @@
+"""`run --dry-run`: the plan and what it is likely to take. Sends nothing to a model, and loads nothing that would."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from clawgauge.cli.estimating import plan_facts, plan_lines, tier_lines
+from clawgauge.cli.exit_codes import DONE
+from clawgauge.cli.planning import OpenWork, Plan, choose_named_targets, choose_targets, make_plan, names_targets
+from clawgauge.cli.resuming import open_work, settle_plan
+
+
+def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    """Show what a run would do."""
+    plan = make_plan(arguments, tell)
+    if names_targets(arguments):
+        plan = choose_named_targets(plan) or _ask_servers(plan, tell)
+    plan, path, _ = settle_plan(plan, arguments)
+    work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
+    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
+    if arguments.json:
+        sys.stdout.write(msgspec.json.encode(plan_facts(plan, work)).decode() + "\n")
+    return DONE
+
+
+def _ask_servers(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    # The event loop is loaded only where a pattern needs a server's list.
+    from clawgauge.cli.loop import run_async
+
+    return run_async(choose_targets(plan, tell))

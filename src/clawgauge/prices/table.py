@@ -1,0 +1,125 @@
+"""The price table: entries by vendor or by provider, looked up by the exact name of a model.
+
+Owns: the shape of a price file and which entry holds for a target. Refuses: near matches. A dated model name and its
+alias have been sold at different prices before, so each is its own entry or none.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from clawgauge.errors import ConfigError
+
+_BUILTIN = Path(__file__).with_name("prices.toml")
+_MILLION = 1_000_000
+_VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+_HTTP_TYPES = frozenset({"openai_responses", "openai_chat"})
+
+Dollars = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Tokens(NamedTuple):
+    """What a server counted. `cached_input` is the part of `input` that came from its cache; None where not told."""
+
+    input: int | None
+    output: int | None
+    cached_input: int | None = None
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says."""
+
+    model: str
+    vendor: str | None = None
+    provider: str | None = None
+    input: Dollars
+    output: Dollars
+    cached_input: Dollars | None = None
+    max_input_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    as_of: str | None = None
+    source: str | None = None
+
+    def cost_usd(self, tokens: Tokens) -> float | None:
+        """The cost of one call, or None where the counts or the price do not cover it."""
+        if tokens.input is None or tokens.output is None:
+            return None
+        if self.max_input_tokens is not None and tokens.input > self.max_input_tokens:
+            return None
+        cached = min(tokens.cached_input or 0, tokens.input)
+        if cached and self.cached_input is None:
+            return None
+        fresh = (tokens.input - cached) * self.input
+        return (fresh + cached * (self.cached_input or 0.0) + tokens.output * self.output) / _MILLION
+
+
+class _PriceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    price: list[Price] = []
+    as_of: str | None = None
+    usd_per_kwh: Dollars | None = None
+
+
+class PriceTable:
+    """Every price that is known, and what a kilowatt-hour costs where the user has said so."""
+
+    def __init__(self, prices: Iterable[Price], *, usd_per_kwh: float | None = None) -> None:
+        self._by_vendor: dict[tuple[str, str], Price] = {}
+        self._by_provider: dict[tuple[str, str], Price] = {}
+        for price in prices:
+            if price.provider is not None:
+                self._by_provider[price.provider, price.model] = price
+            if price.vendor is not None:
+                self._by_vendor[price.vendor, price.model] = price
+        self.usd_per_kwh = usd_per_kwh
+
+    def find(self, provider: str, model: str, settings: Mapping[str, Any]) -> Price | None:
+        """The price of a target: the user's for that provider first, else its vendor's.
+
+        `settings` is what config.json says of the provider: its type and address tell whose prices hold.
+        """
+        own = self._by_provider.get((provider, model))
+        if own is not None:
+            return own
+        vendor = vendor_of(settings)
+        return None if vendor is None else self._by_vendor.get((vendor, model))
+
+
+def vendor_of(settings: Mapping[str, Any]) -> str | None:
+    """Whose price list a provider is billed by. A server at another address may charge anything, or nothing."""
+    if settings.get("type") not in _HTTP_TYPES:
+        return None
+    return _VENDORS.get(urlsplit(str(settings.get("base_url"))).hostname or "")
+
+
+def load_prices(own: Path | None = None) -> PriceTable:
+    """The table of the package, with the entries of the user's file over it."""
+    builtin = _read(_BUILTIN)
+    if own is None:
+        return PriceTable(_dated(builtin))
+    theirs = _read(own)
+    return PriceTable([*_dated(builtin), *_dated(theirs)], usd_per_kwh=theirs.usd_per_kwh)
+
+
+def _dated(file: _PriceFile) -> list[Price]:
+    return [msgspec.structs.replace(price, as_of=price.as_of or file.as_of) for price in file.price]
+
+
+def _read(path: Path) -> _PriceFile:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        file = msgspec.convert(table, _PriceFile)
+    except OSError as fault:
+        raise ConfigError(f"cannot read the prices {path}: {fault.strerror}") from fault
+    except (ValueError, RecursionError) as fault:  # TOML's and msgspec's errors are kinds of ValueError
+        raise ConfigError(f"the prices {path} cannot be used: {fault}") from fault
+    for number, price in enumerate(file.price, start=1):
+        if (price.vendor is None) == (price.provider is None):
+            raise ConfigError(
+                f"the prices {path}: entry {number} ({price.model}) must name either a vendor or a provider"
+            )
+    return file

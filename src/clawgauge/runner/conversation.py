@@ -1,0 +1,133 @@
+"""One task, turn by turn: ask, let the simulated world answer the calls, ask again.
+
+Owns: when a task ends, and how its turns become one completion. Refuses: asking (it is handed a function that does,
+retries and all), judging, and running anything a model says: a call changes a simulated world and nothing else. A call
+that is only written in the text is not made: the world hears what came as a call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call, Turn
+from clawgauge.records import Attempt, ToolInvocation, TranscriptTurn
+from clawgauge.runner.offered_tools import dropped_warning
+from clawgauge.timeline import Completion
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What came of asking: the final attempt, and every try in order. Of a task: all its turns together."""
+
+    completion: Completion
+    failure: CallFailure | None
+    e2e_ns: int
+    started_at_ms: int
+    ended_at_ms: int
+    attempts: list[Attempt]
+    lag_ns: int | None = None
+
+
+async def converse(
+    call: Call,
+    max_turns: int,
+    ask: Callable[[Call], Awaitable[Asked]],
+    execute: Callable[[ToolInvocation], str],
+) -> Asked:
+    """Take turns until the model answers without a call, its turns are spent, or a turn fails for good.
+
+    `execute` answers one call; a `CallFailure` from it ends the task as one from `ask` does. The calls of the last turn
+    are made too, although nobody reads their answers: what they do to the world counts.
+    """
+    asked: list[Asked] = []
+    history: list[Turn] = []
+    transcript: list[TranscriptTurn] = []
+    failure = None
+    while failure is None and len(asked) < max_turns:
+        # A choice such as `required` is for the first turn: upheld, it would not let the model answer at all.
+        choice = None if asked else call.tool_choice
+        turn = await ask(dataclasses.replace(call, history=tuple(history), tool_choice=choice))
+        asked.append(turn)
+        failure = turn.failure
+        if failure is not None:
+            break
+        calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.completion.native_calls]
+        try:
+            answers = [execute(made) for made in calls]
+        except CallFailure as fault:
+            failure, answers = fault, []
+        transcript.append(_written_turn(turn, calls, answers))
+        if not calls:
+            break
+        if failure is None:
+            reasoning = turn.completion.reasoning_text
+            history.append(Turn(turn.completion.text, tuple(calls), tuple(answers), reasoning))
+    return _join(asked, failure, transcript, dropped_warning(call.tools, asked[0].completion.input_tokens))
+
+
+def _written_turn(turn: Asked, calls: list[ToolInvocation], answers: list[str]) -> TranscriptTurn:
+    return TranscriptTurn(
+        text=turn.completion.text,
+        calls=calls,
+        answers=answers,
+        output_tokens=turn.completion.output_tokens,
+        e2e_ms=round(turn.e2e_ns / 1_000_000),
+    )
+
+
+def _join(
+    asked: Sequence[Asked], failure: CallFailure | None, transcript: list[TranscriptTurn], warning: str | None
+) -> Asked:
+    """The turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
+    first, last = asked[0].completion, asked[-1].completion
+    turns = [turn.completion for turn in asked]
+    warnings = [words for turn in turns for words in turn.warnings]
+    if warning and not any(words.startswith("tools_dropped:") for words in warnings):
+        warnings.append(warning)
+    lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
+    whole = Completion(
+        text=last.text,
+        reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
+        native_calls=[made for turn in transcript for made in turn.calls],
+        started=first.started,
+        e2e_ns=sum(turn.e2e_ns for turn in asked),
+        ttft_ns=first.ttft_ns,
+        ttfa_ns=first.ttfa_ns,
+        connect_ns=first.connect_ns,
+        output_tps=first.output_tps,
+        input_tokens=_sum([turn.input_tokens for turn in turns], failure),
+        output_tokens=_sum([turn.output_tokens for turn in turns], failure),
+        cached_tokens=_sum([turn.cached_tokens for turn in turns], failure),
+        reasoning_tokens=_sum([turn.reasoning_tokens for turn in turns], failure),
+        finish_reason=last.finish_reason,
+        model_reported=first.model_reported,
+        refusal=last.refusal,
+        cost_usd=_cost(turns),
+        warnings=list(dict.fromkeys(warnings)),
+        transcript=transcript,
+    )
+    return Asked(
+        completion=whole,
+        failure=failure,
+        e2e_ns=whole.e2e_ns,
+        started_at_ms=asked[0].started_at_ms,
+        ended_at_ms=asked[-1].ended_at_ms,
+        attempts=[attempt for turn in asked for attempt in turn.attempts],
+        lag_ns=max(lags, default=None),
+    )
+
+
+def _sum(counts: list[int | None], failure: CallFailure | None) -> int | None:
+    """The sum where every turn told its count; a turn that failed may have told none."""
+    if failure is not None and counts[-1] is None:
+        counts = counts[:-1]
+    told = [count for count in counts if count is not None]
+    return sum(told) if told and len(told) == len(counts) else None
+
+
+def _cost(turns: list[Completion]) -> float | None:
+    told = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
+    return sum(told) if told else None

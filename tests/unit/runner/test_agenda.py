@@ -1,0 +1,138 @@
+"""What is asked next, and when no more is."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawgauge.journal import CellKey
+from clawgauge.records import Prompt, RunOptions
+from clawgauge.runner.agenda import Agenda, make_agenda
+from clawgauge.runner.stopping import Evidence
+from clawgauge.runner.tier_pool import tier_pool
+
+from .prompts import TARGET, plain_prompt, result_of, tool_prompt
+
+POOL = [tool_prompt(f"T{n}") for n in range(20)]
+OTHERS = [plain_prompt(f"N{n}") for n in range(3)]
+PROMPTS = [*OTHERS, *POOL]
+
+
+def agenda_of(prompts: list[Prompt] = PROMPTS, evidence: Evidence | None = None, **options: object) -> Agenda:
+    chosen = RunOptions(**{"until_decided": True, **options})  # type: ignore[arg-type]  # keywords of a test
+    return make_agenda(TARGET, prompts, chosen, pool=tier_pool(prompts), evidence=evidence)
+
+
+def ask_all(agenda: Agenda, passes: list[bool] | None = None) -> list[str]:
+    """Take and answer every cell, one after another; tool prompts pass unless `passes` says otherwise in turn."""
+    verdicts = iter(passes or [])
+    asked = []
+    while (cell := agenda.take()) is not None:
+        asked.append(cell.prompt.id)
+        is_tool = bool(cell.prompt.expected_tools)
+        agenda.learn(result_of(cell.prompt, passed=next(verdicts, True) if is_tool else False))
+    return asked
+
+
+def test_thirteen_clean_passes_decide_tier_1_and_the_rest_is_not_asked() -> None:
+    """The tool prompts come first and end with the thirteenth; the other prompts are asked as planned."""
+    agenda = agenda_of()
+    assert ask_all(agenda) == [*(f"T{n}" for n in range(13)), "N0", "N1", "N2"]
+    (outcome,) = agenda.outcomes()
+    assert outcome.event == "decided"
+    assert outcome.detail == {
+        "tier": 1,
+        "n": 13,
+        "k": 13,
+        "p": pytest.approx(0.956, abs=1e-3),
+        "asked": 13,
+        "not_asked": 7,
+        "not_needed": 7,
+    }
+
+
+def test_four_failures_decide_tier_3() -> None:
+    """Failures alone decide sooner than passes."""
+    agenda = agenda_of()
+    assert ask_all(agenda, [False] * 20)[:5] == ["T0", "T1", "T2", "T3", "N0"]
+    assert [(o.event, o.detail["tier"], o.detail["not_asked"]) for o in agenda.outcomes()] == [("decided", 3, 16)]
+
+
+def test_prompts_that_run_out_leave_the_tier_undecided() -> None:
+    """Half of them passed: all are asked, and the event says what is likely so far."""
+    agenda = agenda_of(PROMPTS[:9])
+    assert len(ask_all(agenda, [True, False] * 3)) == 9
+    (outcome,) = agenda.outcomes()
+    assert (outcome.event, outcome.detail["n"], outcome.detail["k"]) == ("undecided", 6, 3)
+    assert outcome.detail["p"] < 0.95 and outcome.detail["not_needed"] == 0
+
+
+def test_a_repeat_is_never_evidence() -> None:
+    """With --repeats the other prompts are asked again, a tool prompt is not; its repeats are not needed."""
+    agenda = agenda_of(PROMPTS[:8], repeats=3)
+    asked = ask_all(agenda, [True, False, True, False, True])
+    assert sorted(asked) == sorted([*(f"T{n}" for n in range(5)), *["N0", "N1", "N2"] * 3])
+    (outcome,) = agenda.outcomes()
+    assert (outcome.event, outcome.detail["not_asked"], outcome.detail["not_needed"]) == ("undecided", 10, 10)
+
+
+def test_a_call_in_flight_that_fails_opens_the_search_again() -> None:
+    """Decided on what had come back; the one still out failed, so one more prompt is asked."""
+    agenda = agenda_of(POOL)
+    cells = [agenda.take() for _ in range(14)]
+    for cell in cells[:13]:
+        assert cell is not None
+        agenda.learn(result_of(cell.prompt))
+    assert agenda.take() is None
+    late = cells[13]
+    assert late is not None
+    agenda.learn(result_of(late.prompt, passed=False))
+    assert agenda.take() is not None
+
+
+def test_what_was_not_answered_is_no_evidence() -> None:
+    """An error says nothing about tools: it counts as asked, not as a trial."""
+    agenda = agenda_of(POOL)
+    for _ in range(4):
+        cell = agenda.take()
+        assert cell is not None
+        agenda.learn(result_of(cell.prompt, status="error"))
+    assert agenda.outcomes()[0].detail | {"p": None} == {
+        "tier": None, "n": 0, "k": 0, "p": None, "asked": 4, "not_asked": 16, "not_needed": 0,
+    }  # fmt: skip
+
+
+def test_a_budget_ends_the_asking() -> None:
+    """--max-calls bounds all calls to a target, and the event says how many cells it cost."""
+    agenda = agenda_of(max_calls=5)
+    assert agenda.n_open == 5
+    assert len(ask_all(agenda, [True, False] * 10)) == 5
+    undecided, spent = agenda.outcomes()
+    assert (undecided.event, spent.event) == ("undecided", "budget_spent")
+    assert spent.detail == {"budget": "max_calls", "limit": 5, "spent": 5, "not_asked": 18}
+
+
+def test_a_cell_that_was_never_sent_costs_nothing() -> None:
+    """Cells of a target that cannot answer are recorded without a call, and all of them are, whatever the budget."""
+    agenda = agenda_of(until_decided=False, max_calls=2)
+    taken = 0
+    while (cell := agenda.take()) is not None:
+        agenda.learn(result_of(cell.prompt, status="auth_error", asked=False))
+        taken += 1
+    assert taken == len(PROMPTS) and agenda.outcomes() == []
+
+
+def test_a_resumed_run_goes_on_where_it_stood() -> None:
+    """Twelve passes from before need one more; a budget counts the calls made before."""
+    done = {CellKey("fake", "model", None, "s", f"T{n}", 0) for n in range(12)}
+    before = Evidence(n_calls=12, n_pool=12, n=12, k=12)
+    options = RunOptions(until_decided=True, max_calls=14)
+    agenda = make_agenda(TARGET, PROMPTS, options, done=done, pool=POOL, evidence=before)
+    assert ask_all(agenda) == ["T12", "N0"]
+    assert [outcome.event for outcome in agenda.outcomes()] == ["decided", "budget_spent"]
+
+
+def test_a_plain_run_asks_all_in_the_planned_order() -> None:
+    """Without a rule nothing changes: repeats outside, prompts inside, and no event at the end."""
+    agenda = agenda_of(PROMPTS[:4], until_decided=False, repeats=2)
+    assert ask_all(agenda) == ["N0", "N1", "N2", "T0"] * 2
+    assert agenda.outcomes() == []

@@ -1,0 +1,127 @@
+"""A task turn by turn: when it ends, what each turn is asked, and what the turns amount to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Call
+from clawgauge.records import Attempt, ToolInvocation
+from clawgauge.runner.conversation import Asked, converse
+from clawgauge.timeline import Completion
+
+TOOL = {"type": "function", "function": {"name": "exec", "description": "Run a command. " * 40}}
+
+
+def called(command: str) -> ToolInvocation:
+    return ToolInvocation(name="exec", arguments={"command": command}, channel="native")
+
+
+def turn(text: str = "", *calls: ToolInvocation, failure: CallFailure | None = None, **seen: Any) -> Asked:
+    """One turn that took 100 ms, started one second after the last."""
+    status = "ok" if failure is None else failure.status
+    attempt = Attempt(status=status, failure_type=failure and failure.failure_type, e2e_ms=100)  # type: ignore[arg-type]
+    completion = Completion(text=text, native_calls=list(calls), started=True, e2e_ns=100_000_000, **seen)
+    return Asked(completion, failure, 100_000_000, 1_000, 1_100, [attempt], 5)
+
+
+def play(
+    *turns: Asked, max_turns: int = 8, execute: Callable[[ToolInvocation], str] | None = None, **call: Any
+) -> tuple[Asked, list[Call]]:
+    """Converse with a model that takes these turns; also what it was asked each time."""
+    script, asked = iter(turns), []
+
+    async def ask(call: Call) -> Asked:
+        asked.append(call)
+        return next(script)
+
+    def echo(made: ToolInvocation) -> str:
+        return f"did {made.arguments['command']}"
+
+    given = Call(**{"model": "m", "prompt": "tidy up", "tools": [TOOL], **call})
+    return asyncio.run(converse(given, max_turns, ask, execute or echo)), asked
+
+
+def test_turns_go_on_until_the_model_answers() -> None:
+    """Every call is answered by the world and put before the next turn; text without a call is the answer."""
+    done, asked = play(turn("first", called("ls"), called("df")), turn("", called("rm")), turn("Done."))
+    assert [len(call.history) for call in asked] == [0, 1, 2]
+    assert (asked[2].history[0].text, asked[2].history[0].answers) == ("first", ("did ls", "did df"))
+    assert asked[2].history[1].answers == ("did rm",)
+    assert done.failure is None and done.completion.text == "Done."
+    assert [(call.arguments["command"], call.turn) for call in done.completion.native_calls] == [
+        ("ls", 1), ("df", 1), ("rm", 2),
+    ]  # fmt: skip
+    assert done.completion.transcript is not None
+    assert [t.answers for t in done.completion.transcript] == [["did ls", "did df"], ["did rm"], []]
+
+
+def test_a_task_ends_when_its_turns_are_spent() -> None:
+    """The calls of the last turn are still made, and no further turn is asked."""
+    done, asked = play(turn("", called("a")), turn("", called("b")), turn("never asked"), max_turns=2)
+    assert len(asked) == 2 and done.failure is None
+    assert done.completion.transcript is not None and done.completion.transcript[-1].answers == ["did b"]
+
+
+def test_a_failed_turn_ends_the_task_and_keeps_what_came_before() -> None:
+    """The turns that were paid for stay, with the partial text of the one that failed."""
+    lost = CallFailure("error", "timeout", "no complete answer")
+    done, asked = play(turn("", called("a"), input_tokens=10), turn("half an ans", failure=lost))
+    assert len(asked) == 2 and done.failure is lost
+    assert done.completion.transcript is not None and len(done.completion.transcript) == 1
+    assert (done.completion.text, done.completion.input_tokens) == ("half an ans", 10)
+    assert [attempt.status for attempt in done.attempts] == ["ok", "error"]
+
+
+def test_a_world_that_breaks_ends_the_task() -> None:
+    """A defect of the simulated world is a failure of the task, not a crash and not an answer."""
+
+    def broken(_made: ToolInvocation) -> str:
+        raise CallFailure("error", "exception", "the simulated world: KeyError")
+
+    done, asked = play(turn("", called("a")), turn("never asked"), execute=broken)
+    assert len(asked) == 1 and done.failure is not None and done.failure.failure_type == "exception"
+    assert done.completion.transcript is not None and done.completion.transcript[0].calls
+
+
+def test_times_are_the_first_turns_and_sums_are_sums() -> None:
+    """First-token times describe the first turn; tokens, cost and duration are those of the whole task."""
+    first = {"ttft_ns": 7, "ttfa_ns": 8, "connect_ns": 9, "input_tokens": 10, "output_tokens": 3, "cost_usd": 0.5}
+    last = {"ttft_ns": 1, "ttfa_ns": 1, "connect_ns": None, "input_tokens": 20, "output_tokens": 4, "cost_usd": 0.25}
+    done, _ = play(turn("", called("a"), **first), turn("ok", **last))
+    whole = done.completion
+    assert (whole.ttft_ns, whole.ttfa_ns, whole.connect_ns) == (7, 8, 9)
+    assert (whole.input_tokens, whole.output_tokens, whole.cost_usd) == (30, 7, 0.75)
+    assert done.e2e_ns == whole.e2e_ns == 200_000_000 and done.lag_ns == 5
+
+
+def test_a_count_that_is_not_whole_is_not_given() -> None:
+    """Where one turn tells no tokens the sum would be too small, so there is none."""
+    done, _ = play(turn("", called("a"), input_tokens=10), turn("ok"))
+    assert done.completion.input_tokens is None
+
+
+def test_a_forced_call_is_forced_once() -> None:
+    """`required` holds for the first turn; upheld, the model could never answer."""
+    _, asked = play(turn("", called("a")), turn("ok"), tool_choice="required")
+    assert [call.tool_choice for call in asked] == ["required", None]
+
+
+def test_a_call_in_the_text_is_not_made() -> None:
+    """What only looks like a call ends the task as text does; the world hears nothing of it."""
+    heard: list[ToolInvocation] = []
+
+    def listen(made: ToolInvocation) -> str:
+        heard.append(made)
+        return ""
+
+    done, asked = play(turn('<tool_call>{"name": "exec", "arguments": {"command": "rm"}}</tool_call>'), execute=listen)
+    assert len(asked) == 1 and heard == [] and done.completion.native_calls == []
+
+
+def test_dropped_tools_are_told_from_the_first_turn() -> None:
+    """The sum of a task's tokens would hide that its tools never reached the model; the first turn's count does not."""
+    done, _ = play(turn("", called("a"), input_tokens=20), turn("ok", input_tokens=5_000))
+    assert [warning.partition(":")[0] for warning in done.completion.warnings] == ["tools_dropped"]

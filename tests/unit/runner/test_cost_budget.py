@@ -1,0 +1,57 @@
+"""A limit on what a run may cost."""
+
+from __future__ import annotations
+
+import msgspec
+
+from clawgauge.records import RunOptions
+from clawgauge.runner.agenda import Agenda, make_agenda
+from clawgauge.runner.stopping import CostBudget
+
+from .prompts import TARGET, plain_prompt, result_of
+
+PROMPTS = [plain_prompt(f"N{n}") for n in range(10)]
+
+
+def _ask(agenda: Agenda, cost_usd: float | None, in_flight: int = 1) -> int:
+    """Take and answer cells, `in_flight` at a time, until none is given; returns how many were asked."""
+    asked = 0
+    while True:
+        taken = [cell for _ in range(in_flight) if (cell := agenda.take()) is not None]
+        if not taken:
+            return asked
+        asked += len(taken)
+        for cell in taken:
+            agenda.learn(msgspec.structs.replace(result_of(cell.prompt, passed=True), cost_usd=cost_usd))
+
+
+def test_no_call_goes_out_once_the_money_is_spent() -> None:
+    """At 30 cents a call a dollar pays for four calls: the fourth crosses it, and the fifth is not made."""
+    budget = CostBudget(1.0)
+    agenda = make_agenda(TARGET, PROMPTS, RunOptions(), shared=[budget])
+    assert _ask(agenda, 0.3) == 4
+    (outcome,) = agenda.outcomes()
+    assert outcome.event == "budget_spent"
+    assert outcome.detail == {"budget": "max_cost", "limit": 1.0, "spent": 1.2, "not_asked": 6}
+
+
+def test_calls_in_flight_are_counted_before_their_bill_comes() -> None:
+    """Four at a time: after the first four are back, four more would cross the limit, and not all of them go out."""
+    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(1.75)]), 0.3, in_flight=4) == 6
+
+
+def test_one_target_spends_what_the_next_has_left() -> None:
+    """The limit is the run's, not each target's."""
+    budget = CostBudget(1.0)
+    assert _ask(make_agenda(TARGET, PROMPTS[:3], RunOptions(), shared=[budget]), 0.3) == 3
+    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[budget]), 0.3) == 1
+
+
+def test_what_earlier_stretches_paid_counts() -> None:
+    """A resumed run does not start at zero."""
+    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(1.0, 1.0)]), 0.3) == 0
+
+
+def test_calls_without_a_cost_spend_nothing() -> None:
+    """Local models have no bill: the whole plan is asked."""
+    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(0.01)]), None) == 10

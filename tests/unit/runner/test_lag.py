@@ -1,0 +1,130 @@
+"""How late the loop was: what a hold-up looks like in the figures, and that watching costs no memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawgauge.runner.client_clock import ClientClock
+from clawgauge.runner.lag import LagHistogram, LagWatch, RecentPeaks, clock_resolution_ns
+
+MS = 1_000_000
+LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
+
+
+def hold(duration_s: float) -> None:
+    """Keep the loop busy, as a long piece of work without an await does."""
+    until = time.perf_counter() + duration_s
+    while time.perf_counter() < until:
+        pass
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_hold_up_shows_in_the_calls_it_touched_and_in_no_other(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A loop held for 200 ms is late by about that for the call under way, and no longer for one that starts after."""
+
+    async def watched() -> tuple[int, int, float | None]:
+        with LagWatch() as watch:
+            began_ns = watch.now_ns()
+            await asyncio.sleep(0.02)
+            hold(0.2)
+            await asyncio.sleep(0.02)
+            during_ns = watch.largest_since(began_ns)
+            later_ns = watch.now_ns()
+            await asyncio.sleep(0.02)
+            return during_ns, watch.largest_since(later_ns), watch.describe().max
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        during_ns, after_ns, max_ms = runner.run(watched())
+    assert during_ns >= 150 * MS
+    assert after_ns < 150 * MS
+    assert max_ms is not None and max_ms >= 150
+
+
+def test_a_hold_up_that_ends_with_the_call_is_seen_before_the_next_tick() -> None:
+    """The stamp of a last byte is taken before the timer has run: the lateness of the tick still due counts."""
+
+    async def watched() -> int:
+        with LagWatch() as watch:
+            began_ns = watch.now_ns()
+            hold(0.1)
+            return watch.largest_since(began_ns)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(watched()) >= 80 * MS
+
+
+def test_work_between_two_ticks_counts_where_it_says_so() -> None:
+    """Work of our own that is timed where it is done is a hold-up, wherever the ticks fell."""
+    now_ns = 0
+    watch = LagWatch(lambda: now_ns)
+    began_ns, now_ns = 0, 3 * MS
+    watch.held_since(began_ns)
+    assert watch.largest_since(0) == 3 * MS
+    assert watch.largest_since(4 * MS) == 0
+
+
+@given(st.lists(st.integers(0, 2**50), min_size=1), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
+def test_a_percentile_from_the_histogram_is_within_a_sixteenth(durations: list[int], share: float) -> None:
+    """Whatever was counted, the percentile read back is at least the true one and at most a sixteenth more."""
+    histogram = LagHistogram()
+    for duration in durations:
+        histogram.add(duration)
+    rank = max(0, -int(-share * len(durations) // 1) - 1)
+    true_ns = sorted(durations)[rank]
+    told_ns = histogram.percentile_ns(share)
+    assert told_ns is not None
+    assert true_ns <= told_ns <= max(true_ns * 17 // 16 + 1, true_ns)
+    assert histogram.max_ns == max(durations)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.integers(0, 210))
+def test_the_largest_since_a_moment_is_the_largest_since_that_moment(values: list[int], moment: int) -> None:
+    """The few values kept answer for all of them."""
+    peaks = RecentPeaks()
+    for at_ns, value in enumerate(values):
+        peaks.add(at_ns, value)
+    assert peaks.since(moment) == max(values[moment:], default=0)
+
+
+def test_watching_a_long_run_takes_no_more_memory_than_a_short_one() -> None:
+    """Even a lag that only ever falls, the worst case, is kept in a bounded list that never understates it."""
+    peaks = RecentPeaks()
+    n = 50_000
+    for at_ns in range(n):
+        peaks.add(at_ns, n - at_ns)
+    assert len(peaks) <= 5_000
+    assert peaks.since(0) == n
+    assert all(peaks.since(at_ns) >= n - at_ns for at_ns in range(0, n, 997))
+
+
+def test_the_clock_of_a_suite_says_what_the_client_cost() -> None:
+    """Processor time, wall time, lag, the clock's own step, and what the machine had to do before."""
+
+    async def suite() -> ClientClock:
+        with ClientClock(cores=2, load_1m=0.5) as clock:
+            hold(0.05)
+            await asyncio.sleep(0.05)
+        return clock
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(suite()).describe()
+    assert figures["wall_s"] >= 0.1 and 0 < figures["client_cpu_s"] <= figures["wall_s"] + 0.05
+    assert figures["loop_lag_ms"]["n"] >= 1 and figures["loop_lag_ms"]["max"] >= 40
+    assert figures["loop_lag_ms"]["p50"] <= figures["loop_lag_ms"]["p99"] <= figures["loop_lag_ms"]["max"]
+    assert (figures["cores"], figures["load_1m"]) == (2, 0.5)
+    assert 0 < figures["resolution_ns"] < MS
+
+
+def test_the_resolution_of_a_coarse_clock_is_its_step() -> None:
+    """A clock that ticks in steps of 15 ms, as some do, says 15 ms."""
+    reads = iter(n // 10 * 15 * MS for n in range(10_000))
+    assert clock_resolution_ns(lambda: next(reads)) == 15 * MS
