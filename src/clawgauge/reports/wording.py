@@ -30,6 +30,17 @@ def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
     return format_number(value) + mark
 
 
+def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
+    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`."""
+    value = getattr(figures, name)
+    if value is None:
+        return ABSENT
+    mark = INDICATIVE if name in figures.indicative else ""
+    ends = getattr(figures, f"{name}_ci95")
+    interval = f" ({format_number(ends[0], digits)}–{format_number(ends[1], digits)})" if ends else ""
+    return f"{format_number(value, digits)}{mark}{interval}"
+
+
 def format_spread(figures: Percentiles, digits: int = 0) -> str:
     """p50 and p95 of a column with its n: `120 / 310† (n=22)`."""
     if not figures.n:

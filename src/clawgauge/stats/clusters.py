@@ -1,7 +1,7 @@
-"""Repeats of one prompt are not independent evidence: errors and sizes that know it.
+"""Repeats of one prompt are not independent: errors that know it, and what k tries at a prompt would give.
 
-Owns: the clustered standard error, the design effect, the effective number of trials, and pass@k / pass^k of repeated
-trials. Refuses: knowing what a cluster is; it is given passes and trials per prompt.
+Owns: the clustered standard error, the design effect, and pass@k / pass^k of repeated trials. Refuses: knowing what a
+cluster is; it is given passes and trials per prompt.
 """
 
 from __future__ import annotations
@@ -16,13 +16,6 @@ class Cluster(NamedTuple):
 
     passes: int
     trials: int
-
-
-class EffectiveCounts(NamedTuple):
-    """Passes and trials, shrunk to what they are worth as independent evidence."""
-
-    passes: float
-    trials: float
 
 
 def _totals(clusters: Sequence[Cluster]) -> tuple[int, int]:
@@ -48,40 +41,21 @@ def clustered_error(clusters: Sequence[Cluster]) -> float | None:
     return math.sqrt(len(clusters) / (len(clusters) - 1) * spread) / trials
 
 
+def prompt_means_error(clusters: Sequence[Cluster]) -> float | None:
+    """The standard error of the mean of per-prompt rates, each prompt counting once; None under two prompts."""
+    if len(clusters) < 2:
+        return None
+    rates = [c.passes / c.trials for c in clusters]
+    mean = math.fsum(rates) / len(rates)
+    return math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1) / len(rates))
+
+
 def design_effect(clusters: Sequence[Cluster]) -> float | None:
     """How many times the clustered variance exceeds the naive one, at least 1; None where either is not known."""
     clustered, naive = clustered_error(clusters), naive_error(clusters)
     if clustered is None or not naive:
         return None
     return max(1.0, (clustered / naive) ** 2)
-
-
-def effective_size(clusters: Sequence[Cluster]) -> float | None:
-    """How many independent trials these are worth.
-
-    One trial a prompt: all of them. All passed or all failed under repeats: the number of prompts, because the
-    variance then says nothing. One prompt repeated: None, because one prompt says nothing about others.
-    """
-    passes, trials = _totals(clusters)
-    if not trials:
-        return None
-    if trials == len(clusters):
-        return float(trials)
-    if len(clusters) == 1:
-        return None
-    if passes in (0, trials):
-        return float(len(clusters))
-    effect = design_effect(clusters)
-    return None if effect is None else trials / effect
-
-
-def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
-    """Passes and trials scaled to the effective size, keeping the rate; None where the size is not known."""
-    size = effective_size(clusters)
-    if size is None:
-        return None
-    passes, trials = _totals(clusters)
-    return EffectiveCounts(float(passes), size) if size == trials else EffectiveCounts(passes * size / trials, size)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Cumulative distributions the other modules rest on: binomial, beta, Student's t.
+"""Distributions the other modules rest on: binomial, beta, Student's t; their cumulative functions and quantiles.
 
 Owns: accuracy (1e-12 or better for the sizes a benchmark sees). Refuses: densities, sampling, and anything a caller
 here does not need.
@@ -7,9 +7,10 @@ here does not need.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-# Beyond this, comb(n, i) no longer fits a float and the term-by-term sum gives way to the incomplete beta.
-_TERMWISE_MAX_N = 1000
+# Beyond this the term-by-term sum, exact but slow, gives way to the incomplete beta it is equal to.
+_TERMWISE_MAX_N = 200
 _TINY = 1e-300
 _EPSILON = 1e-16
 _MAX_ITERATIONS = 100_000
@@ -65,6 +66,11 @@ def _away_from_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """The x with I_x(a, b) = p, by bisection to the last bit."""
+    return _bisect(lambda x: regularized_beta(a, b, x) < p, 0.0, 1.0)
+
+
 def student_t_cdf(t: float, df: int) -> float:
     """P(T ≤ t) for Student's t with `df` degrees of freedom."""
     tail = 0.5 * regularized_beta(df / 2, 0.5, df / (df + t * t))
@@ -76,11 +82,13 @@ def student_t_quantile(p: float, df: int) -> float:
     low, high = 0.0, 1.0
     while student_t_cdf(high, df) < p:
         high *= 2.0
+    return _bisect(lambda t: student_t_cdf(t, df) < p, low, high)
+
+
+def _bisect(is_below: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `is_below` turns from true to false between `low` and `high`."""
     while True:
         middle = (low + high) / 2
         if middle in (low, high):
             return middle
-        if student_t_cdf(middle, df) < p:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_below(middle) else (low, middle)

@@ -1,13 +1,16 @@
 """Intervals around a proportion, and around the difference of two.
 
-Owns: Wilson's score interval, for whole and for effective (fractional) counts, and Newcombe's interval made of two of
-them. Refuses: the normal approximation, which claims certainty from three passes of three.
+Owns: Wilson's score interval, for whole and for effective (fractional) counts, which reports print; Clopper and
+Pearson's, which never covers too little, and Jeffreys', for comparison with other reports; Newcombe's, made of two of
+Wilson's. Refuses: the normal approximation, which claims certainty from three passes of three.
 """
 
 from __future__ import annotations
 
 import math
 from typing import TypeAlias
+
+from clawgauge.stats.distributions import beta_quantile
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -27,6 +30,24 @@ def wilson_interval(k: float, n: float, z: float = Z95) -> Interval | None:
     low = 0.0 if k <= 0 else (centre - half) / scale
     high = 1.0 if k >= n else (centre + half) / scale
     return low, high
+
+
+def clopper_interval(k: float, n: float, level: float = 0.95) -> Interval | None:
+    """The exact interval, at least `level` whatever the true rate; None without trials."""
+    if n <= 0:
+        return None
+    tail = (1 - level) / 2
+    low = 0.0 if k <= 0 else beta_quantile(tail, k, n - k + 1)
+    high = 1.0 if k >= n else beta_quantile(1 - tail, k + 1, n - k)
+    return low, high
+
+
+def jeffreys_interval(k: float, n: float, level: float = 0.95) -> Interval | None:
+    """The equal-tailed posterior interval under Jeffreys' prior; None without trials."""
+    if n <= 0:
+        return None
+    tail = (1 - level) / 2
+    return beta_quantile(tail, k + 0.5, n - k + 0.5), beta_quantile(1 - tail, k + 0.5, n - k + 0.5)
 
 
 def newcombe_interval(k_a: int, n_a: int, k_b: int, n_b: int, z: float = Z95) -> Interval | None:

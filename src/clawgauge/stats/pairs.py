@@ -1,8 +1,8 @@
 """Two models on the same prompts: is the difference more than luck?
 
-Owns: McNemar's exact test for one trial a prompt, the sign-flip permutation test for repeats, the mean paired
-difference with its interval, and Holm's correction over all pairs shown. Refuses: pairing; it is given values that
-already belong together.
+Owns: McNemar's exact test for one trial a prompt (and, for readers of other reports, its mid-p and chi-square forms),
+the sign-flip permutation test for repeats, and the mean paired difference with its interval. Refuses: pairing; it is
+given values that already belong together.
 """
 
 from __future__ import annotations
@@ -37,6 +37,28 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     if discordant == 0:
         return 1.0
     return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), discordant, 0.5))
+
+
+def mcnemar_mid_p(only_a: int, only_b: int) -> float:
+    """The exact test without its caution: the observed outcome counts half. 1 when they never disagree."""
+    discordant = only_a + only_b
+    if discordant == 0:
+        return 1.0
+    fewer = min(only_a, only_b)
+    observed = math.comb(discordant, fewer) * 0.5**discordant
+    if only_a == only_b:
+        return 1.0 - observed / 2
+    return 2.0 * binomial_cdf(fewer, discordant, 0.5) - observed
+
+
+def mcnemar_chi_square(only_a: int, only_b: int, *, corrected: bool = False) -> tuple[float, float]:
+    """The statistic, with or without continuity correction, and its p-value; for many disagreements only."""
+    discordant = only_a + only_b
+    if discordant == 0:
+        return 0.0, 1.0
+    distance = abs(only_a - only_b) - (1 if corrected else 0)
+    statistic = distance**2 / discordant
+    return statistic, math.erfc(math.sqrt(statistic / 2))
 
 
 def sign_flip_p(differences: Sequence[float], *, seed: int = 0) -> float:
@@ -82,11 +104,23 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifferenc
     return PairedDifference(n, mean, error, (mean - half, mean + half))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values, in the order given."""
-    adjusted = [1.0] * len(p_values)
-    running = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
+def unpaired_error(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """The standard error of the difference of means if the values did not belong together; None under two each."""
+    if len(a) < 2 or len(b) < 2:
+        return None
+    return math.sqrt(_variance(a) / len(a) + _variance(b) / len(b))
+
+
+def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """How alike two models find the same prompts: what pairing gains. None where either never varies."""
+    if len(a) < 2:
+        return None
+    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
+    covariance = math.fsum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)) / (len(a) - 1)
+    spread = math.sqrt(_variance(a) * _variance(b))
+    return covariance / spread if spread else None
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)

@@ -1,8 +1,12 @@
 """Percentiles of measured values, and how far to trust them.
 
-Owns: type-7 percentiles (the ones spreadsheets and numpy give), a seven-figure description of a column of numbers, and
+Owns: type-7 percentiles (the ones spreadsheets and numpy give), the description of a column of numbers, and
 distribution-free intervals by order statistics. Refuses: estimating from a sketch; every value is kept, compactly, by
 the caller.
+
+The intervals of a description are equal-tailed: at most 2.5% lie beyond either end, so each end is a bound in its own
+right. `shortest_order_interval` spends the 5% on whichever side saves most; it is narrower and says less, and no figure
+a person reads comes from it.
 """
 
 from __future__ import annotations
@@ -10,16 +14,45 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 from clawgauge.stats.distributions import binomial_cdf
 
 Numbers: TypeAlias = "Sequence[int] | Sequence[float] | array[int] | array[float]"
 
 
+class CountedValues(Sequence[int]):
+    """Whole numbers in ascending order, held as distinct values and how often each came: a million fit in a page."""
+
+    def __init__(self, counts: Mapping[int, int]) -> None:
+        self.values = sorted(counts)
+        self._ends = list(accumulate(counts[value] for value in self.values))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.values[bisect_right(self._ends, index % len(self))]
+
+    def total(self) -> int:
+        """The exact sum."""
+        begins = [0, *self._ends[:-1]]
+        return sum(v * (end - begin) for v, begin, end in zip(self.values, begins, self._ends, strict=True))
+
+
 class Distribution(NamedTuple):
-    """A column of numbers in seven figures; all but `n` are None when it is empty."""
+    """A column of numbers in figures; all but `n` are None when it is empty, and an interval when n is too small."""
 
     n: int
     p50: float | None = None
@@ -28,6 +61,9 @@ class Distribution(NamedTuple):
     mean: float | None = None
     min: float | None = None
     max: float | None = None
+    p50_ci95: tuple[float, float] | None = None
+    p95_ci95: tuple[float, float] | None = None
+    p99_ci95: tuple[float, float] | None = None
 
 
 class OrderInterval(NamedTuple):
@@ -50,37 +86,82 @@ def percentile(ordered: Numbers, q: float) -> float | None:
     return value + (position - below) * (ordered[below + 1] - value)
 
 
+PercentileType: TypeAlias = Literal["nearest_rank", "hazen", "weibull", "type8"]
+# The position (from 1) of the q-th percentile of n values is q·(n + a) + b.
+_POSITIONS: dict[str, tuple[float, float]] = {"hazen": (0.0, 0.5), "weibull": (1.0, 0.0), "type8": (1 / 3, 1 / 3)}
+_ROUNDING = 1e-9
+
+
+def percentile_of_type(ordered: Numbers, q: float, kind: PercentileType) -> float | None:
+    """A percentile as other programs define it, to compare figures with theirs; ours are all type 7."""
+    if not ordered:
+        return None
+    if kind == "nearest_rank":
+        # q·n is often a whole number that a float misses by a hair; the next rank would be wrong.
+        return float(ordered[max(1, math.ceil(q * len(ordered) - _ROUNDING)) - 1])
+    added, offset = _POSITIONS[kind]
+    position = min(max(q * (len(ordered) + added) + offset, 1.0), float(len(ordered))) - 1
+    return percentile(ordered, position / (len(ordered) - 1)) if len(ordered) > 1 else float(ordered[0])
+
+
 def describe(values: Numbers) -> Distribution:
-    """p50, p95, p99, mean, min and max of values in any order."""
+    """p50, p95, p99 with their intervals, mean, min and max of values in any order."""
     if not values:
         return Distribution(n=0)
-    ordered = sorted(values)
-    total = sum(ordered) if isinstance(ordered[0], int) else math.fsum(ordered)
+    ordered: Numbers = values if isinstance(values, CountedValues) else sorted(values)
     return Distribution(
         n=len(ordered),
         p50=percentile(ordered, 0.50),
         p95=percentile(ordered, 0.95),
         p99=percentile(ordered, 0.99),
-        mean=total / len(ordered),
+        mean=_total(ordered) / len(ordered),
         min=float(ordered[0]),
         max=float(ordered[-1]),
+        p50_ci95=percentile_interval(ordered, 0.50),
+        p95_ci95=percentile_interval(ordered, 0.95),
+        p99_ci95=percentile_interval(ordered, 0.99),
     )
 
 
+def _total(ordered: Numbers) -> float:
+    if isinstance(ordered, CountedValues):
+        return ordered.total()
+    return sum(ordered) if isinstance(ordered[0], int) else math.fsum(ordered)
+
+
+@lru_cache(maxsize=256)  # the columns of a group mostly have the same n
 def order_interval(n: int, q: float, level: float = 0.95) -> OrderInterval:
     """The equal-tailed order-statistic interval of the q-th percentile of n samples."""
     tail = (1.0 - level) / 2
-
-    def below(rank: int) -> float:
-        return binomial_cdf(rank, n, q)
-
-    low = bisect_right(range(n + 1), tail, key=below)
-    high = bisect_left(range(n + 1), 1.0 - tail, key=below) + 1
+    low = _first_rank(n, q, lambda p: p > tail)
+    high = _first_rank(n, q, lambda p: p >= 1.0 - tail) + 1
     low_rank = low if low >= 1 else None
     high_rank = high if high <= n else None
     if low_rank is None or high_rank is None:
         return OrderInterval(low_rank, high_rank, None)
-    return OrderInterval(low_rank, high_rank, below(high - 1) - below(low - 1))
+    return OrderInterval(low_rank, high_rank, binomial_cdf(high - 1, n, q) - binomial_cdf(low - 1, n, q))
+
+
+def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
+    """The first rank at which the binomial distribution function satisfies `reached`.
+
+    Searched only within eight standard deviations of the middle: outside, the function is 0 or 1 in a float.
+    """
+    spread = 8 * math.sqrt(n * q * (1 - q)) + 8
+    first, last = max(0, math.floor(n * q - spread)), min(n, math.ceil(n * q + spread))
+    return first + bisect_left(range(first, last + 1), True, key=lambda rank: reached(binomial_cdf(rank, n, q)))
+
+
+def shortest_order_interval(n: int, q: float, level: float = 0.95) -> OrderInterval | None:
+    """The ranks closest together that cover `level`, of equals those that cover most; None where no two do."""
+    below = [binomial_cdf(rank, n, q) for rank in range(-1, n)]
+    found = []
+    for low in range(1, n):
+        high = bisect_left(below, level + below[low], lo=low + 1)
+        if high <= n:
+            coverage = below[high] - below[low]
+            found.append((high - low, -round(coverage, 12), OrderInterval(low, high, coverage)))
+    return min(found)[2] if found else None
 
 
 def percentile_interval(ordered: Numbers, q: float, level: float = 0.95) -> tuple[float, float] | None:
@@ -94,3 +175,11 @@ def percentile_interval(ordered: Numbers, q: float, level: float = 0.95) -> tupl
 def samples_needed(q: float, level: float = 0.95) -> int:
     """How many samples until the largest one bounds the q-th percentile from above at `level`: 59 for p95."""
     return math.ceil(math.log(1.0 - level) / math.log(q))
+
+
+def samples_for_interval(q: float, level: float = 0.95) -> int:
+    """How many samples until the smallest and the largest enclose the q-th percentile at `level`."""
+    n = samples_needed(max(q, 1.0 - q), level)
+    while 1.0 - q**n - (1.0 - q) ** n < level:
+        n += 1
+    return n

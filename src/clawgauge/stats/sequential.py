@@ -8,9 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Decision: TypeAlias = Literal["p0", "p1", "continue"]
+
+
+# A path less likely than this can move no figure that is printed.
+_NEGLIGIBLE = 1e-15
+
+
+class Forecast(NamedTuple):
+    """How many trials the test takes on average, and how often it chooses p1."""
+
+    mean_trials: float
+    chance_p1: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +63,21 @@ class Sprt:
         if ratio >= self.upper:
             return "p1"
         return "p0" if ratio <= self.lower else "continue"
+
+    def forecast(self, rate: float) -> Forecast:
+        """What to expect of the test if the true rate is `rate`: exact, by following every path until it has ended."""
+        open_paths = {(0, 0): 1.0}
+        mean_trials = chose_p1 = 0.0
+        while open_paths:
+            mean_trials += math.fsum(open_paths.values())  # the chance that one more trial is needed
+            ahead: dict[tuple[int, int], float] = {}
+            for (passes, failures), chance in open_paths.items():
+                for key, share in (((passes + 1, failures), rate), ((passes, failures + 1), 1.0 - rate)):
+                    reached = chance * share
+                    decision = self.decide(*key)
+                    if decision == "p1":
+                        chose_p1 += reached
+                    elif decision == "continue" and reached > _NEGLIGIBLE:
+                        ahead[key] = ahead.get(key, 0.0) + reached
+            open_paths = ahead
+        return Forecast(mean_trials, chose_p1)

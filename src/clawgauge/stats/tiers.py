@@ -26,17 +26,17 @@ def point_tier(k: int, n: int) -> int | None:
     return 2 if 2 * k >= n else 3
 
 
-def tier_posterior(k: float, n: float) -> TierPosterior:
-    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior.
+def tier_posterior(k: float, n: float, *, prior: float = 1.0) -> TierPosterior:
+    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior (`prior=0.5` for Jeffreys').
 
     Whole counts use the binomial sum; effective counts, which are seldom whole, the incomplete beta it is equal to.
     """
-    if float(k).is_integer() and float(n).is_integer():
+    if prior == 1.0 and float(k).is_integer() and float(n).is_integer():
         p1 = binomial_cdf(int(k), int(n) + 1, TIER_1_RATE)
         p3 = 1.0 - binomial_cdf(int(k), int(n) + 1, TIER_2_RATE)
     else:
-        p1 = 1.0 - regularized_beta(k + 1, n - k + 1, TIER_1_RATE)
-        p3 = regularized_beta(k + 1, n - k + 1, TIER_2_RATE)
+        p1 = 1.0 - regularized_beta(k + prior, n - k + prior, TIER_1_RATE)
+        p3 = regularized_beta(k + prior, n - k + prior, TIER_2_RATE)
     return p1, max(0.0, 1.0 - p1 - p3), p3
 
 

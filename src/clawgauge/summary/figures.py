@@ -5,6 +5,7 @@ Owns: the meaning of every figure: its denominator, and null where that is 0. Re
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +13,26 @@ from operator import attrgetter
 from typing import Any
 
 from clawgauge.records import (
+    CostSummary,
+    Event,
     FailureCount,
     GroupSummary,
-    LatencyStats,
-    Percentiles,
     RateWithInterval,
     SuiteBreakdown,
     TaskSummary,
 )
-from clawgauge.stats import Distribution
+from clawgauge.summary.caution import word_caution
+from clawgauge.summary.clock import judge_clock
+from clawgauge.summary.columns import to_latency_stats, to_percentiles
+from clawgauge.summary.coverage import Coverage, Stop, count_missing, cover, read_stop
 from clawgauge.summary.groups import EndingCount, GroupAccumulator, wall_clock_ms
 from clawgauge.summary.hints import find_hint
-from clawgauge.summary.machine import Machine
+from clawgauge.summary.machine import Machine, read_machine
 from clawgauge.summary.notes import count_truncated, group_warnings
 from clawgauge.summary.rates import PooledRate, pool_rate
+from clawgauge.summary.repeats import judge_repeatability
 from clawgauge.summary.schedule import PromptKey, Schedule
-from clawgauge.summary.strata import Total
-from clawgauge.summary.tool_use import judge_tool_use
+from clawgauge.summary.tool_use import judge_arguments, judge_tool_use
 
 _e2e_ms = attrgetter("e2e_ms")
 
@@ -44,15 +48,24 @@ class _Counts:
 
 
 def summarize_group(
-    group: GroupAccumulator, schedule: Schedule, machine: Machine, provider_settings: Mapping[str, Any]
+    group: GroupAccumulator, schedule: Schedule, events: Sequence[Event], provider_settings: Mapping[str, Any]
 ) -> GroupSummary:
     """Every figure of one target."""
-    endings = group.endings()
+    endings, offered = group.endings(), group.offered()
     counts, judged = _count(endings), pool_judged(endings)
     n_ok, n_success = counts.statuses["ok"], counts.n_success
-    n_scheduled = schedule.cells(group.target, counts.recorded)
-    n_scheduled_judged = schedule.cells(group.target, counts.recorded, judged_only=True)
-    ttft = group.describe(attrgetter("ttft_ms"))
+    n_missing = count_missing(schedule, group.target, counts.recorded)
+    stop = read_stop(events, group.target.label, n_missing)
+    coverage = cover(schedule, group.target, counts.recorded, stop.n_not_needed)
+    arguments = judge_arguments(endings, schedule.apart, stopped_early=stop.early)
+    tool_use = judge_tool_use(
+        endings,
+        group.tool_signs(),
+        offered,
+        apart=schedule.apart,
+        stopped_early=stop.early,
+        caution=word_caution(endings, offered, schedule, arguments),
+    )
     return GroupSummary(
         provider=group.target.provider,
         model=group.target.model,
@@ -63,38 +76,72 @@ def summarize_group(
         n_skipped_unavailable=counts.statuses["skipped_unavailable"],
         n_rate_limited=counts.statuses["rate_limited"],
         n_error=counts.statuses["error"],
+        n_auth_error=counts.statuses["auth_error"],
         success_rate_ok=n_success / n_ok if n_ok else None,
         objective_pass_rate=judged.rate,
-        wall_clock_ms=wall_clock_ms(group.spans()),
-        latency_ms=_latency(group.describe(_e2e_ms)),
-        resources_before=machine.before,
-        resources_after=machine.after,
-        n_auth_error=counts.statuses["auth_error"],
         n_judged=judged.n,
         n_passed=judged.k,
-        objective_pass_ci95=judged.ci95,
-        n_scheduled=n_scheduled,
-        pass_rate_scheduled=judged.k / n_scheduled_judged if n_scheduled_judged else None,
-        n_scheduled_judged=n_scheduled_judged,
-        tool_use=judge_tool_use(endings, group.tool_signs(), apart=schedule.restraint | schedule.tasks),
+        objective_pass_ci95=None if stop.early else judged.ci95,
+        n_scheduled=coverage.n_scheduled,
+        pass_rate_scheduled=coverage.pass_rate(judged.k),
+        n_scheduled_judged=coverage.n_scheduled_judged,
+        stopped_early=stop.early,
+        n_not_needed=stop.n_not_needed,
+        tool_use=tool_use,
+        argument_accuracy=arguments,
         restraint=_restraint(endings, schedule.restraint),
-        tasks=_tasks(endings, schedule.tasks, group.total(attrgetter("turns"))),
-        ttft_ms=_percentiles(ttft),
-        ttfa_ms=_percentiles(group.describe(attrgetter("ttfa_ms"))),
-        output_tps=_percentiles(group.describe(attrgetter("output_tps"))),
-        latency_warm_ms=_percentiles(group.describe(_e2e_ms, lambda key: key.cold_start is False)),
-        latency_cold_ms=_percentiles(group.describe(_e2e_ms, lambda key: key.cold_start is True)),
+        tasks=_tasks(group, endings, schedule.tasks),
+        repeatability=judge_repeatability(endings, schedule.repeats),
         n_timeouts=counts.n_timeouts,
-        input_tokens=_whole(group.total(attrgetter("input_tokens"))),
-        output_tokens=_whole(group.total(attrgetter("output_tokens"))),
-        cost_usd=_known(group.total(attrgetter("cost_usd"))),
-        peak_memory_bytes=machine.peak_memory_bytes,
-        peak_vram_bytes=machine.peak_vram_bytes,
         n_truncated_by_max_tokens=count_truncated(endings),
-        suites=_suites(group, endings, schedule),
+        suites=_suites(group, endings, schedule, counts.recorded, stop, tool_use.suites),
         failures=_failures(group, endings, provider_settings),
-        warnings=group_warnings(group, endings, n_scheduled=n_scheduled, n_success=n_success, n_ttft=ttft.n),
+        clock=judge_clock(group, events),
+        warnings=group_warnings(group, endings, coverage.n_scheduled, stop, tool_use),
+        **_timings(group),
+        **_resources(group, read_machine(events, group.target.label)),
+        **_costs(group, judged.k),
     )
+
+
+def _timings(group: GroupAccumulator) -> dict[str, Any]:
+    """The fields that say how long it took, under their names in the summary."""
+    latency = group.describe_tally(_e2e_ms)
+    return {
+        "wall_clock_ms": wall_clock_ms(group.spans()),
+        "latency_ms": to_latency_stats(latency),
+        "latency_all_ms": to_percentiles(latency),
+        "latency_warm_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is False)),
+        "latency_cold_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is True)),
+        "ttft_ms": to_percentiles(group.describe_tally(attrgetter("ttft_ms"))),
+        "ttfa_ms": to_percentiles(group.describe_tally(attrgetter("ttfa_ms"))),
+        "output_tps": to_percentiles(group.describe_column(attrgetter("output_tps"))),
+    }
+
+
+def _resources(group: GroupAccumulator, machine: Machine) -> dict[str, Any]:
+    """The fields that say what it took of the machine, under their names in the summary."""
+    return {
+        "resources_before": machine.before,
+        "resources_after": machine.after,
+        "peak_memory_bytes": machine.peak_memory_bytes,
+        "peak_vram_bytes": machine.peak_vram_bytes,
+        "input_tokens": group.total(attrgetter("input_tokens")).known,
+        "output_tokens": group.total(attrgetter("output_tokens")).known,
+        "cached_tokens": group.total(attrgetter("cached_tokens")).known,
+        "energy_j": machine.energy_j,
+    }
+
+
+def _costs(group: GroupAccumulator, n_passed: int) -> dict[str, Any]:
+    """What was paid; nothing where no call has a cost, which is not the same as zero."""
+    costs = group.costs_usd()
+    if not costs:
+        return {"cost_usd": None, "cost": None}
+    usd = math.fsum(costs)
+    per_pass = usd / n_passed if n_passed else None
+    cost = CostSummary(n_priced=len(costs), usd=usd, per_call_usd=usd / len(costs), per_pass_usd=per_pass)
+    return {"cost_usd": usd, "cost": cost}
 
 
 def _count(endings: Sequence[EndingCount]) -> _Counts:
@@ -122,25 +169,49 @@ def _pool_answered(endings: Sequence[EndingCount], prompts: frozenset[PromptKey]
 
 
 def _restraint(endings: Sequence[EndingCount], prompts: frozenset[PromptKey]) -> RateWithInterval:
-    pooled = _pool_answered(endings, prompts)
+    """A refusal in the protocol's own words called nothing and said no: it counts neither for nor against."""
+    pooled = _pool_answered([e for e in endings if e.ending.failure_type != "refusal"], prompts)
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95)
 
 
-def _tasks(endings: Sequence[EndingCount], prompts: frozenset[PromptKey], turns: Total) -> TaskSummary:
+def _tasks(group: GroupAccumulator, endings: Sequence[EndingCount], prompts: frozenset[PromptKey]) -> TaskSummary:
     pooled = _pool_answered(endings, prompts)
-    mean_turns = turns.value / turns.n if turns.n else None
-    return TaskSummary(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95, mean_turns=mean_turns)
+    return TaskSummary(
+        n=pooled.n,
+        k=pooled.k,
+        rate=pooled.rate,
+        ci95=pooled.ci95,
+        mean_turns=group.total(attrgetter("turns")).mean,
+        mean_tokens=group.total(attrgetter("task_tokens")).mean,
+    )
 
 
-def _suites(group: GroupAccumulator, endings: Sequence[EndingCount], schedule: Schedule) -> list[SuiteBreakdown]:
+def _suites(
+    group: GroupAccumulator,
+    endings: Sequence[EndingCount],
+    schedule: Schedule,
+    recorded: Mapping[PromptKey, int],
+    stop: Stop,
+    tier_suites: Sequence[str],
+) -> list[SuiteBreakdown]:
     present = group.suites()
     in_order = [suite for suite in schedule.suites if suite in present]
     in_order += [suite for suite in present if suite not in schedule.suites]
-    return [_suite(group, suite, [e for e in endings if e.suite == suite]) for suite in in_order]
+    left_out = stop.n_not_needed
+    breakdown = []
+    for suite in in_order:
+        is_tiers = suite in tier_suites
+        coverage = cover(schedule, group.target, recorded, left_out if is_tiers else 0, suites=(suite,))
+        left_out -= coverage.n_not_needed
+        mine = [e for e in endings if e.suite == suite]
+        breakdown.append(_suite(group, suite, mine, coverage, stopped_early=is_tiers and stop.early))
+    return breakdown
 
 
-def _suite(group: GroupAccumulator, suite: str, endings: Sequence[EndingCount]) -> SuiteBreakdown:
-    judged = pool_judged(endings)
+def _suite(
+    group: GroupAccumulator, suite: str, endings: Sequence[EndingCount], coverage: Coverage, *, stopped_early: bool
+) -> SuiteBreakdown:
+    judged, costs = pool_judged(endings), group.costs_usd(suite)
     return SuiteBreakdown(
         suite=suite,
         n_total=sum(e.n for e in endings),
@@ -149,8 +220,13 @@ def _suite(group: GroupAccumulator, suite: str, endings: Sequence[EndingCount]) 
         n_judged=judged.n,
         n_passed=judged.k,
         objective_pass_rate=judged.rate,
-        ci95=judged.ci95,
-        latency_ms=_latency(group.describe(_e2e_ms, lambda key: key.suite == suite)),
+        ci95=None if stopped_early else judged.ci95,
+        latency_ms=to_latency_stats(group.describe_tally(_e2e_ms, lambda key: key.suite == suite)),
+        n_scheduled=coverage.n_scheduled,
+        n_scheduled_judged=coverage.n_scheduled_judged,
+        pass_rate_scheduled=coverage.pass_rate(judged.k),
+        n_timeouts=sum(e.n for e in endings if e.ending.failure_type == "timeout"),
+        cost_usd=math.fsum(costs) if costs else None,
     )
 
 
@@ -176,19 +252,3 @@ def _failures(
         )
         for (status, failure_type), n in counts.most_common()
     ]
-
-
-def _latency(figures: Distribution) -> LatencyStats:
-    return LatencyStats(p50=figures.p50, p95=figures.p95, p99=figures.p99, mean=figures.mean)
-
-
-def _percentiles(figures: Distribution) -> Percentiles:
-    return Percentiles(**figures._asdict())
-
-
-def _known(total: Total) -> float | None:
-    return total.value if total.n else None
-
-
-def _whole(total: Total) -> int | None:
-    return int(total.value) if total.n else None

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from clawgauge.records import Target
-from clawgauge.stats import Distribution, describe
+from clawgauge.stats import CountedValues, Distribution, describe
 from clawgauge.summary.schedule import PromptKey
-from clawgauge.summary.strata import Ending, Stratum, StratumKey, ToolSign, Total
+from clawgauge.summary.strata import Ending, OfferedAnswer, Stratum, StratumKey, ToolSign, Total
 
 
 class EndingCount(NamedTuple):
@@ -41,8 +41,20 @@ class ToolSignCount(NamedTuple):
         return self.suite, self.sign.prompt_id
 
 
+class OfferedCount(NamedTuple):
+    """How many answers to one prompt that offers tools dealt with them alike."""
+
+    suite: str
+    answer: OfferedAnswer
+    n: int
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.answer.prompt_id
+
+
 class GroupAccumulator:
-    """One target's strata. Memory: 32 bytes a record and a tally that does not grow with repeats."""
+    """One target's strata, and views of their union."""
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
@@ -64,25 +76,48 @@ class GroupAccumulator:
             for sign, n in stratum.tool_signs.items()
         ]
 
+    def offered(self) -> list[OfferedCount]:
+        """Every way an answered prompt that offers tools was dealt with, counted."""
+        return [
+            OfferedCount(key.suite, OfferedAnswer._make(answer), n)
+            for key, stratum in self._strata.items()
+            for answer, n in stratum.offered.items()
+        ]
+
     def suites(self) -> list[str]:
         """The suites this target has records of, in the order they came."""
         return list(dict.fromkeys(key.suite for key in self._strata))
 
-    def describe(
-        self, column: Callable[[Stratum], Sequence[Any]], where: Callable[[StratumKey], bool] | None = None
+    def describe_tally(
+        self, tally: Callable[[Stratum], Mapping[int, int]], where: Callable[[StratumKey], bool] | None = None
     ) -> Distribution:
-        """The distribution of one column over the strata that `where` accepts (all without it)."""
-        columns = [column(stratum) for key, stratum in self._strata.items() if where is None or where(key)]
-        return describe(columns[0] if len(columns) == 1 else list(chain.from_iterable(columns)))
+        """The distribution of a tallied time over the strata that `where` accepts (all without it)."""
+        whole: Counter[int] = Counter()
+        for key, stratum in self._strata.items():
+            if where is None or where(key):
+                whole.update(tally(stratum))
+        return describe(CountedValues(whole))
+
+    def describe_column(self, column: Callable[[Stratum], Sequence[float]]) -> Distribution:
+        """The distribution of a column of fractions."""
+        return describe(list(chain.from_iterable(column(stratum) for stratum in self._strata.values())))
 
     def total(self, field: Callable[[Stratum], Total]) -> Total:
         """The sum of one field over all records."""
         whole = Total()
         for stratum in self._strata.values():
-            part = field(stratum)
-            whole.n += part.n
-            whole.value += part.value
+            whole.take(field(stratum))
         return whole
+
+    def costs_usd(self, suite: str | None = None) -> list[float]:
+        """What each call cost, as far as that is known; of one suite, or of all."""
+        return [
+            cost for key, stratum in self._strata.items() if suite in (None, key.suite) for cost in stratum.cost_usd
+        ]
+
+    def count(self, field: Callable[[Stratum], int]) -> int:
+        """The sum of one count over all strata."""
+        return sum(field(stratum) for stratum in self._strata.values())
 
     def example(self, status: str, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""

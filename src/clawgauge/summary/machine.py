@@ -17,12 +17,13 @@ from clawgauge.records import Event, Resources
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Resources before and after a target's suite, and the peaks in between; None where nobody looked."""
+    """Resources before and after a target's suite, the peaks in between, the energy spent; None where nobody looked."""
 
     before: Resources | None = None
     after: Resources | None = None
     peak_memory_bytes: int | None = None
     peak_vram_bytes: int | None = None
+    energy_j: float | None = None
 
 
 def read_machine(events: Iterable[Event], target_label: str) -> Machine:
@@ -35,6 +36,7 @@ def read_machine(events: Iterable[Event], target_label: str) -> Machine:
         after=_resources(details[-1].get("resources_after")),
         peak_memory_bytes=_peak(detail.get("peak_memory_bytes") for detail in details),
         peak_vram_bytes=_peak(detail.get("peak_vram_bytes") for detail in details),
+        energy_j=_sum_energy(detail.get("energy_j") for detail in details),
     )
 
 
@@ -43,6 +45,18 @@ def _resources(value: Any) -> Resources | None:
         return msgspec.convert(value, Resources | None)
     except msgspec.ValidationError:
         return None
+
+
+def _sum_energy(stretches: Iterable[Any]) -> float | None:
+    """Processors and GPUs of all stretches together; None where the machine has no counters that could be read."""
+    known = [
+        float(joules)
+        for stretch in stretches
+        if isinstance(stretch, dict)
+        for joules in stretch.values()
+        if isinstance(joules, int | float)
+    ]
+    return sum(known) if known else None
 
 
 def _peak(values: Iterable[Any]) -> int | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from clawgauge.journal import is_first_harness, iter_results, read_config, read_events
+from clawgauge.journal import is_first_harness, read_config, read_events
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.summary.figures import summarize_group
 from clawgauge.summary.groups import group_strata, wall_clock_ms
-from clawgauge.summary.machine import read_machine
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.schedule import PromptKey, read_schedule
-from clawgauge.summary.strata import Ending, Stratum, StratumKey, stratify
+from clawgauge.summary.shares import SPLIT_BYTES, stratify_folder
+from clawgauge.summary.strata import Ending, Stratum, StratumKey, in_batches, stratify
 
 
 def summarize(
@@ -31,7 +31,7 @@ def summarize(
 ) -> RunSummary:
     """Every figure of a run, from its rows (read once) and from what it set out to do."""
     return _summarize_strata(
-        stratify(rows),
+        stratify(in_batches(rows)),
         run_id=run_id,
         config=config,
         events=events,
@@ -41,17 +41,19 @@ def summarize(
     )
 
 
-def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
-    """Every figure of the run in folder `path`, which alone suffices."""
+def summarize_folder(path: Path, *, generated_at: datetime | None = None, split_bytes: int = SPLIT_BYTES) -> RunSummary:
+    """Every figure of the run in folder `path`, which alone suffices.
+
+    From `split_bytes` on, results.jsonl is read by two processes; the figures are the same.
+    """
     config = read_config(path)
-    reader = iter_results(path, type=SummaryRow)
-    strata = stratify(reader)
+    strata, bad_lines = stratify_folder(path, split_bytes=split_bytes)
     return _summarize_strata(
         strata,
         run_id=config.run_id if config else path.resolve().name,
         config=config,
         events=read_events(path),
-        n_unreadable_lines=reader.bad_lines,
+        n_unreadable_lines=bad_lines,
         generated_at=generated_at,
         source="first_harness" if is_first_harness(path) else "clawgauge",
     )
@@ -79,7 +81,7 @@ def _summarize_strata(
             summarize_group(
                 group,
                 schedule,
-                read_machine(events, group.target.label),
+                events,
                 settings.get(group.target.provider, {}),
             )
             for group in groups

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from clawgauge.records import RunConfig, Target
+from clawgauge.records import Prompt, RunConfig, Target
 
 PromptKey: TypeAlias = tuple[str, str]
 """(suite, prompt id): what makes repeats repeats of the same thing."""
@@ -33,11 +33,27 @@ class Schedule:
     tasks: frozenset[PromptKey]
     repeats: int
 
-    def cells(self, target: Target, recorded: Mapping[PromptKey, int], *, judged_only: bool = False) -> int:
-        """How many cells `target` was to fill, given how many it has recorded of each prompt."""
+    @property
+    def apart(self) -> frozenset[PromptKey]:
+        """The prompts that stand beside the tier, never in it."""
+        return self.restraint | self.tasks
+
+    def cells(
+        self,
+        target: Target,
+        recorded: Mapping[PromptKey, int],
+        *,
+        judged_only: bool = False,
+        suites: Collection[str] | None = None,
+    ) -> int:
+        """How many cells `target` was to fill, given how many it has recorded of each prompt; in `suites`, if given."""
         repeats = self.repeats if target in self.targets else 0
         prompts = (self.prompts | recorded.keys()) & self.judged if judged_only else self.prompts | recorded.keys()
-        return sum(max(repeats if prompt in self.prompts else 0, recorded.get(prompt, 0)) for prompt in prompts)
+        return sum(
+            max(repeats if prompt in self.prompts else 0, recorded.get(prompt, 0))
+            for prompt in prompts
+            if suites is None or prompt[0] in suites
+        )
 
 
 def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey]) -> Schedule:
@@ -52,9 +68,13 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey])
         prompts=frozenset(validators),
         judged=frozenset(configured | (set(with_verdict) - validators.keys())),
         restraint=frozenset(key for key, validator in validators.items() if _asks_for_restraint(validator)),
-        tasks=frozenset(key for key, validator in validators.items() if validator.get("type") == "world_state"),
+        tasks=frozenset((prompt.suite, prompt.id) for prompt in config.prompts if _is_task(prompt)),
         repeats=config.options.repeats,
     )
+
+
+def _is_task(prompt: Prompt) -> bool:
+    return prompt.world is not None or prompt.validator.get("type") == "world_state"
 
 
 def _asks_for_restraint(validator: Mapping[str, Any]) -> bool:

@@ -6,11 +6,13 @@ measured elsewhere and stand beside the tier, never in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import ToolChannels, ToolUse
+from clawgauge.records import RateWithInterval, ToolChannels, ToolUse
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
-from clawgauge.summary.groups import EndingCount, ToolSignCount
+from clawgauge.summary.channels import MALFORMED, NONE, TEXT, channel_kind, text_format
+from clawgauge.summary.groups import EndingCount, OfferedCount, ToolSignCount
 from clawgauge.summary.rates import PooledRate, pool_rate
 from clawgauge.summary.schedule import PromptKey
 
@@ -19,36 +21,70 @@ NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
 
 def judge_tool_use(
-    endings: Sequence[EndingCount], signs: Sequence[ToolSignCount], *, apart: frozenset[PromptKey]
+    endings: Sequence[EndingCount],
+    signs: Sequence[ToolSignCount],
+    offered: Sequence[OfferedCount],
+    *,
+    apart: frozenset[PromptKey],
+    stopped_early: bool = False,
+    caution: str | None = None,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, those in `apart` left out.
 
-    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text.
+    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. A group
+    that was stopped by its own results has no fixed n, and so no interval.
     """
-    expecting = [e for e in endings if e.ending.answered and e.ending.expected_tools and e.prompt not in apart]
-    native = any(e.ending.tools_offered for e in expecting)
-    pool = [e for e in expecting if e.ending.tools_offered == native]
+    pool = find_pool(endings, apart)
+    native = any(e.ending.tools_offered for e in pool)
     pooled = pool_rate((e.prompt, e.ending.tool_use_success, e.n) for e in pool)
     tier = point_tier(pooled.k, pooled.n)
     posterior = tier_posterior(*pooled.effective) if pooled.effective else None
     decided = posterior is not None and is_decided(posterior)
     evidence = pooled.effective or (None if pooled.n else (0, 0))
     needed = None if evidence is None else clean_passes_needed(*evidence)
+    mine = [s for s in signs if s.sign.tools_offered == native and s.prompt not in apart]
     return ToolUse(
         source=None if tier is None else "native" if native else "text",
         n=pooled.n,
         k=pooled.k,
         n_eff=pooled.effective.trials if pooled.effective else None,
         rate=pooled.rate,
-        ci95=pooled.ci95,
+        ci95=None if stopped_early else pooled.ci95,
         tier=tier,
         p_tier=posterior,
         decided=decided,
         needed=needed,
-        channels=_count_channels([s for s in signs if s.sign.tools_offered == native and s.prompt not in apart]),
-        label=_label(endings) if tier is None else label_tier(tier, pooled, decided=decided, needed=needed),
+        channels=_count_channels(mine),
+        label=_label(endings, apart) if tier is None else label_tier(tier, pooled, decided=decided, needed=needed),
         recommended_for_subagents=tier == 1 and decided,
+        suites=list(dict.fromkeys(e.suite for e in pool)),
+        rescued=count_rescued(offered, apart),
+        formats=_count_formats(mine),
+        caution=caution,
     )
+
+
+def find_pool(endings: Sequence[EndingCount], apart: frozenset[PromptKey]) -> list[EndingCount]:
+    """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
+    expecting = [e for e in endings if e.ending.answered and e.ending.expected_tools and e.prompt not in apart]
+    native = any(e.ending.tools_offered for e in expecting)
+    return [e for e in expecting if e.ending.tools_offered == native]
+
+
+def judge_arguments(
+    endings: Sequence[EndingCount], apart: frozenset[PromptKey], *, stopped_early: bool
+) -> RateWithInterval | None:
+    """Right calls with right arguments, of the answered prompts that offer tools and expect one; None without any."""
+    pool = [e for e in find_pool(endings, apart) if e.ending.tools_offered]
+    pooled = pool_rate((e.prompt, e.ending.passed, e.n) for e in pool)
+    if not pooled.n:
+        return None
+    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+
+
+def count_rescued(offered: Sequence[OfferedCount], apart: frozenset[PromptKey]) -> int:
+    """Answers to prompts that offer tools and expect a call whose call came as text only."""
+    return sum(o.n for o in offered if o.answer.expects_call and o.answer.channel == TEXT and o.prompt not in apart)
 
 
 def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | None) -> str:
@@ -65,25 +101,23 @@ def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | No
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
 
 
-def _label(endings: Sequence[EndingCount]) -> str:
+def _label(endings: Sequence[EndingCount], apart: frozenset[PromptKey]) -> str:
     # The first harness recorded that an expected tool was called, but not which prompts expected one.
-    return NOT_RECORDED if any(e.ending.tool_use_success for e in endings) else NOTHING_ANSWERED
+    unnamed = any(e.ending.tool_use_success and e.prompt not in apart for e in endings)
+    return NOT_RECORDED if unnamed else NOTHING_ANSWERED
 
 
 def _count_channels(signs: Sequence[ToolSignCount]) -> ToolChannels:
-    counts = {"native": 0, "text": 0, "malformed": 0, "mention": 0, "none": 0}
+    counts: Counter[str] = Counter()
     for _, sign, n in signs:
-        if sign.channel is None:
-            counts["none"] += n
-        elif not sign.valid:
-            counts["malformed"] += n
-        else:
-            counts[channel_kind(sign.channel)] += n
+        kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
+        counts[kind] += n
     return ToolChannels(**counts)
 
 
-def channel_kind(channel: str) -> str:
-    """`text:<format>` is text whatever the format; a channel of another name is a mention at most."""
-    if channel == "native":
-        return "native"
-    return "text" if channel.startswith("text") else "mention"
+def _count_formats(signs: Sequence[ToolSignCount]) -> dict[str, int]:
+    formats: Counter[str] = Counter()
+    for _, sign, n in signs:
+        if sign.valid and sign.channel is not None and channel_kind(sign.channel) == TEXT:
+            formats[text_format(sign.channel)] += n
+    return dict(formats.most_common())

@@ -51,6 +51,27 @@ def write_sample(folder):
     return write_run(folder, rows, config=plan, events=[event])
 
 
+def write_agent_run(folder):
+    """One model on prompts that offer tools: a wrong argument, a call too many, one task done, a late loop."""
+    call = {"type": "tool_call", "expected_calls": [{"name": "free"}]}
+    prompts = [prompt(f"N{i}", "agent", call) for i in range(14)]
+    prompts += [prompt(f"R{i}", "agent", {"type": "tool_call", "no_call": True}) for i in range(2)]
+    prompts.append(prompt("W0", "tasks", {"type": "world_state", "expect": []}))
+    rows = [tool_record(f"N{i}", True, native=True, suite="agent", objective_pass=i > 0) for i in range(14)]
+    waits = [{"status": "error", "failure_type": "http_503", "e2e_ms": 1, "waited_ms": 700}]
+    rows[0]["attempts"] = [*waits, {"status": "ok", "failure_type": None, "e2e_ms": 100}]
+    rows[1]["timings_us"] = {"e2e": 100_000, "ttft": 20_000, "ttfa": 25_000, "connect": None, "lag": 2_000}
+    channels = {"R0": "native", "R1": "none"}
+    rows += [
+        record(p, suite="agent", tools_offered=True, tool_channel=channel, objective_pass=channel == "none")
+        for p, channel in channels.items()
+    ]
+    rows.append(record("W0", suite="tasks", tools_offered=True, turns=4, output_tokens=120))
+    clock = {"resolution_ns": 1, "client_cpu_s": 0.8, "cores": 2, "load_1m": 5.1}
+    event = {"event": "target_finished", "at_ms": T0, "target": "ollama_openai:llama3.2:3b", "detail": {"clock": clock}}
+    return write_run(folder, rows, config=config(prompts), events=[event])
+
+
 def render(folder):
     refill = "clawgauge run --resume 20260213_235930 --retry-errors"
     return render_markdown(summarize_folder(folder), read_config(folder), refill=refill)
@@ -106,31 +127,112 @@ def test_columns_line_up_in_an_editor(tmp_path):
     """Every line of a table is equally wide, with East Asian names and combining marks in it."""
     rows = [record(model=model) for model in ("llama", "通义千问", "ｆｕｌｌ", "cafe\u0301", "👩‍💻")]
     blocks = re.findall(r"(?:^\|.*\n)+", render(write_run(tmp_path / "run", rows)), re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         assert len({shown_width(line) for line in block.splitlines()}) == 1
+
+
+def section(folder, heading):
+    """The rows of one section's table as dictionaries."""
+    text = render(folder).partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    (table,) = tables(text)
+    return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
 
 
 @pytest.mark.parametrize(
     ("n", "p95_marked", "p99_marked"), [(58, True, True), (59, False, True), (298, False, True), (299, False, False)]
 )
 def test_thin_percentiles_are_marked(tmp_path, n, p95_marked, p99_marked):
-    """p95 under 59 calls and p99 under 299 carry a dagger, and not one call longer."""
+    """p95 under 59 calls and p99 under 299 carry a dagger, and not one call longer; n stands beside them."""
     folder = write_run(tmp_path / "run", [record("P0", e2e_ms=i, repeat=i) for i in range(n)])
-    header, row = tables(render(folder))[0]
-    cells = dict(zip(header, row, strict=True))
-    assert ("†" in cells["p95 ms"], "†" in cells["p99 ms"]) == (p95_marked, p99_marked)
-    assert "†" not in cells["p50 ms"]
+    whole = section(folder, "Times")[0]
+    assert ("†" in whole["p95"], "†" in whole["p99"]) == (p95_marked, p99_marked)
+    assert "†" not in whole["p50"] and whole["n"] == str(n)
+    assert ("†" in section(folder, "By suite")[0]["p95 ms"]) == p95_marked
 
 
 def test_every_rate_carries_its_n(tmp_path):
-    """Success, pass rates and tier show k of n beside the per cent."""
+    """Success, both pass rates and the tier show k of n beside the per cent."""
     rows = [record("P0"), record("P1", objective_pass=False), tool_record("T0", True)]
-    header, row = tables(render(write_run(tmp_path / "run", rows)))[0]
-    cells = dict(zip(header, row, strict=True))
+    (cells,) = section(write_run(tmp_path / "run", rows), "Models")
     assert cells["Success"] == "100% · 3/3"
     assert cells["Pass rate"].startswith("67% · 2/3 · ")
-    assert cells["Tool tier"].startswith("1 (provisional) · 1/1")
+    assert cells["Pass of scheduled"] == "67% · 2/3"
+    assert cells["Tool tier"] == "1 (provisional) · 1/1"
+
+
+def test_times_stand_with_their_intervals_and_timeouts(tmp_path):
+    """Cold and warm calls apart, each percentile with its interval, the timeouts beside every row."""
+    rows = [record("P0", e2e_ms=5000, cold_start=True)]
+    rows += [record("P1", e2e_ms=100 + i, repeat=i, cold_start=False) for i in range(20)]
+    rows += [failed("P2", "error", "timeout", repeat=i) for i in range(2)]
+    by_measure = {row["Measure"]: row for row in section(write_run(tmp_path / "run", rows), "Times")}
+    assert by_measure["whole call, ms"]["n"] == "21"
+    assert (by_measure["· cold, ms"]["n"], by_measure["· cold, ms"]["p50"]) == ("1", "5000")
+    assert by_measure["· warm, ms"]["p50"] == "110 (105–114)"
+    assert {row["Timeouts"] for row in by_measure.values()} == {"2"}
+    assert list(by_measure)[-1] == "tokens/s"
+
+
+def test_the_tier_line_holds_the_evidence_and_the_caution(tmp_path):
+    """Beside the tier: what decided it, how the calls came, and that the model calls when it must not."""
+    text = render(write_agent_run(tmp_path / "run"))
+    (line,) = [line for line in text.splitlines() if line.startswith("- ") and "judged on" in line]
+    assert "Tier 1 (decided); judged on prompts that offer tools in agent; 14 native" in line
+    assert line.endswith("Caution: it called a tool in 1 of 2 answers where none was wanted.")
+    assert "(14/14, with a caution: see Tool use)" in text
+    assert "1 · 14/14 · caution" in text
+
+
+def test_what_stands_beside_the_tier_is_shown_where_it_was_measured(tmp_path):
+    """Arguments, restraint and tasks have a table when a suite has such prompts, and none otherwise."""
+    (row,) = section(write_agent_run(tmp_path / "run"), "Beside the tier")
+    assert row["Arguments right"].startswith("93% · 13/14 · ")
+    assert row["Restraint"].startswith("50% · 1/2 · ")
+    assert (row["Tasks done"].split(" · ")[1], row["Turns"], row["Tokens"]) == ("1/1", "4.0", "120")
+    assert "Beside the tier" not in render(write_run(tmp_path / "plain", [record()]))
+
+
+def test_the_clock_is_told(tmp_path):
+    """Lag, calls that could be off, retries and a busy machine stand in one line per model."""
+    text = render(write_agent_run(tmp_path / "run")).partition("## Clock\n\n")[2]
+    assert text.startswith(
+        "- ollama_openai:llama3.2:3b: loop lag p99 2.0 ms; 1 of 1 call could be off by more than 1 ms or 1%; "
+        "1 call tried again, 700 ms waited; the machine was busy before the first call (load 5.1 on 2 cores); "
+        "clock resolution 1 ns; clawgauge used 0.8 s of CPU."
+    )
+
+
+def test_a_choice_of_prompts_is_told(tmp_path):
+    """Where only some prompts of a suite were asked, the set-up line does not claim the whole suite."""
+    suites = [
+        {"name": "core", "version": "1", "description": "", "n_prompts": 20, "sha256": "0", "source": "builtin"},
+    ]
+    plan = config([prompt("P0"), prompt("P1")], suites=suites, options={"prompt_ids": ["P0", "P1"]})
+    assert "core 1 (2 of 20 prompts)" in render(write_run(tmp_path / "run", [record("P0")], config=plan))
+
+
+def test_stopping_early_is_told(tmp_path):
+    """A tier reached by stopping early says so in its cell and in the notes, and shows no interval."""
+    validator = {"type": "tool_invocation", "expected_tools": ["free"]}
+    plan = config([prompt(f"T{i}", "tool_use", validator) for i in range(20)], options={"until_decided": True})
+    event = {
+        "event": "decided", "at_ms": T0, "target": "ollama_openai:llama3.2:3b", "detail": {"tier": 1, "not_asked": 7},
+    }  # fmt: skip
+    folder = write_run(tmp_path / "run", [tool_record(f"T{i}", True) for i in range(13)], config=plan, events=[event])
+    (models,) = section(folder, "Models")
+    assert models["Tool tier"] == "1 (decided, stopped early) · 13/13"
+    assert (models["Pass rate"], models["Answered"]) == ("100% · 13/13", "13/13")
+    assert section(folder, "Tool use")[0]["Calls made"] == "100% · 13/13"
+    assert "7 cells were not needed" in render(folder) and "; until decided; " in render(folder)
+
+
+def test_repeats_are_told(tmp_path):
+    """Under repeats the chance that one try passes, and that all do, is said with how many prompts it rests on."""
+    rows = [record(f"P{p}", repeat=r, objective_pass=p == 0 or r == 0) for p in range(2) for r in range(2)]
+    plan = config([prompt("P0"), prompt("P1")], options={"repeats": 2})
+    text = render(write_run(tmp_path / "run", rows, config=plan))
+    assert "over 2 prompts asked 2 times, one of 2 passes in 100% (pass@2), all 2 in 50% (pass^2)." in text
 
 
 def test_unreadable_lines_are_told(tmp_path):

@@ -15,6 +15,7 @@ from clawgauge.stats import (
     naive_error,
     pass_at_k,
     pass_hat_k,
+    prompt_means_error,
 )
 from clawgauge.stats.distributions import student_t_quantile
 
@@ -30,6 +31,7 @@ def test_clustered_error_meets_the_reference():
     assert clustered_error(REFERENCE) * (5 / 6) ** 0.5 == close(vector["clustered_se_miller"])
     assert naive_error(REFERENCE) == close(vector["naive_se"])
     assert design_effect(REFERENCE) == close(vector["deff"])
+    assert prompt_means_error(REFERENCE) == close(vector["se_of_prompt_means"])
     half = student_t_quantile(0.975, 5) * clustered_error(REFERENCE)
     assert (vector["mean"] - half, vector["mean"] + half) == close(tuple(vector["ci95_t"]))
 
@@ -68,7 +70,7 @@ def test_one_prompt_repeated_is_no_evidence_about_others():
 def test_nothing_tried():
     """No trials give no size and no error, not zero."""
     assert effective_size([]) is None
-    assert clustered_error([]) is None
+    assert clustered_error([]) is prompt_means_error([]) is None
     assert naive_error([Cluster(1, 1)]) is None
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import statistics
 from array import array
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.stats import (
+    CountedValues,
     binomial_cdf,
     describe,
     order_interval,
     percentile,
     percentile_interval,
+    percentile_of_type,
+    samples_for_interval,
     samples_needed,
+    shortest_order_interval,
 )
 
 from .stats_vectors import VECTORS, close
@@ -32,6 +37,17 @@ def test_percentiles_are_type_7(vector):
         expected = close(vector[name]["linear"])
         assert percentile(sorted(vector["xs"]), int(name[1:]) / 100) == expected
         assert percentile(array("q", sorted(vector["xs"])), int(name[1:]) / 100) == expected
+        assert percentile(CountedValues(Counter(vector["xs"])), int(name[1:]) / 100) == expected
+
+
+@pytest.mark.parametrize("vector", VECTORS["percentiles"].values(), ids=VECTORS["percentiles"])
+@pytest.mark.parametrize("kind", ["nearest_rank", "hazen", "weibull", "type8"])
+def test_percentiles_of_other_programs(vector, kind):
+    """What another program calls p95 can be worked out too, by each of the definitions in use."""
+    for name in ("p50", "p90", "p95", "p99"):
+        assert percentile_of_type(sorted(vector["xs"]), int(name[1:]) / 100, kind) == close(vector[name][kind])
+    assert percentile_of_type([], 0.5, kind) is None
+    assert percentile_of_type([7], 0.99, kind) == 7
 
 
 @given(st.lists(st.integers(0, 10**7), min_size=2, max_size=200))
@@ -42,12 +58,12 @@ def test_describe_agrees_with_the_standard_library(values):
     assert (figures.p50, figures.p95, figures.p99) == close((cuts[49], cuts[94], cuts[98]))
     assert figures.mean == close(statistics.fmean(values))
     assert (figures.n, figures.min, figures.max) == (len(values), min(values), max(values))
-    assert describe(array("d", values)) == close(tuple(figures))
+    assert describe(array("d", values)) == describe(CountedValues(Counter(values))) == figures
 
 
 def test_nothing_measured_is_none_not_zero():
     """An empty column has n = 0 and no figures."""
-    assert describe(array("q")) == (0, None, None, None, None, None, None)
+    assert describe(array("q")) == describe(CountedValues({})) == (0, *[None] * 9)
     assert percentile([], 0.5) is None
 
 
@@ -59,16 +75,41 @@ def test_order_interval_is_equal_tailed(n, q, expected):
     assert order_interval(n, q).coverage == (None if coverage is None else close(coverage))
 
 
+@pytest.mark.parametrize(("n", "q", "expected"), cases("quantile_order_ci"))
+def test_the_shortest_interval_meets_the_reference(n, q, expected):
+    """The narrowest ranks that cover 95%, and none where even the extremes do not."""
+    found = shortest_order_interval(n, q)
+    assert found == (None if expected is None else (*expected[:2], close(expected[2])))
+
+
 @pytest.mark.parametrize(("n", "q", "expected"), [c for c in cases("quantile_order_ci") if c[2]])
-def test_coverage_of_given_ranks(n, q, expected):
-    """The shortest intervals of the reference have the coverage it states; each of our tails holds 2.5% at most."""
-    low, high, coverage = expected
-    assert binomial_cdf(high - 1, n, q) - binomial_cdf(low - 1, n, q) == close(coverage)
+def test_each_end_of_a_printed_interval_is_a_bound(n, q, expected):
+    """Unlike the shortest interval, the one that is printed leaves at most 2.5% beyond either end."""
     ours = order_interval(n, q)
     assert binomial_cdf(ours.low_rank - 1, n, q) <= 0.025
     if ours.high_rank is not None:
         assert 1 - binomial_cdf(ours.high_rank - 1, n, q) <= 0.025
         assert ours.coverage >= 0.95
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=300))
+def test_counted_values_are_the_sorted_list(values):
+    """Held as counts, a column has the length, the items, the slices and the sum of its sorted list."""
+    counted, ordered = CountedValues(Counter(values)), sorted(values)
+    assert (len(counted), list(counted), counted.total()) == (len(ordered), ordered, sum(ordered))
+    assert (counted[-1], counted[0], counted[1:4]) == (ordered[-1], ordered[0], ordered[1:4])
+    with pytest.raises(IndexError):
+        counted[len(ordered)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40, 199, 200, 201, 750])
+@pytest.mark.parametrize("q", [0.5, 0.9, 0.95, 0.99])
+def test_ranks_are_found_wherever_they_lie(n, q):
+    """The search near the middle finds the same ranks as looking at every one of them."""
+    below = [binomial_cdf(rank, n, q) for rank in range(n + 1)]
+    low = next(rank for rank, p in enumerate(below) if p > 0.025)
+    high = next(rank for rank, p in enumerate(below) if p >= 0.975) + 1
+    assert order_interval(n, q)[:2] == (low or None, high if high <= n else None)
 
 
 def test_interval_of_a_percentile_is_made_of_measured_values():
@@ -80,5 +121,6 @@ def test_interval_of_a_percentile_is_made_of_measured_values():
 
 @pytest.mark.parametrize(("q", "row"), VECTORS["quantile_min_n"].items())
 def test_samples_until_a_percentile_is_more_than_indicative(q, row):
-    """p95 needs 59 samples and p99 needs 299, the marks a reader sees."""
+    """p95 needs 59 samples and p99 needs 299, the marks a reader sees; the median needs 6 for both sides."""
     assert samples_needed(float(q)) == row["n_upper_bound_95"]
+    assert samples_for_interval(float(q)) == row["n_two_sided_95"]

@@ -65,9 +65,11 @@ def test_a_failure_nobody_knows_gets_no_advice(tmp_path):
 
 
 def test_another_model_answering_is_said(tmp_path):
-    """Replies from a model other than the one asked are counted and named."""
-    rows = [record("P0"), record("P1", model_reported="llama3.2:1b"), record("P2", model_reported="llama3.2:1b")]
-    assert "2 replies say they came from another model: llama3.2:1b" in only(write_run(tmp_path / "run", rows)).warnings
+    """Replies that the runner found to come from another model are counted, once, in its words; an alias is none."""
+    words = "model_mismatch: asked llama3.2:3b, answered by llama3.2:1b"
+    rows = [record(p, model_reported="llama3.2:1b", warnings=[words]) for p in ("P0", "P1")]
+    rows.append(record("P2", model_reported="llama3.2:3b-instruct-q4"))
+    assert only(write_run(tmp_path / "run", rows)).warnings == [f"{words} (2 of 3 calls)"]
 
 
 def test_replies_cut_by_the_limit_are_said(tmp_path):

@@ -121,3 +121,110 @@ def test_restraint_and_tasks_stand_beside_the_tier(tmp_path):
     assert (group.tool_use.k, group.tool_use.n, group.tool_use.channels.none) == (1, 1, 0)
     assert (group.restraint.k, group.restraint.n, group.restraint.rate) == (1, 2, 0.5)
     assert (group.tasks.k, group.tasks.n, group.tasks.mean_turns) == (1, 1, 4)
+
+
+CALL = {"name": "free", "arguments": {}, "channel": "native", "valid": True}
+TEXT_CALL = CALL | {"channel": "text:hermes"}
+
+
+def offering(prompt_id, channel, *, passed=False, expected=("free",), **changes):
+    """An answered prompt that offers tools, with one call on `channel` (or none)."""
+    calls = [] if channel == "none" else [CALL | {"channel": channel}]
+    success = channel == "native" and bool(expected)
+    return record(
+        prompt_id,
+        suite="agent",
+        tools_offered=True,
+        expected_tools=list(expected),
+        tool_invocations=calls,
+        tool_channel=channel,
+        tool_use_success=success,
+        objective_pass=passed,
+        **changes,
+    )
+
+
+def agent_plan(n_calls, n_restraint=0):
+    call = {"type": "tool_call", "expected_calls": [{"name": "free"}]}
+    return config(
+        [prompt(f"N{i}", "agent", call) for i in range(n_calls)]
+        + [prompt(f"R{i}", "agent", {"type": "tool_call", "no_call": True}) for i in range(n_restraint)]
+    )
+
+
+def summarized(folder, rows, plan):
+    (group,) = summarize_folder(write_run(folder, rows, config=plan)).models
+    return group
+
+
+def test_rescued_calls_are_counted_with_their_formats(tmp_path):
+    """Calls written as text on prompts that offer tools are no success, counted as rescued, by format."""
+    rows = [
+        offering("N0", "native", passed=True),
+        offering("N1", "text:hermes"),
+        offering("N2", "text:hermes"),
+        offering("N3", "text:pythonic"),
+        offering("N4", "none"),
+        record("T0", suite="tool_use", expected_tools=["free"], tool_invocations=[TEXT_CALL], tool_use_success=True),
+    ]
+    group = summarized(tmp_path / "run", rows, agent_plan(5))
+    use = group.tool_use
+    assert (use.k, use.n, use.rescued, use.suites) == (1, 5, 3, ["agent"])
+    assert use.formats == {"hermes": 2, "pythonic": 1}
+    assert use.caution == "3 of 5 calls were written as text and had to be rescued"
+    for row in rows:
+        row.pop("tool_channel", None)
+    assert summarized(tmp_path / "older", rows, agent_plan(5)).tool_use == use
+
+
+def test_right_arguments_stand_beside_the_tier(tmp_path):
+    """A call with wrong arguments counts for the tier and against the arguments; text prompts are in neither."""
+    rows = [offering(f"N{i}", "native", passed=i < 7) for i in range(10)] + [tool_record("T0", False)]
+    group = summarized(tmp_path / "run", rows, agent_plan(10))
+    assert (group.tool_use.k, group.tool_use.n) == (10, 10)
+    arguments = group.argument_accuracy
+    assert (arguments.k, arguments.n, arguments.rate) == (7, 10, 0.7)
+    assert arguments.ci95 == pytest.approx((0.3968, 0.8922), abs=1e-4)
+    assert group.tool_use.caution == "3 of 10 calls made had wrong arguments"
+    text_only = summarized(tmp_path / "text", [tool_record("T0", True)], agent_plan(0))
+    assert text_only.argument_accuracy is None
+
+
+@pytest.mark.parametrize("channel", ["native", "text:hermes", "malformed"])
+def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
+    """A decided Tier 1 model that called a tool where none was wanted carries the caution beside its tier."""
+    rows = [offering(f"N{i}", "native", passed=True) for i in range(13)]
+    rows += [offering("R0", channel, expected=()), offering("R1", "none", expected=(), passed=True)]
+    rows.append(offering("R2", "mention", expected=()))
+    group = summarized(tmp_path / "run", rows, agent_plan(13, 3))
+    assert group.tool_use.label == "Tier 1 (decided)"
+    assert group.tool_use.caution == "it called a tool in 1 of 3 answers where none was wanted"
+    assert (group.restraint.k, group.restraint.n) == (1, 3)
+
+
+def test_a_sound_model_carries_no_caution(tmp_path):
+    """Calls made, arguments right, restraint kept: nothing to warn of; one slip in ten arguments is not often."""
+    rows = [offering(f"N{i}", "native", passed=i > 0) for i in range(10)]
+    rows.append(offering("R0", "none", expected=(), passed=True))
+    assert summarized(tmp_path / "run", rows, agent_plan(10, 1)).tool_use.caution is None
+
+
+def test_tasks_tell_their_turns_and_tokens(tmp_path):
+    """Mean turns and output tokens are of tasks alone."""
+    plan = config([prompt(f"W{i}", "tasks", {"type": "world_state", "expect": []}) for i in range(2)])
+    rows = [
+        record("W0", suite="tasks", turns=3, output_tokens=100),
+        record("W1", suite="tasks", turns=6, output_tokens=300, objective_pass=False),
+        record("P0", output_tokens=9999),
+    ]
+    tasks = summarized(tmp_path / "run", rows, plan).tasks
+    assert (tasks.n, tasks.k, tasks.mean_turns, tasks.mean_tokens) == (2, 1, 4.5, 200)
+
+
+def test_a_failure_among_repeats_does_not_decide_a_tier(tmp_path):
+    """Ten prompts passed ten times each are provisional; with one failure in the hundred they are not surer."""
+    rows = [tool_record(f"P{p}", True, repeat=r) for p in range(10) for r in range(10)]
+    clean = tool_use(write_run(tmp_path / "clean", rows))
+    spoilt = tool_use(write_run(tmp_path / "spoilt", [*rows[:-1], tool_record("P9", False, repeat=9)]))
+    assert (clean.decided, spoilt.decided, spoilt.k, spoilt.n) == (False, False, 99, 100)
+    assert spoilt.p_tier[0] < clean.p_tier[0]

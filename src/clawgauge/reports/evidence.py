@@ -1,0 +1,126 @@
+"""What stands under a tier and beside a timing, in plain sentences that more than one report prints.
+
+Owns: the words for tool-use evidence, cautions, repeats, cold calls and the clock. Refuses: layout and escaping;
+whoever prints them knows its medium. Sentences are in lower case and carry no full stop.
+"""
+
+from __future__ import annotations
+
+from clawgauge.records import ClockTrust, CostSummary, GroupSummary, Repeatability, ToolUse
+from clawgauge.reports.wording import (
+    ABSENT,
+    INDICATIVE,
+    MIN_SAMPLES_P95,
+    MIN_SAMPLES_P99,
+    format_duration,
+    format_number,
+    format_percent,
+    format_rate,
+    plural,
+)
+
+LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
+
+
+def word_source(use: ToolUse) -> str:
+    """Which prompts a tier rests on: `prompts that offer tools, in agent_tools`."""
+    kind = "prompts that offer tools" if use.source == "native" else "text prompts"
+    return f"{kind} in {', '.join(use.suites)}" if any(use.suites) else kind
+
+
+def word_channels(use: ToolUse) -> str:
+    """How the calls came, kinds that did not occur left out: `5 text (5 xml), 1 none`."""
+    channels = use.channels
+    formats = ", ".join(f"{n} {name}" for name, n in use.formats.items())
+    counts = {
+        "native": channels.native,
+        f"text ({formats})" if formats else "text": channels.text,
+        "malformed": channels.malformed,
+        "mentioned only": channels.mention,
+        "none": channels.none,
+    }
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return said + (f"; {plural(use.rescued, 'answer')} rescued from text" if use.rescued else "")
+
+
+def word_tier(use: ToolUse) -> str:
+    """The evidence of a tier: k of n with its interval, how sure, what the trials are worth."""
+    parts = [f"{format_rate(use.k, use.n, use.ci95)} called"]
+    if use.p_tier is not None and use.tier is not None:
+        parts.append(f"{format_percent(use.p_tier[use.tier - 1])} sure")
+    if use.n_eff is not None and use.n_eff < use.n:
+        parts.append(f"repeats count: worth {use.n_eff:.1f} of {use.n}")
+    return ", ".join(parts)
+
+
+def word_beside(group: GroupSummary) -> str:
+    """Arguments, restraint and tasks, those that were measured."""
+    parts = []
+    if (arguments := group.argument_accuracy) is not None and arguments.n:
+        parts.append(f"arguments right {format_rate(arguments.k, arguments.n, arguments.ci95)}")
+    if group.restraint.n:
+        parts.append(f"restraint {format_rate(group.restraint.k, group.restraint.n, group.restraint.ci95)}")
+    if (tasks := group.tasks).n:
+        turns = "" if tasks.mean_turns is None else f", {tasks.mean_turns:.1f} turns"
+        tokens = "" if tasks.mean_tokens is None else f" and {tasks.mean_tokens:.0f} tokens each"
+        parts.append(f"tasks done {format_rate(tasks.k, tasks.n, tasks.ci95)}{turns}{tokens}")
+    return "; ".join(parts)
+
+
+def word_repeats(repeats: Repeatability) -> str:
+    """pass@k and pass^k in words."""
+    of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
+    one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
+    return (
+        f"{of}, one of {repeats.k} passes in {one} (pass@{repeats.k}), all {repeats.k} in {all_of} (pass^{repeats.k})"
+    )
+
+
+def word_temperatures(group: GroupSummary) -> str:
+    """Cold calls apart from warm ones; empty where there was no cold call."""
+    cold, warm = group.latency_cold_ms, group.latency_warm_ms
+    if not cold.n:
+        return ""
+    said = f"cold calls p50 {format_number(cold.p50)} ms (n={cold.n})"
+    return said + (f", warm calls p50 {format_number(warm.p50)} ms (n={warm.n})" if warm.n else "")
+
+
+def word_clock(clock: ClockTrust) -> str:
+    """How far to trust the timings, and what was waited for retries."""
+    parts = []
+    if clock.lag_p99_ms is not None:
+        parts.append(f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}")
+    if clock.n_watched:
+        calls = plural(clock.n_watched, "call")
+        parts.append(f"{clock.n_flagged} of {calls} could be off by more than 1 ms or 1%")
+    if clock.n_retried:
+        calls = plural(clock.n_retried, "call")
+        parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
+    if clock.busy:
+        parts.append(f"the machine was busy before the first call (load {clock.load_1m:.1f} on {clock.cores} cores)")
+    return "; ".join(parts)
+
+
+def word_cost(clock: ClockTrust) -> str:
+    """What the measuring itself took; empty where it was not watched."""
+    parts = []
+    if clock.resolution_ns is not None:
+        parts.append(f"clock resolution {clock.resolution_ns} ns")
+    if clock.client_cpu_s is not None:
+        parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
+    if clock.load_1m is not None and not clock.busy:
+        cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
+        parts.append(f"load {clock.load_1m:.1f}{cores}")
+    return "; ".join(parts)
+
+
+def word_money(cost: CostSummary | None) -> str:
+    """What the calls cost: `$0.1320 ($0.0020 a call, n=66; $0.0041 a pass)`."""
+    if cost is None:
+        return ABSENT
+    per_pass = "" if cost.per_pass_usd is None else f"; ${cost.per_pass_usd:.4f} a pass"
+    return f"${cost.usd:.4f} (${cost.per_call_usd:.4f} a call, n={cost.n_priced}{per_pass})"
+
+
+def _milliseconds(value_ms: float) -> str:
+    return f"{value_ms:.1f} ms" if value_ms >= 0.05 else f"{value_ms:.2f} ms"

@@ -1,0 +1,74 @@
+"""The answer at the top of the page, in sentences with the n they rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from clawgauge.reports.html.sentences import find_answers
+from clawgauge.summary import summarize_folder
+from unit.summary.run_folders import failed, record, tool_record, write_run
+
+
+def answers(folder, rows, **violations):
+    found = find_answers(summarize_folder(write_run(folder, rows)), Counter(violations))
+    return {finding.question: (finding.answer, " ".join(finding.notes)) for finding in found}
+
+
+def as_model(model, rows):
+    return [row | {"model": model} for row in rows]
+
+
+def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
+    """Thirteen clean calls make a Tier 1 that is sure; six make one that is not, and it says how many more it takes."""
+    rows = as_model("sure", [tool_record(f"T{i}", True) for i in range(14)])
+    rows += as_model("open", [tool_record(f"T{i}", True) for i in range(6)])
+    answer, notes = answers(tmp_path / "run", rows)["Who is Tier 1?"]
+    assert answer == "sure is Tier 1: recommended for subagents."
+    assert "sure: called the tool in 14 of 14 answers, 96% sure of Tier 1." in notes
+    assert "open, not decided: called the tool in 6 of 6 answers, 79% sure of Tier 1; 7 more clean passes" in notes
+
+
+def test_nobody_is_tier_one_without_evidence(tmp_path):
+    """Too few calls, no calls and bad calls are three different answers."""
+    question = "Who is Tier 1?"
+    few = answers(tmp_path / "few", [tool_record("T0", True)])[question][0]
+    none = answers(tmp_path / "none", [record("P0")])[question][0]
+    bad = answers(tmp_path / "bad", [tool_record(f"T{i}", False) for i in range(9)])[question][0]
+    assert few.startswith("Nobody for certain yet.") and none.startswith("Not known") and bad == "No model is Tier 1."
+
+
+def test_the_fastest_must_pass(tmp_path):
+    """A quick model that fails does not win; it is named as what it is."""
+    rows = as_model("quick", [record(f"P{i}", e2e_ms=50, objective_pass=i == 0, violation="v: x") for i in range(4)])
+    rows += as_model("good", [record(f"P{i}", e2e_ms=1500) for i in range(4)])
+    answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
+    assert answer == "good, median 1.5 s over 4 calls."
+    assert "Faster, but not passing: quick (25% · 1/4" in notes
+
+
+def test_none_passes(tmp_path):
+    """Where no model passes, the fastest of all is told, and that it does not."""
+    rows = [record(f"P{i}", objective_pass=False, violation="v: x") for i in range(3)]
+    answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
+    assert answer == "None: no model passes 80% of its judged answers." and "0% · 0/3" in notes
+
+
+def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):
+    """Unanswered calls and broken checks are counted apart, each with its reason."""
+    rows = [record("P0"), record("P1", objective_pass=False, violation="too_many_words: got 12, limit 8")]
+    rows += [failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused") for i in range(2, 5)]
+    answer, notes = answers(tmp_path / "run", rows, too_many_words=1)["What failed, and why?"]
+    assert answer == "1 of 2 judged answers failed, 3 of 5 calls brought no answer."
+    assert "too_many_words (1)" in notes and "3 × connection_refused (“refused”)" in notes and "ollama serve" in notes
+
+
+def test_a_clean_run_says_so(tmp_path):
+    """Nothing failed is an answer too."""
+    answer, _ = answers(tmp_path / "run", [record("P0"), record("P1")])["What failed, and why?"]
+    assert answer == "Nothing: 2 calls, all answered, none failed."
+
+
+def test_models_of_one_name_keep_their_provider(tmp_path):
+    """Two providers with a model of the same name are told apart."""
+    rows = [record("P0", provider=provider, e2e_ms=n) for n, provider in enumerate(("one", "two"), 1)]
+    assert answers(tmp_path / "run", rows)["Which is the fastest that passes?"][0].startswith("one:llama3.2:3b, ")

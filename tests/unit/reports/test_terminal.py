@@ -1,0 +1,105 @@
+"""The summary in a terminal: what fits, what gives way, what is always said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.reports.terminal import render_ending, render_summary
+from clawgauge.summary import summarize_folder
+from unit.summary.run_folders import config, failed, prompt, record, tool_record, write_run
+
+from .test_markdown import write_agent_run, write_sample
+
+
+def shown(folder, width=None):
+    return render_summary(summarize_folder(folder), width)
+
+
+def table(text):
+    """The lines of the models table: header, rule, one row a model."""
+    lines = text.splitlines()[2:]
+    return lines[: next(i for i, line in enumerate(lines) if line.startswith("of all:"))]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_nothing_but_failures_is_wider_than_the_terminal(tmp_path, width):
+    """Tables and paragraphs keep within the terminal; a failure with its hint stays one line, for copying."""
+    for write in (write_sample, write_agent_run):
+        text = shown(write(tmp_path / write.__name__), width).partition("worth knowing")[0]
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_eighty_columns_keep_the_figures_that_matter(tmp_path):
+    """In 80 columns a person still sees who answered, what passed of what, n, p50 and p95; models by their own name."""
+    header, _, first, *_ = table(shown(write_sample(tmp_path / "run"), 80))
+    assert header.split() == ["model", "answered", "passed", "of", "all", "n", "p50", "ms", "p95", "ms"]
+    assert first.split() == ["llama3.2:3b", "18/18", "17/17", "100%", "[82–100%]", "17/17", "18", "204", "211†"]
+
+
+def test_two_providers_of_one_model_keep_their_names_apart(tmp_path):
+    """Where the model alone would not tell two rows apart, the provider stays."""
+    rows = [record("P0", provider=provider) for provider in ("ollama_openai", "openai_chat")]
+    text = "\n".join(table(shown(write_run(tmp_path / "run", rows), 80)))
+    assert "ollama_openai:" in text and "openai_chat:" in text
+
+
+def test_a_wide_terminal_shows_all(tmp_path):
+    """Without a width every column is there and names are whole."""
+    text = shown(write_sample(tmp_path / "run"))
+    assert text.count("ollama_openai:llama3.2:3b ") == 1
+    assert all(word in table(text)[0] for word in ("p99 ms", "ttft p95", "tok/s"))
+
+
+def test_thin_percentiles_and_timeouts_are_explained(tmp_path):
+    """A dagger has its legend, a timeout says that it stands in no percentile, cold calls are told apart."""
+    text = shown(write_sample(tmp_path / "run"), 100)
+    assert "† indicative only: p95 under 59 calls, p99 under 299" in text
+    assert "ollama_openai:qwen3_8b: 3 timeouts in no percentile" in text
+    assert "cold calls p50 100 ms (n=1), warm calls p50 204 ms (n=17)" in text
+    plenty = write_run(tmp_path / "plenty", [record("P0", repeat=i) for i in range(300)])
+    assert "†" not in shown(plenty, 100)
+
+
+def test_a_tier_comes_with_its_evidence(tmp_path):
+    """k of n, how sure, what is needed, which prompts and channels; the caution first, the rest beside."""
+    text = " ".join(shown(write_agent_run(tmp_path / "run"), 100).split())
+    assert "Tier 1 (decided) caution: it called a tool in 1 of 2 answers where none was wanted 100% · 14/14" in text
+    assert "recommended for subagents with full tool access prompts that offer tools in agent: 14 native" in text
+    assert "arguments right 93% · 13/14 · 69–99%; restraint 50% · 1/2" in text
+    assert "tasks done 100% · 1/1 · 21–100%, 4.0 turns and 120 tokens each" in text
+    provisional = shown(write_sample(tmp_path / "sample"), 100)
+    assert "Tier 1 (provisional: 15 more clean passes would decide it)" in provisional
+    assert "83% · 5/6 · 44–97% called, 42% sure; not recommended" in provisional
+
+
+def test_the_clock_has_a_line(tmp_path):
+    """One model's clock is told in a line of its own; a model nobody watched has none."""
+    text = " ".join(shown(write_agent_run(tmp_path / "run"), 80).split())
+    assert "clock: loop lag p99 2.0 ms; 1 of 1 call could be off by more than 1 ms or 1%" in text
+    assert "the machine was busy before the first call (load 5.1 on 2 cores)" in text
+    assert "clock" not in shown(write_sample(tmp_path / "sample"))
+
+
+def test_repeats_say_what_they_are_worth(tmp_path):
+    """Repeats of few prompts are told for what they are worth, beside the tier and under the table."""
+    rows = [tool_record(f"T{p}", True, repeat=r) for p in range(3) for r in range(4)]
+    plan = config([prompt(f"T{p}", "tool_use") for p in range(3)], options={"repeats": 4})
+    text = " ".join(shown(write_run(tmp_path / "run", rows, config=plan), 100).split())
+    assert "repeats count: worth 3.0 of 12" in text
+    assert "over 3 prompts asked 4 times" in text
+
+
+def test_the_ending_counts_what_is_missing_and_not_what_was_not_needed(tmp_path):
+    """Cells left out after a decision are not called missing; failed ones are, with the command that asks again."""
+    validator = {"type": "tool_invocation", "expected_tools": ["free"]}
+    plan = config([prompt(f"T{i}", "tool_use", validator) for i in range(20)])
+    detail = {"tier": 1, "not_asked": 6}
+    event = {"event": "decided", "at_ms": 1, "target": "ollama_openai:llama3.2:3b", "detail": detail}
+    rows = [*(tool_record(f"T{i}", True) for i in range(13)), failed("T13", "error", "timeout", suite="tool_use")]
+    summary = summarize_folder(write_run(tmp_path / "run", rows, config=plan, events=[event]))
+    text = render_ending(summary, Path("runs/r"), "clawgauge run --resume r", interrupted=False, width=100)
+    assert "1 call not answered; go on with:\n  clawgauge run --resume r" in text
+    assert "not made" not in text
+    assert "Tier 1 (decided); stopped early" in text
