@@ -1,0 +1,67 @@
+"""`export`: results into a file or to standard output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from clawgauge.cli.opening import open_run
+from clawgauge.cli.output_file import output_file
+from clawgauge.cli.unreadable import tell_unreadable
+from clawgauge.errors import ConfigError
+from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.wording import plural
+
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """The whole verb. What is left out because it cannot be read is said, and is in the exit code."""
+    form = _choose_format(arguments)
+    names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
+    columns = choose_columns(names)
+    results = ResultStream([open_run(ref, arguments.runs_dir) for ref in arguments.runs])
+    if form == "parquet":
+        _write_parquet(results, columns, arguments.output)
+    else:
+        lines = iter_jsonl(results, columns)
+        if form == "csv":
+            lines = iter_csv(results, columns, excel_safe=arguments.excel_safe)
+        _write_lines(lines, arguments.output)
+    if arguments.output is not None:
+        sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {arguments.output}\n")
+    return tell_unreadable(results.n_unreadable)
+
+
+def _choose_format(arguments: argparse.Namespace) -> str:
+    output: Path | None = arguments.output
+    form: str = arguments.format or (_SUFFIXES.get(output.suffix.lower(), "csv") if output else "csv")
+    if arguments.excel_safe and form != "csv":
+        raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
+    if form == "parquet" and output is None:
+        raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
+    if form == "parquet" and find_spec("pyarrow") is None:
+        raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
+    return form
+
+
+def _write_parquet(results: ResultStream, columns: Sequence[Column], output: Path) -> None:
+    from clawgauge.export.parquet import write_parquet
+
+    with output_file(output) as file:
+        write_parquet(results, columns, file)
+
+
+def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:
+    if output is None:
+        # A pipe gets what was recorded; a terminal must not be steered by it.
+        shown = clean_terminal if sys.stdout.isatty() else str
+        for line in lines:
+            sys.stdout.write(shown(line.decode()))
+        return
+    with output_file(output) as file:
+        file.writelines(lines)

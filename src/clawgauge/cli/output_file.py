@@ -1,0 +1,67 @@
+"""A file that a user named with -o: there whole, or not there.
+
+Owns: the temporary file beside it, and the sentence when the disk refuses. Refuses: run folders; the journal
+writes those.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as direct:
+                yield direct
+            return
+        with _replacement(path.resolve()) as file:
+            yield file
+    except OSError as error:
+        raise _refusal(path, error) from error
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[BinaryIO]:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+    temp = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        # mkstemp makes a file for the owner's eyes alone; a report is a file like any other.
+        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        temp.replace(path)
+    finally:
+        with suppress(OSError):
+            temp.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_output(path: Path, text: str) -> None:
+    """`text` as the whole of `path`, in UTF-8."""
+    with output_file(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def _refusal(path: Path, error: OSError) -> ClawgaugeError:
+    said = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.")
+    return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")

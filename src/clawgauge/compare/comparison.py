@@ -1,0 +1,243 @@
+"""Two runs, or two targets of one run, set side by side.
+
+Owns: the order of a comparison: pair, check that it may be done, count, test, judge the gate. Refuses: comparing what
+is not comparable unless it is told to, and writing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
+from clawgauge.compare.figures import METRICS, summarize_shared
+from clawgauge.compare.findings import Comparison, Difference, Figure, Flip, PairComparison, PairedRate, SideInfo
+from clawgauge.compare.flips import find_flips, find_unanswered, read_answers
+from clawgauge.compare.gate import Rule, apply_rules
+from clawgauge.compare.paired import (
+    answered,
+    correct_rates,
+    correct_shifts,
+    judged,
+    pair_rates,
+    pair_shift,
+    scheduled,
+    used_tool,
+)
+from clawgauge.compare.pairing import (
+    PromptPairs,
+    SharedPrompt,
+    TargetPairs,
+    find_target,
+    label_prompt,
+    pair_prompts,
+    pair_targets,
+)
+from clawgauge.compare.tallies import RunSide, read_side
+from clawgauge.errors import ConfigError, RunFolderError
+from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
+from clawgauge.summary.schedule import read_schedule
+
+MAX_ANSWERS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user may ask of a comparison."""
+
+    models: tuple[str, str] | None = None
+    maps: Sequence[str] = ()
+    rules: Sequence[Rule] = ()
+    force: bool = False
+    skip_changed: bool = False
+    answers: bool = False
+
+
+class IncomparableRuns(RunFolderError):
+    """The two sides differ in something that spoils the comparison. `differences` says in what."""
+
+    def __init__(self, message: str, differences: Sequence[Difference]) -> None:
+        super().__init__(message)
+        self.differences = list(differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two targets and the prompts that are compared."""
+
+    a: Target
+    b: Target
+    prompts: PromptPairs
+
+
+def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
+    """Compare two run folders, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
+    a = read_side(path_a)
+    b = a if path_a.resolve() == path_b.resolve() else read_side(path_b)
+    targets = _choose_targets(a, b, wishes)
+    pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
+    differences = _find_differences(a, b, pairs)
+    _require_comparable(differences, wishes)
+    with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
+    compared = _compare_all(a, b, pairs, with_latency=with_latency)
+    if wishes.answers:
+        compared = [_with_answers(a, b, pair, found) for pair, found in zip(pairs, compared, strict=True)]
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        a=_describe_side(a),
+        b=_describe_side(b),
+        forced=wishes.force and any(difference.scope != "note" for difference in differences),
+        latency_compared=with_latency,
+        differences=differences,
+        only_in_a=[target.label for target in targets.only_a],
+        only_in_b=[target.label for target in targets.only_b],
+        pairs=compared,
+        rules=apply_rules(wishes.rules, compared),
+    )
+
+
+def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
+    if wishes.models is None:
+        return pair_targets(a, b, wishes.maps)
+    first, second = (find_target(a, name) for name in wishes.models)
+    if first == second:
+        raise ConfigError(f"--models names {first.label} twice: name two targets of the run")
+    return TargetPairs([(first, second)], [], [])
+
+
+def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[_Pair]:
+    pairs = [_Pair(x, y, pair_prompts(a, x, b, y)) for x, y in targets.pairs]
+    if skip_changed:
+        pairs = [replace(pair, prompts=_without_changed(a, b, pair.prompts)) for pair in pairs]
+    bare = [pair for pair in pairs if not pair.prompts.shared]
+    if bare:
+        pair = bare[0]
+        raise RunFolderError(
+            f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
+            f"({_count_prompts(pair.prompts)}): compare runs of the same suite"
+        )
+    return pairs
+
+
+def _count_prompts(prompts: PromptPairs) -> str:
+    return f"{len(prompts.only_a)} prompts only in A, {len(prompts.only_b)} only in B"
+
+
+def _without_changed(a: RunSide, b: RunSide, prompts: PromptPairs) -> PromptPairs:
+    """Prompts whose content changed are treated as what they are: two different prompts."""
+    asked, judged_otherwise = changed_prompts(a, b, prompts.shared)
+    changed = [*asked, *judged_otherwise]
+    return PromptPairs(
+        [shared for shared in prompts.shared if shared not in changed],
+        [*prompts.only_a, *(shared.key_a for shared in changed)],
+        [*prompts.only_b, *(shared.key_b for shared in changed)],
+    )
+
+
+def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[_Pair]) -> list[Difference]:
+    found = [] if a is b else find_run_differences(a, b)
+    for pair in pairs:
+        found += find_pair_differences(a, pair.a, b, pair.b, pair.prompts.shared)
+    return found
+
+
+def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> None:
+    if wishes.force:
+        return
+    spoiling = [difference for difference in differences if difference.scope == "verdicts"]
+    if spoiling:
+        raise IncomparableRuns("these cannot be compared", [d for d in differences if d.scope != "note"])
+    timing = [rule.text for rule in wishes.rules if rule.metric.is_timing]
+    spoiling = [difference for difference in differences if difference.scope == "latency"]
+    if timing and spoiling:
+        raise IncomparableRuns(f"times cannot be compared, and the gate asks for them ({', '.join(timing)})", spoiling)
+
+
+def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency: bool) -> list[PairComparison]:
+    groups = [
+        (
+            summarize_shared(a, pair.a, [shared.key_a for shared in pair.prompts.shared]),
+            summarize_shared(b, pair.b, [shared.key_b for shared in pair.prompts.shared]),
+        )
+        for pair in pairs
+    ]
+    rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
+    shared = [pair.prompts.shared for pair in pairs]
+    latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])
+    ttft = correct_shifts([pair_shift(prompts, lambda tally: tally.ttft_ms) for prompts in shared])
+    tokens = correct_shifts([pair_shift(prompts, lambda tally: tally.output_tokens) for prompts in shared])
+    return [
+        PairComparison(
+            target_a=pair.a.label,
+            target_b=pair.b.label,
+            n_shared=len(pair.prompts.shared),
+            only_in_a=[label_prompt(key) for key in pair.prompts.only_a],
+            only_in_b=[label_prompt(key) for key in pair.prompts.only_b],
+            figures=_figures(*groups[place], with_latency=with_latency),
+            rates=rates[place],
+            latency_ms=latency[place] if with_latency else None,
+            ttft_ms=ttft[place] if with_latency else None,
+            output_tokens=msgspec.structs.replace(tokens[place], n_cold_left_out=0),
+            flips=find_flips(pair.prompts.shared),
+            unanswered=find_unanswered(pair.prompts.shared),
+        )
+        for place, pair in enumerate(pairs)
+    ]
+
+
+def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Figure]:
+    return [
+        Figure(name=name, a=metric.read(a), b=metric.read(b))
+        for name, metric in METRICS.items()
+        if with_latency or not metric.is_timing
+    ]
+
+
+def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
+    """The paired tests of every kind of rate that this pair has prompts for."""
+    shared = pair.prompts.shared
+    schedule = read_schedule(b.config or a.config, ())
+    own = [(s, s.key_b if b.config else s.key_a) for s in shared]
+    with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
+    repeats_a, repeats_b = (side.config.options.repeats if side.config else 0 for side in (a, b))
+    found = {
+        "objective_pass_rate": pair_rates(shared, judged, judged),
+        "pass_rate_scheduled": pair_rates(with_verdict, scheduled(repeats_a), scheduled(repeats_b)),
+        "restraint": pair_rates([s for s, key in own if key in schedule.restraint], answered, answered),
+        "tasks": pair_rates([s for s, key in own if key in schedule.tasks], answered, answered),
+    }
+    if group_a.tool_use.source == group_b.tool_use.source is not None:
+        apart = schedule.restraint | schedule.tasks
+        native = group_a.tool_use.source == "native"
+        tools = [s for s, key in own if key not in apart and _offers_tool(s, native=native)]
+        found["tool_use_rate"] = pair_rates(tools, used_tool, used_tool)
+    return {name: rate for name, rate in found.items() if rate.n_prompts}
+
+
+def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
+    return any(tally.expects_tool and tally.tools_offered == native for tally in (shared.a, shared.b))
+
+
+def _with_answers(a: RunSide, b: RunSide, pair: _Pair, found: PairComparison) -> PairComparison:
+    """The flips with both answers: on each side one that has the verdict of the side."""
+    keys = {shared.label: shared for shared in pair.prompts.shared}
+    shown = [(flip, keys[label_prompt((flip.suite, flip.prompt_id))]) for flip in found.flips[:MAX_ANSWERS]]
+    answers_a = read_answers(a.path, pair.a, {s.key_a: flip.direction == "lost" for flip, s in shown})
+    answers_b = read_answers(b.path, pair.b, {s.key_b: flip.direction == "gained" for flip, s in shown})
+    flips: list[Flip] = [
+        msgspec.structs.replace(flip, answer_a=answers_a.get(s.key_a), answer_b=answers_b.get(s.key_b))
+        for flip, s in shown
+    ]
+    return msgspec.structs.replace(found, flips=[*flips, *found.flips[MAX_ANSWERS:]])
+
+
+def _describe_side(side: RunSide) -> SideInfo:
+    return SideInfo(
+        run_id=side.run_id,
+        path=str(side.path),
+        started_at_ms=side.started_at_ms,
+        n_unreadable_lines=side.n_unreadable_lines,
+    )

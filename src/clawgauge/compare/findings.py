@@ -1,0 +1,159 @@
+"""What a comparison found, as frozen structs: the JSON of `compare --json`, and all that its reports show.
+
+Owns: the shapes. Refuses: computing and wording. Every change is B minus A.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Scope: TypeAlias = Literal["verdicts", "latency", "note"]
+Direction: TypeAlias = Literal["lost", "gained"]
+RuleOutcome: TypeAlias = Literal["held", "broken", "not_significant", "not_judged"]
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not the same on both sides.
+
+    `verdicts` spoils every comparison, `latency` only that of times; a `note` is worth knowing and spoils nothing.
+    """
+
+    scope: Scope
+    what: str
+    a: str
+    b: str
+    advice: str | None = None
+    target: str | None = None
+
+
+class PairedRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Pass rates over the prompts that both sides have an outcome for.
+
+    `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which one side was
+    better than the other.
+    """
+
+    n_prompts: int
+    n_trials_a: int
+    n_trials_b: int
+    rate_a: float | None
+    rate_b: float | None
+    difference: float | None
+    ci95: tuple[float, float] | None
+    only_a: int
+    only_b: int
+    test: Literal["mcnemar_exact", "sign_flip"]
+    p: float
+    p_holm: float
+
+
+class PairedShift(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios."""
+
+    n_prompts: int
+    median_a: float | None
+    median_b: float | None
+    difference: float | None
+    ci95: tuple[float, float] | None
+    ratio: float | None
+    ratio_ci95: tuple[float, float] | None
+    n_lower: int
+    n_higher: int
+    p: float
+    p_holm: float
+    n_cold_left_out: int = 0
+
+
+class Flip(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt that most repeats passed on one side and not on the other."""
+
+    suite: str
+    prompt_id: str
+    prompt_name: str
+    direction: Direction
+    passes_a: int
+    trials_a: int
+    passes_b: int
+    trials_b: int
+    violation: str | None
+    answer_a: str | None = None
+    answer_b: str | None = None
+
+
+class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt that only one side answered, and how the other side ended."""
+
+    suite: str
+    prompt_id: str
+    missing_in: Literal["a", "b"]
+    failure_type: str
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of both sides over the prompts they share, as a summary defines it."""
+
+    name: str
+    a: float | None
+    b: float | None
+
+
+class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One target of A beside one of B. The times are null where they cannot be compared."""
+
+    target_a: str
+    target_b: str
+    n_shared: int
+    only_in_a: list[str]
+    only_in_b: list[str]
+    figures: list[Figure]
+    rates: dict[str, PairedRate]
+    latency_ms: PairedShift | None
+    ttft_ms: PairedShift | None
+    output_tokens: PairedShift | None
+    flips: list[Flip]
+    unanswered: list[Unanswered]
+
+
+class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """How one rule of the gate fared on one pair. `change` is in the figure's own unit, or in per cent of A."""
+
+    rule: str
+    target_a: str
+    target_b: str
+    outcome: RuleOutcome
+    a: float | None
+    b: float | None
+    change: float | None
+    p_holm: float | None
+    reason: str
+
+
+class SideInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run stands on a side."""
+
+    run_id: str
+    path: str
+    started_at_ms: float
+    n_unreadable_lines: int
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `compare` says."""
+
+    schema_version: int
+    a: SideInfo
+    b: SideInfo
+    forced: bool
+    latency_compared: bool
+    differences: list[Difference]
+    only_in_a: list[str]
+    only_in_b: list[str]
+    pairs: list[PairComparison]
+    rules: list[RuleFinding]
+
+    @property
+    def gate_failed(self) -> bool:
+        """A rule that cannot be judged has not been met: a model that is down must not pass."""
+        return any(rule.outcome in ("broken", "not_judged") for rule in self.rules)

@@ -1,0 +1,136 @@
+"""Differences prompt by prompt, and how likely luck alone makes them.
+
+Owns: what a pair's outcome is for each kind of rate, the paired tests, and how far a measured figure moved. Refuses:
+choosing pairs. Every difference is B minus A.
+
+A rate with one trial on each side of every prompt is tested by McNemar's exact test, with repeats by random sign flips
+of the per-prompt differences. A measured figure (time, tokens) is the median of the per-prompt differences, with the
+order-statistic interval that the summary's percentiles have, and an exact sign test. That asks nothing of the shape of
+latencies, which are skewed and have outliers, it draws no random numbers, and it says nothing where five prompts or
+fewer cannot say anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from clawgauge.compare.findings import PairedRate, PairedShift
+from clawgauge.compare.pairing import SharedPrompt
+from clawgauge.compare.tallies import PromptTally
+from clawgauge.stats import holm, mcnemar_exact, paired_difference, percentile, percentile_interval, sign_flip_p
+
+Numbers: TypeAlias = Sequence[float]
+
+
+class Trials(NamedTuple):
+    """k of n repeats of one prompt."""
+
+    k: int
+    n: int
+
+
+Outcome: TypeAlias = Callable[[PromptTally], Trials]
+
+
+def judged(tally: PromptTally) -> Trials:
+    """Passes among the calls with a verdict."""
+    return Trials(tally.n_passed, tally.n_judged)
+
+
+def answered(tally: PromptTally) -> Trials:
+    """Passes among the answered calls: an empty answer is an answer, and no pass."""
+    return Trials(tally.n_passed, tally.n_answered)
+
+
+def used_tool(tally: PromptTally) -> Trials:
+    """Calls of an expected tool among the answered calls."""
+    return Trials(tally.n_tool_successes, tally.n_answered)
+
+
+def scheduled(repeats: int) -> Outcome:
+    """Passes among the calls that were to be made: no answer is no pass."""
+
+    def outcome(tally: PromptTally) -> Trials:
+        return Trials(tally.n_passed, max(repeats, tally.n_recorded))
+
+    return outcome
+
+
+def pair_rates(prompts: Sequence[SharedPrompt], outcome_a: Outcome, outcome_b: Outcome) -> PairedRate:
+    """The rates of both sides over the prompts that have a trial on both."""
+    trials = [(outcome_a(prompt.a), outcome_b(prompt.b)) for prompt in prompts]
+    trials = [(a, b) for a, b in trials if a.n and b.n]
+    rates_a, rates_b = [a.k / a.n for a, _ in trials], [b.k / b.n for _, b in trials]
+    difference = paired_difference(rates_b, rates_a)
+    only_a = sum(x > y for x, y in zip(rates_a, rates_b, strict=True))
+    only_b = sum(y > x for x, y in zip(rates_a, rates_b, strict=True))
+    single = all(a.n == b.n == 1 for a, b in trials)
+    p = mcnemar_exact(only_a, only_b) if single else sign_flip_p([y - x for x, y in zip(rates_a, rates_b, strict=True)])
+    return PairedRate(
+        n_prompts=len(trials),
+        n_trials_a=sum(a.n for a, _ in trials),
+        n_trials_b=sum(b.n for _, b in trials),
+        rate_a=_mean(rates_a),
+        rate_b=_mean(rates_b),
+        difference=difference.mean,
+        # Prompts that all moved alike leave no spread, and an interval of no width would claim certainty.
+        ci95=difference.ci95 if difference.error else None,
+        only_a=only_a,
+        only_b=only_b,
+        test="mcnemar_exact" if single else "sign_flip",
+        p=p,
+        p_holm=p,
+    )
+
+
+def pair_shift(prompts: Sequence[SharedPrompt], values: Callable[[PromptTally], Numbers]) -> PairedShift:
+    """How far a figure moved over the prompts that have it on both sides; of repeats, the median one counts."""
+    pairs = [(values(prompt.a), values(prompt.b)) for prompt in prompts]
+    medians = [(_median(a), _median(b)) for a, b in pairs if len(a) and len(b)]
+    differences = sorted(b - a for a, b in medians)
+    ratios = sorted(b / a for a, b in medians if a > 0)
+    n_lower, n_higher = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
+    p = mcnemar_exact(n_lower, n_higher)
+    return PairedShift(
+        n_prompts=len(medians),
+        median_a=percentile(sorted(a for a, _ in medians), 0.5),
+        median_b=percentile(sorted(b for _, b in medians), 0.5),
+        difference=percentile(differences, 0.5),
+        ci95=percentile_interval(differences, 0.5),
+        ratio=percentile(ratios, 0.5),
+        ratio_ci95=percentile_interval(ratios, 0.5),
+        n_lower=n_lower,
+        n_higher=n_higher,
+        p=p,
+        p_holm=p,
+        n_cold_left_out=sum(prompt.a.n_cold + prompt.b.n_cold for prompt in prompts),
+    )
+
+
+def correct_rates(by_pair: Sequence[Mapping[str, PairedRate]]) -> list[dict[str, PairedRate]]:
+    """Holm's correction of each rate over all the pairs that are shown."""
+    corrected: list[dict[str, PairedRate]] = [{} for _ in by_pair]
+    for name in dict.fromkeys(name for rates in by_pair for name in rates):
+        places = [place for place, rates in enumerate(by_pair) if name in rates]
+        for place, p in zip(places, holm([by_pair[place][name].p for place in places]), strict=True):
+            corrected[place][name] = msgspec.structs.replace(by_pair[place][name], p_holm=p)
+    return corrected
+
+
+def correct_shifts(shifts: Sequence[PairedShift]) -> list[PairedShift]:
+    """Holm's correction of one figure over all the pairs that are shown."""
+    adjusted = holm([shift.p for shift in shifts])
+    return [msgspec.structs.replace(shift, p_holm=p) for shift, p in zip(shifts, adjusted, strict=True)]
+
+
+def _median(values: Numbers) -> float:
+    middle = percentile(sorted(values), 0.5)
+    return math.nan if middle is None else middle
+
+
+def _mean(values: Numbers) -> float | None:
+    return math.fsum(values) / len(values) if values else None

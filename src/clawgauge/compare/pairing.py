@@ -1,0 +1,137 @@
+"""Who stands beside whom: targets of A and B, and the prompts they share.
+
+Owns: reading what a user calls a target, and matching prompts by suite and id. Refuses: judging whether a pair may be
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clawgauge.compare.tallies import PromptTally, RunSide
+from clawgauge.errors import TargetError
+from clawgauge.records import Target
+from clawgauge.summary.schedule import PromptKey
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPairs:
+    """Which targets are compared, and which have no partner."""
+
+    pairs: list[tuple[Target, Target]]
+    only_a: list[Target]
+    only_b: list[Target]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrompt:
+    """One prompt on both sides. The keys differ only where a side does not name its suites."""
+
+    key_a: PromptKey
+    key_b: PromptKey
+    a: PromptTally
+    b: PromptTally
+
+    @property
+    def label(self) -> str:
+        return label_prompt(self.key_a if self.key_a[0] else self.key_b)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPairs:
+    """The prompts of one pair of targets."""
+
+    shared: list[SharedPrompt]
+    only_a: list[PromptKey]
+    only_b: list[PromptKey]
+
+
+def label_prompt(key: PromptKey) -> str:
+    """`core/P3`; `P3` where the suite has no name."""
+    suite, prompt_id = key
+    return f"{suite}/{prompt_id}" if suite else prompt_id
+
+
+def find_target(side: RunSide, name: str) -> Target:
+    """The target a user means: its whole label, or a model's name where only one target has it."""
+    for target in side.targets:
+        if target.label == name:
+            return target
+    fitting = [target for target in side.targets if name in (target.model, target.label.partition(":")[2])]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = ", ".join(target.label for target in fitting or side.targets) or "none"
+    problem = "is ambiguous" if fitting else "is not one of its targets"
+    raise TargetError(f"{name!r} {problem} in run {side.run_id}: name one of {known}")
+
+
+def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPairs:
+    """Targets of the same label, and those that `maps` (`X=Y`: X of A beside Y of B) puts together."""
+    mapped = [_read_map(a, b, text) for text in maps]
+    taken_a, taken_b = {x for x, _ in mapped}, {y for _, y in mapped}
+    same = [(t, t) for t in a.targets if t in set(b.targets) and t not in taken_a and t not in taken_b]
+    pairs = [*mapped, *same]
+    if not pairs:
+        raise TargetError(_describe_no_pair(a, b))
+    taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
+    return TargetPairs(pairs, [t for t in a.targets if t not in taken_a], [t for t in b.targets if t not in taken_b])
+
+
+def _read_map(a: RunSide, b: RunSide, text: str) -> tuple[Target, Target]:
+    """`X=Y`. A model's name may hold a `=` of its own, so every place to cut is tried."""
+    cuts = [place for place, character in enumerate(text) if character == "="]
+    if not cuts:
+        raise TargetError(f"--map {text!r} has no '=': write TARGET_OF_A=TARGET_OF_B")
+    for cut in cuts[:-1]:
+        try:
+            return find_target(a, text[:cut]), find_target(b, text[cut + 1 :])
+        except TargetError:
+            continue
+    return find_target(a, text[: cuts[-1]]), find_target(b, text[cuts[-1] + 1 :])
+
+
+def _describe_no_pair(a: RunSide, b: RunSide) -> str:
+    if not a.targets or not b.targets:
+        return f"run {(b if a.targets else a).run_id} has no target and no record: there is nothing to compare"
+    names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
+    return (
+        f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: "
+        f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
+    )
+
+
+def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> PromptPairs:
+    """The prompts both targets were to answer, in the order of A."""
+    prompts_a, prompts_b = _prompts_of(a, target_a), _prompts_of(b, target_b)
+    partners = {key: key for key in prompts_a if key in prompts_b}
+    if a.first_harness != b.first_harness:
+        partners |= _match_by_id(prompts_a, prompts_b)
+    taken = set(partners.values())
+    return PromptPairs(
+        [SharedPrompt(key, partners[key], prompts_a[key], prompts_b[partners[key]]) for key in partners],
+        [key for key in prompts_a if key not in partners],
+        [key for key in prompts_b if key not in taken],
+    )
+
+
+def _prompts_of(side: RunSide, target: Target) -> dict[PromptKey, PromptTally]:
+    """What was scheduled for a target and what it has records of; a prompt with no record has an empty tally."""
+    recorded = side.tallies.get(target, {})
+    config = side.config
+    if config is None or target not in config.targets:
+        return dict(recorded)
+    planned = {(prompt.suite, prompt.id): prompt.name for prompt in config.prompts}
+    return {key: recorded.get(key) or PromptTally(name) for key, name in planned.items()} | recorded
+
+
+def _match_by_id(
+    prompts_a: dict[PromptKey, PromptTally], prompts_b: dict[PromptKey, PromptTally]
+) -> dict[PromptKey, PromptKey]:
+    """The first harness named no suites: there an id stands for the one prompt of that id and name."""
+    matches = {}
+    for key, tally in prompts_a.items():
+        fitting = [other for other in prompts_b if other[1] == key[1] and prompts_b[other].name == tally.name]
+        if len(fitting) == 1:
+            matches[key] = fitting[0]
+    return matches

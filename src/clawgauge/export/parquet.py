@@ -1,0 +1,62 @@
+"""Rows as Parquet.
+
+Owns: the Arrow type of every kind of column, and writing in row groups, so that memory does not grow with the run.
+Refuses: being imported where pyarrow is not installed; only `export --format parquet` loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clawgauge.export.columns import Column
+from clawgauge.journal import repair_text
+from clawgauge.records import Result
+
+_GROUP_ROWS = 1_000
+_GROUP_TEXT_CHARS = 16 << 20
+_TYPES = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "texts": pa.list_(pa.string()),
+    "json": pa.string(),
+}
+
+
+def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: BinaryIO) -> int:
+    """All results into `file`, row group by row group. Returns how many there were."""
+    schema = pa.schema([(column.name, _TYPES[column.kind]) for column in columns])
+    n_rows = 0
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        batch: list[list[Any]] = [[] for _ in columns]
+        n_chars = 0
+        for result in results:
+            for cells, column in zip(batch, columns, strict=True):
+                cells.append(_repaired(column.read(result)))
+            n_rows += 1
+            n_chars += len(result.raw_output) + len(result.reasoning_text or "")
+            if len(batch[0]) >= _GROUP_ROWS or n_chars >= _GROUP_TEXT_CHARS:
+                writer.write_batch(_record_batch(batch, schema))
+                batch, n_chars = [[] for _ in columns], 0
+        if batch[0]:
+            writer.write_batch(_record_batch(batch, schema))
+    return n_rows
+
+
+def _record_batch(batch: Sequence[list[Any]], schema: Any) -> Any:
+    arrays = [pa.array(cells, type=kind) for cells, kind in zip(batch, schema.types, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _repaired(value: Any) -> Any:
+    # A damaged line may claim any number; a column of 64 bits has no place for it.
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    if isinstance(value, str):
+        return repair_text(value)[0]
+    return [repair_text(text)[0] for text in value] if isinstance(value, list) else value

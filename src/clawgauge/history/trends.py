@@ -1,0 +1,134 @@
+"""One target over time: latest, best, and whether it drifted.
+
+Owns: which runs may be lined up (the same prompts, the same sampling) and the sentence about the newest of them.
+Refuses: lining up anything else: a pass rate over other prompts is another figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from clawgauge.history.entries import RunEntry, target_of
+from clawgauge.history.findings import Point, Trend
+from clawgauge.records import GroupSummary, SuiteBreakdown, Target
+from clawgauge.stats import percentile
+
+_FORM_CHARS = 8
+
+
+class _Form(NamedTuple):
+    """What was asked, and how."""
+
+    digest: str
+    suites: tuple[str, ...]
+    n_prompts: int
+
+
+def find_trends(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None) -> list[Trend]:
+    """Every target's runs lined up, oldest first; with `suite` the figures of that suite alone."""
+    points: dict[tuple[Target, _Form], list[Point]] = {}
+    for entry in reversed(entries):
+        for group in entry.summary.models:
+            target = target_of(group)
+            form = _form(entry, group, suite)
+            if wanted(target) and form is not None:
+                points.setdefault((target, form), []).append(_point(entry, group, suite))
+    trends = [_trend(target, form, line) for (target, form), line in points.items()]
+    return sorted(trends, key=lambda trend: (trend.target, -trend.latest.started_at_ms))
+
+
+def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form | None:
+    """The prompts and sampling of a run, as far as its folder says; None where `suite` was not asked."""
+    if suite is not None and not any(part.suite == suite for part in group.suites):
+        return None
+    config = entry.config
+    if config is None:
+        # The first harness kept no prompts: their number is all there is to go by.
+        return _Form(f"first{group.n_total}"[:_FORM_CHARS], (), group.n_total)
+    asked = sorted((*key, fingerprint) for key, fingerprint in entry.fingerprints.items() if suite in (None, key[0]))
+    sampling = config.sampling.get(target_of(group).label)
+    digest = hashlib.sha256(msgspec.json.encode((asked, sampling), order="sorted")).hexdigest()
+    return _Form(digest[:_FORM_CHARS], tuple(dict.fromkeys(name for name, _, _ in asked)), len(asked))
+
+
+def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
+    part: GroupSummary | SuiteBreakdown = group
+    if suite is not None:
+        part = next(part for part in group.suites if part.suite == suite)
+    is_whole = isinstance(part, GroupSummary)
+    return Point(
+        run_id=entry.run_id,
+        started_at_ms=entry.started_at_ms,
+        n_ok=part.n_ok,
+        n_scheduled=group.n_scheduled if is_whole else part.n_total,
+        n_passed=part.n_passed,
+        n_judged=part.n_judged,
+        pass_rate=part.objective_pass_rate,
+        pass_ci95=group.objective_pass_ci95 if isinstance(part, GroupSummary) else part.ci95,
+        p50_ms=part.latency_ms.p50,
+        p50_ci95=group.latency_all_ms.p50_ci95 if is_whole and group.latency_all_ms else None,
+        p95_ms=part.latency_ms.p95,
+        n_timed=part.n_success,
+        tier=group.tool_use.tier,
+        tier_label=group.tool_use.label,
+        stopped_early=group.stopped_early,
+    )
+
+
+def _trend(target: Target, form: _Form, points: list[Point]) -> Trend:
+    latest = points[-1]
+    # Of equals the newest is the best.
+    best = max(reversed(points), key=lambda point: -1.0 if point.pass_rate is None else point.pass_rate)
+    return Trend(
+        target=target.label,
+        suites=list(form.suites),
+        n_prompts=form.n_prompts,
+        form=form.digest,
+        points=points,
+        latest=latest,
+        best=best,
+        drift=_drift(points[:-1], latest),
+    )
+
+
+def _drift(earlier: Sequence[Point], latest: Point) -> list[str]:
+    """A sentence for each figure of the latest run that its interval does not reconcile with the earlier runs."""
+    return [sentence for sentence in (_rate_drift(earlier, latest), _pace_drift(earlier, latest)) if sentence]
+
+
+def _rate_drift(earlier: Sequence[Point], latest: Point) -> str | None:
+    # A run that its own results stopped has no interval to go by.
+    usable = [point for point in earlier if not point.stopped_early]
+    passed, judged = sum(point.n_passed for point in usable), sum(point.n_judged for point in usable)
+    interval = latest.pass_ci95
+    if not judged or interval is None or latest.pass_rate is None or latest.stopped_early:
+        return None
+    before = passed / judged
+    if interval[0] <= before <= interval[1]:
+        return None
+    word = "fell" if latest.pass_rate < before else "rose"
+    return (
+        f"pass rate {word} from {before:.0%} ({passed}/{judged} in {_runs(usable)}) to {latest.pass_rate:.0%} "
+        f"({latest.n_passed}/{latest.n_judged}, 95% {interval[0]:.0%}–{interval[1]:.0%}) in {latest.run_id}"
+    )
+
+
+def _pace_drift(earlier: Sequence[Point], latest: Point) -> str | None:
+    medians = sorted(point.p50_ms for point in earlier if point.p50_ms is not None)
+    before = percentile(medians, 0.5)
+    interval = latest.p50_ci95
+    if before is None or interval is None or latest.p50_ms is None or interval[0] <= before <= interval[1]:
+        return None
+    word = "rose" if latest.p50_ms > before else "fell"
+    return (
+        f"p50 {word} from {before:.0f} ms (median of {_runs(earlier)}) to {latest.p50_ms:.0f} ms "
+        f"(95% {interval[0]:.0f}–{interval[1]:.0f} ms, {latest.n_timed} calls) in {latest.run_id}"
+    )
+
+
+def _runs(points: Sequence[Point]) -> str:
+    return "1 earlier run" if len(points) == 1 else f"{len(points)} earlier runs"

@@ -1,0 +1,201 @@
+"""What cannot be compared is refused, with exactly what differs; what spoils only the times spoils only the times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule
+from clawgauge.errors import RequestError
+from support.written_runs import LABEL, MODEL, PROVIDER, config, inventory, prompt, record, write_old_run, write_run
+
+PROMPTS = [prompt("P0"), prompt("P1")]
+RECORDS = [record("P0"), record("P1")]
+
+
+def compare_with(tmp_path: Path, wishes: Wishes | None = None, **b: Any) -> Comparison:
+    """A plain run beside one that differs in what `b` says."""
+    left = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS), inventory=inventory())
+    right = write_run(
+        tmp_path / "b",
+        b.get("records", RECORDS),
+        config=b.get("config", config(PROMPTS)),
+        inventory=b.get("inventory", inventory()),
+    )
+    return compare_runs(left, right, wishes or Wishes())
+
+
+def spoils_verdicts(tmp_path: Path, **b: Any) -> str:
+    with pytest.raises(IncomparableRuns) as refused:
+        compare_with(tmp_path, **b)
+    assert compare_with(tmp_path, Wishes(force=True), **b).forced
+    return "; ".join(f"{d.what}: {d.a} / {d.b} ({d.advice})" for d in refused.value.differences)
+
+
+def spoils_latency(tmp_path: Path, **b: Any) -> list[str]:
+    found = compare_with(tmp_path, **b)
+    assert not found.latency_compared and found.pairs[0].latency_ms is None and found.pairs[0].rates
+    assert "p50_ms" not in {figure.name for figure in found.pairs[0].figures}
+    assert compare_with(tmp_path, Wishes(force=True), **b).pairs[0].latency_ms is not None
+    return [d.what for d in found.differences if d.scope == "latency"]
+
+
+def test_alike_runs_compare(tmp_path: Path) -> None:
+    """Two runs made alike have no difference to tell."""
+    found = compare_with(tmp_path)
+    assert found.differences == [] and found.latency_compared and not found.forced
+
+
+def test_a_prompt_that_asks_something_else_is_named(tmp_path: Path) -> None:
+    """Not the suite as a whole: the very prompt, with both hashes and the way out."""
+    said = spoils_verdicts(tmp_path, config=config([prompt("P0"), prompt("P1", prompt="ask another thing")]))
+    assert "core/P1 asks something else" in said and "core/P0" not in said and "--skip-changed" in said
+
+
+def test_a_changed_validator_points_to_rescore(tmp_path: Path) -> None:
+    """The same question under another validator can be judged alike without a new call."""
+    said = spoils_verdicts(tmp_path, config=config([prompt("P0", validator={"type": "noop"}), prompt("P1")]))
+    assert "core/P0 is judged by another validator" in said and "rescore" in said
+
+
+def test_names_and_key_order_do_not_make_a_prompt_another(tmp_path: Path) -> None:
+    """A new name, category or order of a validator's keys changes neither an answer nor a verdict."""
+    renamed = [prompt("P0", name="new", category="x", validator={"value": "yes", "type": "exact"}), prompt("P1")]
+    assert compare_with(tmp_path, config=config(renamed)).differences == []
+
+
+def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
+    """--skip-changed compares what is the same and counts the rest as belonging to one side."""
+    changed = config([prompt("P0"), prompt("P1", prompt="ask another thing")])
+    found = compare_with(tmp_path, Wishes(skip_changed=True), config=changed)
+    assert found.pairs[0].n_shared == 1
+    assert found.pairs[0].only_in_a == found.pairs[0].only_in_b == ["core/P1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sampling": {LABEL: {"temperature": 0.7, "max_tokens": 1024, "seed": None}}}, "temperature: 0 / 0.7"),
+        ({"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 64, "seed": None}}}, "max_tokens: 1024 / 64"),
+        ({"options": {"timeout_s": 30.0}}, "timeout_s: 300 / 30"),
+        ({"options": {"unique_prefix": True}}, "unique_prefix: no / yes"),
+        ({"providers": {PROVIDER: {"type": PROVIDER, "extra_body": {"top_k": 1}}}}, "extra_body"),
+    ],
+)
+def test_other_settings_spoil_everything(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    """Sampling, limits, deadlines and what else is sent decide the answers."""
+    assert words in spoils_verdicts(tmp_path, config=config(PROMPTS, **change))
+
+
+def test_another_model_file_spoils_everything(tmp_path: Path) -> None:
+    """The same name over another digest or quantisation is another model."""
+    other = {"name": MODEL, "digest": "bbb", "quantization": "Q8_0"}
+    changed = inventory(ollama_list=[other], providers=[{"provider": PROVIDER, "reachable": True, "models": [other]}])
+    said = spoils_verdicts(tmp_path, inventory=changed)
+    assert "model digest: aaa / bbb" in said and "model quantization: Q4_K_M / Q8_0" in said
+
+
+def test_other_validators_point_to_rescore(tmp_path: Path) -> None:
+    """Verdicts of two versions of the validators are not one measure; rescoring makes them one."""
+    said = spoils_verdicts(tmp_path, records=[{**r, "judged_by": "clawgauge.checks/1"} for r in RECORDS])
+    assert "clawgauge.checks/2 / clawgauge.checks/1" in said and "clawgauge rescore" in said
+
+
+def test_another_machine_spoils_the_times_alone(tmp_path: Path) -> None:
+    """Verdicts travel; milliseconds do not."""
+    other = inventory(host={"hostname": "barn", "machine": "x86_64"}, cpu={"model": "i5", "usable_cores": 4})
+    assert spoils_latency(tmp_path, inventory=other) == ["host name", "CPU", "usable cores"]
+
+
+def test_the_name_of_a_container_is_no_machine(tmp_path: Path) -> None:
+    """Containers get a new host name each time; that alone changes no time."""
+    boxed = inventory(host={"hostname": "f00d", "machine": "x86_64", "container": "docker"})
+    assert compare_with(tmp_path, inventory=boxed).latency_compared
+
+
+@pytest.mark.parametrize("change", [{"concurrency": 4}, {"stream": False}, {"warm_up": True}])
+def test_another_way_of_timing_spoils_the_times_alone(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Load, streaming and warm-up move times and leave verdicts alone."""
+    assert spoils_latency(tmp_path, config=config(PROMPTS, options=change)) == list(change)
+
+
+def test_the_same_file_on_another_server_spoils_the_times_alone(tmp_path: Path) -> None:
+    """Where the digest proves that it is the same model, another address is only another stopwatch."""
+    moved = config(PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}})
+    assert spoils_latency(tmp_path, config=moved) == ["server address"]
+
+
+def test_an_unproven_model_on_another_server_spoils_everything(tmp_path: Path) -> None:
+    """Without a digest, the same name at another address may be anything."""
+    moved = config(PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}})
+    assert "server address" in spoils_verdicts(
+        tmp_path, config=moved, inventory=inventory(providers=[], ollama_list=[])
+    )
+
+
+def test_a_gate_on_times_that_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    """A latency rule across machines is a wrong request, not a passed gate."""
+    other = inventory(cpu={"model": "i5", "usable_cores": 8})
+    with pytest.raises(IncomparableRuns, match="p50_ms>10%"):
+        compare_with(tmp_path, Wishes(rules=[parse_rule("p50_ms>10%")]), inventory=other)
+    assert not compare_with(tmp_path, Wishes(rules=[parse_rule("n_error>0")]), inventory=other).gate_failed
+
+
+def test_another_snapshot_behind_a_name_is_a_note(tmp_path: Path) -> None:
+    """A cloud service that changed the model is what one compares to find out: said, not refused."""
+    found = compare_with(tmp_path, records=[{**r, "model_reported": "llama-0301"} for r in RECORDS])
+    assert [(d.scope, d.a, d.b) for d in found.differences] == [("note", MODEL, "llama-0301")]
+
+
+def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
+    """Two models are different on purpose: their files are not held against each other."""
+    a = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS), inventory=inventory())
+    moved = [{**r, "model": "qwen3:4b"} for r in RECORDS]
+    b = write_run(tmp_path / "b", moved, config=config(PROMPTS, ["qwen3:4b"]), inventory=inventory(providers=[]))
+    with pytest.raises(RequestError, match=r"--map 'ollama_openai:llama3\.2:3b=ollama_openai:qwen3:4b'"):
+        compare_runs(a, b, Wishes())
+    (pair,) = compare_runs(a, b, Wishes(maps=["llama3.2:3b=qwen3:4b"])).pairs
+    assert (pair.target_a, pair.target_b) == (LABEL, f"{PROVIDER}:qwen3:4b")
+    with pytest.raises(RequestError, match="'nobody' is not one of its targets"):
+        compare_runs(a, b, Wishes(maps=["nobody=qwen3:4b"]))
+
+
+def test_targets_of_one_run_only_are_listed(tmp_path: Path) -> None:
+    """What has no partner is said, not dropped."""
+    more = [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)]
+    found = compare_with(tmp_path, records=more, config=config(PROMPTS, [MODEL, "extra"]))
+    assert (found.only_in_a, found.only_in_b) == ([], [f"{PROVIDER}:extra"])
+
+
+def test_two_targets_of_one_run(tmp_path: Path) -> None:
+    """--models compares within a run; the providers' own defaults are a note there, for one plan made both."""
+    plan = config(PROMPTS, [MODEL, "extra"])
+    plan["sampling"][f"{PROVIDER}:extra"]["max_tokens"] = 256
+    run = write_run(tmp_path / "a", [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)], config=plan)
+    found = compare_runs(run, run, Wishes(models=(MODEL, "extra")))
+    assert found.pairs[0].n_shared == 2 and [d.scope for d in found.differences] == ["note"]
+    with pytest.raises(RequestError, match="twice"):
+        compare_runs(run, run, Wishes(models=(MODEL, LABEL)))
+
+
+def test_runs_without_a_common_prompt_are_refused(tmp_path: Path) -> None:
+    """Nothing shared is nothing to compare."""
+    b = write_run(tmp_path / "b", [record("P9")], config=config([prompt("P9")]))
+    a = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS))
+    with pytest.raises(RequestError, match="no prompt in common"):
+        compare_runs(a, b, Wishes())
+
+
+def test_folders_of_the_first_harness_compare(tmp_path: Path) -> None:
+    """Old beside old, and old beside new by prompt id and name; what nobody recorded is a note."""
+    old = write_old_run(tmp_path / "old", RECORDS)
+    older = write_old_run(tmp_path / "older", [record("P0", False), record("P1")])
+    both = compare_runs(older, old, Wishes())
+    assert both.pairs[0].rates["objective_pass_rate"].only_b == 1
+    assert [d.scope for d in both.differences] == ["note", "note"]
+    new = write_run(tmp_path / "new", RECORDS, config=config(PROMPTS))
+    mixed = compare_runs(older, new, Wishes())
+    assert mixed.pairs[0].n_shared == 2 and [f.prompt_id for f in mixed.pairs[0].flips] == ["P0"]
+    assert mixed.pairs[0].flips[0].suite == "core"

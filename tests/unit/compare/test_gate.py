@@ -1,0 +1,99 @@
+"""The gate: what a rule may say, and when it is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
+from clawgauge.errors import ConfigError
+from support.written_runs import config, prompt, record, unanswered, write_run
+
+IDS = [f"P{n}" for n in range(20)]
+PLAN = config([prompt(i) for i in IDS])
+
+
+def judge(tmp_path: Path, rule: str, passes: tuple[int, int], *, silent: bool = False) -> tuple[str, bool, str]:
+    """The outcome of one rule where A passed the first and B the second number of twenty prompts."""
+
+    def lines(k: int) -> list[dict[str, object] | str]:
+        return [record(i, n < k, e2e_ms=100 + n) for n, i in enumerate(IDS)]
+
+    a = write_run(tmp_path / "a", lines(passes[0]), config=PLAN)
+    b = write_run(tmp_path / "b", [unanswered(i) for i in IDS] if silent else lines(passes[1]), config=PLAN)
+    found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule)]))
+    (finding,) = found.rules
+    return finding.outcome, found.gate_failed, finding.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "passes", "outcome"),
+    [
+        ("objective_pass_rate<-0.05", (20, 18), "broken"),
+        ("objective_pass_rate<-0.05", (20, 20), "held"),
+        ("objective_pass_rate < -0.05", (10, 20), "held"),
+        ("objective_pass_rate<-5%", (10, 9), "broken"),
+        ("objective_pass_rate<-11%", (10, 9), "held"),
+        ("objective_pass_rate>0", (10, 11), "broken"),
+        ("objective_pass_rate>=0", (10, 10), "broken"),
+        ("pass_rate_scheduled<=-.1", (20, 18), "broken"),
+        ("objective_pass_rate<-0.05%", (0, 0), "held"),
+        ("objective_pass_rate>900%", (0, 1), "broken"),
+    ],
+)
+def test_a_rule_names_what_must_not_be(tmp_path: Path, rule: str, passes: tuple[int, int], outcome: str) -> None:
+    """The change is B − A; with % it is in per cent of A."""
+    assert judge(tmp_path, rule, passes)[0] == outcome
+
+
+@pytest.mark.parametrize(("before", "after"), [(18, 17), (20, 19), (19, 18)])
+def test_a_change_on_the_limit_does_not_cross_it(tmp_path: Path, before: int, after: int) -> None:
+    """One of twenty is exactly 0.05, whatever floats make of it."""
+    assert judge(tmp_path, "objective_pass_rate<-0.05", (before, after))[0] == "held"
+    assert judge(tmp_path, "objective_pass_rate<=-0.05", (before, after))[0] == "broken"
+
+
+def test_evidence_can_be_demanded(tmp_path: Path) -> None:
+    """Two of twenty lost may be luck and is said to be; ten of twenty is not."""
+    outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 18))
+    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.5 over 20 prompts" in reason
+    outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 10))
+    assert (outcome, failed) == ("broken", True) and "more than luck" in reason
+
+
+def test_a_model_that_is_down_does_not_pass(tmp_path: Path) -> None:
+    """A rule without a figure to judge is not met."""
+    outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05", (20, 0), silent=True)
+    assert (outcome, failed) == ("not_judged", True) and "B has no objective_pass_rate" in reason
+    assert judge(tmp_path, "n_error>0", (20, 0), silent=True)[0] == "broken"
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_can_be_asked_for(tmp_path: Path, name: str) -> None:
+    """No metric of the table is a name without a figure behind it."""
+    outcome, _, _ = judge(tmp_path, f"{name}>1e9", (20, 20))
+    assert outcome in ("held", "not_judged")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["", "objective_pass_rate", "objective_pass_rate<", "p50_ms > ten", "p50_ms>10 significant", "p50_ms!=1", "<3"],
+)
+def test_what_is_no_rule_is_refused(rule: str) -> None:
+    """With an example of one."""
+    with pytest.raises(ConfigError, match="write METRIC OP NUMBER"):
+        parse_rule(rule)
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones() -> None:
+    """The list is in the message."""
+    with pytest.raises(ConfigError, match=r"no metric 'accuracy'.*objective_pass_rate.*p50_ms"):
+        parse_rule("accuracy<0")
+
+
+def test_evidence_that_no_test_gives_is_refused() -> None:
+    """Nobody can say whether a p95 moved by luck from paired prompts; the rule says so at once."""
+    with pytest.raises(ConfigError, match="no test tells whether a change of p95_ms is significant"):
+        parse_rule("p95_ms>10%", significant=True)
+    assert parse_rule("p50_ms>10%", significant=True).text == "p50_ms>10% (significant)"

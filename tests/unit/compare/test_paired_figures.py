@@ -1,0 +1,190 @@
+"""The figures of a comparison: paired by prompt, tested as they should be, over the prompts both sides have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.compare import Comparison, PairComparison, Wishes, compare_runs
+from support.written_runs import LABEL, MODEL, config, prompt, record, unanswered, write_run
+
+IDS = [f"P{n}" for n in range(12)]
+PLAN = config([prompt(i) for i in IDS])
+
+
+def compare_passes(tmp_path: Path, a: str, b: str, **wishes: object) -> PairComparison:
+    """Two runs of twelve prompts; `+` passes, `-` fails, `.` is not answered."""
+
+    def lines(outcome: str) -> list[dict[str, object] | str]:
+        made = zip(IDS, outcome, strict=False)
+        return [unanswered(i) if sign == "." else record(i, sign == "+") for i, sign in made]
+
+    return only_pair(
+        compare_runs(
+            write_run(tmp_path / "a", lines(a), config=PLAN),
+            write_run(tmp_path / "b", lines(b), config=PLAN),
+            Wishes(**wishes),  # type: ignore[arg-type]
+        )
+    )
+
+
+def only_pair(comparison: Comparison) -> PairComparison:
+    (pair,) = comparison.pairs
+    return pair
+
+
+def figure(pair: PairComparison, name: str) -> tuple[float | None, float | None]:
+    return next((f.a, f.b) for f in pair.figures if f.name == name)
+
+
+def test_one_trial_a_prompt_is_mcnemar(tmp_path: Path) -> None:
+    """Six prompts lost and none gained is p = 2 · ½⁶, and the change is a half."""
+    rate = compare_passes(tmp_path, "++++++++++++", "++++++------").rates["objective_pass_rate"]
+    assert (rate.test, rate.only_a, rate.only_b, rate.n_prompts) == ("mcnemar_exact", 6, 0, 12)
+    assert rate.p == rate.p_holm == pytest.approx(2 * 0.5**6)
+    assert rate.difference == pytest.approx(-0.5) and rate.ci95 is not None and rate.ci95[1] < 0
+
+
+def test_the_same_verdicts_are_no_evidence(tmp_path: Path) -> None:
+    """Without a change p is 1, and no interval of width 0 claims certainty."""
+    rate = compare_passes(tmp_path, "+++---------", "+++---------").rates["objective_pass_rate"]
+    assert (rate.p, rate.difference, rate.ci95) == (1.0, 0.0, None)
+
+
+def test_repeats_are_flipped_by_prompt_not_counted_as_prompts(tmp_path: Path) -> None:
+    """Four repeats of each of three prompts are three differences: p cannot fall below 2 · ½³."""
+    plan = config([prompt(i) for i in IDS[:3]], options={"repeats": 4})
+
+    def lines(passed: bool) -> list[dict[str, object] | str]:
+        return [record(i, passed, repeat=n) for i in IDS[:3] for n in range(4)]
+
+    pair = only_pair(
+        compare_runs(
+            write_run(tmp_path / "a", lines(True), config=plan),
+            write_run(tmp_path / "b", lines(False), config=plan),
+            Wishes(),
+        )
+    )
+    rate = pair.rates["objective_pass_rate"]
+    assert (rate.test, rate.n_prompts, rate.n_trials_a) == ("sign_flip", 3, 12)
+    assert rate.p == pytest.approx(0.25)
+
+
+def test_different_repeat_counts_compare(tmp_path: Path) -> None:
+    """One trial beside four is fine: each prompt's rate is its own mean."""
+    plan = config([prompt("P0"), prompt("P1")])
+    more = config([prompt("P0"), prompt("P1")], options={"repeats": 4})
+    b = [record("P0", n > 0, repeat=n) for n in range(4)] + [record("P1", repeat=n) for n in range(4)]
+    pair = only_pair(
+        compare_runs(
+            write_run(tmp_path / "a", [record("P0"), record("P1")], config=plan),
+            write_run(tmp_path / "b", b, config=more),
+            Wishes(),
+        )
+    )
+    assert pair.rates["objective_pass_rate"].rate_b == pytest.approx(0.875)
+    assert pair.flips == []
+
+
+def test_prompts_without_an_answer_are_no_pairs_but_are_said(tmp_path: Path) -> None:
+    """A model that is down on some prompts is compared on the others, and its scheduled rate shows the rest."""
+    pair = compare_passes(tmp_path, "++++++++++++", "++++++++++..")
+    assert pair.rates["objective_pass_rate"].n_prompts == 10
+    assert pair.rates["objective_pass_rate"].difference == 0
+    assert pair.rates["pass_rate_scheduled"].difference == pytest.approx(-2 / 12)
+    assert [(u.prompt_id, u.missing_in, u.failure_type) for u in pair.unanswered] == [
+        ("P10", "b", "timeout"),
+        ("P11", "b", "timeout"),
+    ]
+
+
+def test_figures_cover_the_shared_prompts_alone(tmp_path: Path) -> None:
+    """A rate over twelve prompts is never set beside a rate over six of them."""
+    half = config([prompt(i) for i in IDS[:6]])
+    a = write_run(tmp_path / "a", [record(i, i in IDS[:6]) for i in IDS], config=PLAN)
+    b = write_run(tmp_path / "b", [record(i) for i in IDS[:6]], config=half)
+    pair = only_pair(compare_runs(a, b, Wishes()))
+    assert figure(pair, "objective_pass_rate") == (1.0, 1.0) and figure(pair, "n_ok") == (6, 6)
+    assert len(pair.only_in_a) == 6 and pair.only_in_a[0] == "core/P6" and pair.only_in_b == []
+
+
+def test_flips_in_both_directions_with_their_answers(tmp_path: Path) -> None:
+    """Lost prompts come first; each side shows an answer that has its verdict."""
+    pair = compare_passes(tmp_path, "+-++", "-+++", answers=True)
+    assert [(f.prompt_id, f.direction, f.answer_a, f.answer_b) for f in pair.flips] == [
+        ("P0", "lost", "yes", "no"),
+        ("P1", "gained", "no", "yes"),
+    ]
+    assert pair.flips[0].violation == "not_exact: got no"
+
+
+def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> None:
+    """Slow prompts do not drown fast ones: each prompt is its own measure, and one outlier moves nothing."""
+    times = [100, 200, 400, 800, 1600, 3200, 6400, 12800]
+    a = [record(i, e2e_ms=t, ttft_ms=None) for i, t in zip(IDS, times, strict=False)]
+    b = [record(i, e2e_ms=t + 30, ttft_ms=None) for i, t in zip(IDS, times, strict=False)]
+    b[0]["e2e_ms"] = 60_000
+    pair = only_pair(
+        compare_runs(write_run(tmp_path / "a", a, config=PLAN), write_run(tmp_path / "b", b, config=PLAN), Wishes())
+    )
+    shift = pair.latency_ms
+    assert shift is not None and pair.ttft_ms is not None
+    assert (shift.n_prompts, shift.difference, shift.n_higher, shift.n_lower) == (8, 30, 8, 0)
+    assert shift.p == pytest.approx(2 * 0.5**8) and shift.ci95 is not None and shift.ci95[0] == 30
+    assert pair.ttft_ms.n_prompts == 0 and pair.ttft_ms.difference is None
+
+
+def test_five_prompts_give_no_interval(tmp_path: Path) -> None:
+    """Where too few prompts can say nothing at 95%, no interval is made up."""
+    a = [record(i, e2e_ms=100) for i in IDS[:5]]
+    b = [record(i, e2e_ms=200) for i in IDS[:5]]
+    plan = config([prompt(i) for i in IDS[:5]])
+    pair = only_pair(
+        compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+    )
+    assert pair.latency_ms is not None
+    assert pair.latency_ms.difference == 100 and pair.latency_ms.ci95 is None and pair.latency_ms.p > 0.05
+
+
+def test_cold_calls_are_left_out_of_the_paired_times(tmp_path: Path) -> None:
+    """Loading a model is not answering: a cold call is counted and left out."""
+    a = [record(i, e2e_ms=9000 if n == 0 else 100, cold_start=n == 0) for n, i in enumerate(IDS)]
+    b = [record(i, e2e_ms=100) for i in IDS]
+    pair = only_pair(
+        compare_runs(write_run(tmp_path / "a", a, config=PLAN), write_run(tmp_path / "b", b, config=PLAN), Wishes())
+    )
+    assert pair.latency_ms is not None
+    assert (pair.latency_ms.n_prompts, pair.latency_ms.n_cold_left_out, pair.latency_ms.difference) == (11, 1, 0)
+
+
+def test_holm_over_all_pairs_shown(tmp_path: Path) -> None:
+    """Two models in both runs: the smaller p-value is doubled."""
+    models = (MODEL, "other")
+    plan = config([prompt(i) for i in IDS], models)
+    a = [record(i, model=m) for i in IDS for m in models]
+    b = [record(i, n >= (8 if m == MODEL else 6), model=m) for n, i in enumerate(IDS) for m in models]
+    found = compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+    first, second = (pair.rates["objective_pass_rate"] for pair in found.pairs)
+    assert first.p_holm == pytest.approx(2 * first.p) and second.p_holm == pytest.approx(second.p)
+    assert found.pairs[0].target_a == LABEL
+
+
+def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> None:
+    """The tier's evidence has its own paired test: expected tools called, of the answered tool prompts."""
+
+    def lines(called: int) -> list[dict[str, object] | str]:
+        tools = [record(i, suite="core", expected_tools=["free"]) for i in IDS[:8]]
+        return [
+            *({**r, "tool_use_success": n < called} for n, r in enumerate(tools)),
+            *(record(i) for i in IDS[8:]),
+        ]
+
+    pair = only_pair(
+        compare_runs(
+            write_run(tmp_path / "a", lines(8), config=PLAN), write_run(tmp_path / "b", lines(1), config=PLAN), Wishes()
+        )
+    )
+    rate = pair.rates["tool_use_rate"]
+    assert (rate.n_prompts, rate.only_a, rate.rate_b) == (8, 7, pytest.approx(1 / 8))
+    assert figure(pair, "tier") == (1, 3)
