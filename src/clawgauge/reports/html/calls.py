@@ -1,0 +1,148 @@
+"""The embedded calls: short figures as columns, everything long as a packed detail.
+
+Owns: what of a result the page holds, and under which short names its scripts find it. Refuses: choosing calls, and
+markup; every word of a model or server leaves here as data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clawgauge.records import Result, ToolInvocation, TranscriptTurn
+from clawgauge.reports.html.foreign_json import show_json
+from clawgauge.reports.html.outcomes import classify
+from clawgauge.reports.html.survey import CallName
+from clawgauge.reports.html.texts import Text, TextStore
+
+_MAX_WHY_CHARS = 240
+_MAX_TOOLS_CHARS = 120
+_COLUMNS = (
+    "target", "prompt", "repeat", "outcome", "why", "e2e", "ttft", "ttfa", "tps", "tokensIn", "tokensOut", "cold",
+    "tools", "started", "attempts", "cost", "sampled",
+)  # fmt: skip
+
+
+class StringTable:
+    """Each string once; calls name it by its number. -1 stands for none."""
+
+    def __init__(self) -> None:
+        self.strings: dict[str, int] = {}
+
+    def number(self, text: str | None) -> int:
+        return -1 if not text else self.strings.setdefault(text, len(self.strings))
+
+
+class CallColumns:
+    """Grows by one row a call; `details` takes what is too long for a row."""
+
+    def __init__(self, details: TextStore) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._strings = StringTable()
+        self._details = details
+        self.n = 0
+
+    def add(self, result: Result, name: CallName, *, sampled: bool) -> None:
+        row = (
+            name.target,
+            name.prompt,
+            name.repeat,
+            classify(result),
+            self._strings.number(_shortened(_why(result), _MAX_WHY_CHARS)),
+            _milliseconds(result.timings_us.e2e, result.e2e_ms),
+            _milliseconds(result.timings_us.ttft, result.ttft_ms),
+            _milliseconds(result.timings_us.ttfa, result.ttfa_ms),
+            _rounded(result.output_tps, 1),
+            result.input_tokens,
+            result.output_tokens,
+            None if result.cold_start is None else int(result.cold_start),
+            self._strings.number(_shortened(", ".join(result.tool_calls), _MAX_TOOLS_CHARS)),
+            result.started_at_ms,
+            len(result.attempts),
+            _rounded(result.cost_usd, 6),
+            int(sampled),
+        )
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+        self._details.add(_detail(result))
+        self.n += 1
+
+    def as_json(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {name: _folded(values) for name, values in self._columns.items()}
+        return {"n": self.n, "columns": columns, "strings": list(self._strings.strings)}
+
+
+def _why(result: Result) -> str | None:
+    return result.violation if result.success else result.failure_type
+
+
+def _shortened(text: str | None, limit: int) -> str | None:
+    return text if text is None or len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _milliseconds(exact_us: int | None, rounded_ms: int | None) -> float | int | None:
+    """Tenths of a millisecond where they are known and can matter; None where the figure was not captured."""
+    if rounded_ms is None or exact_us is None:
+        return rounded_ms
+    return rounded_ms if rounded_ms >= 1000 else _rounded(exact_us / 1000, 1)
+
+
+def _rounded(value: float | None, digits: int) -> float | int | None:
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = round(value, digits)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _folded(values: list[Any]) -> Any:
+    """A column that says the same of every call, as that alone."""
+    return {"every": values[0]} if values and values.count(values[0]) == len(values) else values
+
+
+def _detail(result: Result) -> dict[str, Any]:
+    """What the opened call shows beyond its row; a part that says nothing is left out."""
+    timings = result.timings_us
+    detail: dict[str, Any] = {
+        "answer": Text(result.raw_output),
+        "answerBytes": result.raw_output_bytes if result.raw_output_truncated else None,
+        "reasoning": Text(result.reasoning_text or ""),
+        "error": Text(result.error or ""),
+        "warnings": [Text(warning) for warning in result.warnings],
+        "violation": Text(result.violation or ""),
+        "failure": result.failure_type,
+        "status": result.availability_status,
+        "parsed": Text(show_json(result.parsed_output)) if result.parsed_output is not None else None,
+        "attempts": [
+            [a.status, a.failure_type, a.e2e_ms, a.waited_ms, a.http_status, a.retry_after_s, Text(a.error or "")]
+            for a in result.attempts
+        ],
+        "calls": list(map(_invocation, result.tool_invocations)),
+        "expectedTools": [Text(tool) for tool in result.expected_tools],
+        "toolUse": int(result.tool_use_success) if result.expected_tools else None,
+        "channel": result.tool_channel,
+        "transcript": [_turn(turn) for turn in result.transcript] if result.transcript else None,
+        "transcriptCut": int(result.transcript_cut) or None,
+        "turns": result.turns,
+        "connect": None if timings.connect is None else timings.connect / 1000,
+        "lag": None if timings.lag is None else timings.lag / 1000,
+        "total": result.total_ms,
+        "finish": result.finish_reason,
+        "reported": result.model_reported if result.model_reported != result.model else None,
+        "cached": result.cached_tokens,
+        "reasoningTokens": result.reasoning_tokens,
+        "overhead": result.cli_overhead_ms,
+        "costSource": result.cost_source,
+        "prefix": Text(result.prompt_prefix or ""),
+        "repaired": int(result.text_repaired) or None,
+    }
+    return {key: value for key, value in detail.items() if value is not None and value != "" and value != []}
+
+
+def _invocation(call: ToolInvocation) -> list[Any]:
+    arguments = "" if call.arguments is None else show_json(call.arguments)
+    return [Text(call.name), Text(arguments), call.channel, int(call.valid), call.turn]
+
+
+def _turn(turn: TranscriptTurn) -> list[Any]:
+    answers = [Text(answer) for answer in turn.answers]
+    return [Text(turn.text), list(map(_invocation, turn.calls)), answers, turn.output_tokens, turn.e2e_ms]

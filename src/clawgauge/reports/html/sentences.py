@@ -1,0 +1,176 @@
+"""The answer, before any chart: who is Tier 1 and how sure that is, the fastest that passes, what failed and why.
+
+Owns: the sentences at the top of the page, each with the n it rests on. Refuses: markup and figures of its own; it says
+what the summary and the survey hold. Names stand in the sentences as they are: whoever shows them makes them harmless.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clawgauge.records import GroupSummary, RunSummary, Target
+from clawgauge.reports.html.names import short_names
+from clawgauge.reports.phrases import one_line
+from clawgauge.reports.wording import format_duration, format_percent, format_rate, plural
+
+PASSING_RATE = 0.8
+_MAX_NAMED = 4
+_NAME_CHARS = 80
+_EXAMPLE_CHARS = 160
+_CODE_CHARS = 60
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question and its answer: the sentence that matters, and what it rests on."""
+
+    question: str
+    answer: str
+    notes: list[str]
+
+
+def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
+    """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
+    if not any(group.n_total for group in summary.models):
+        return [Finding("What came of it?", "This run recorded no call.", _nothing_recorded(summary))]
+    models = [_Model(name, group) for name, group in _named(summary.models)]
+    return [_tier_one(models), _fastest(models), _failed(models, violations, summary.n_unreadable_lines)]
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A group under the name it has in the sentences."""
+
+    name: str
+    figures: GroupSummary
+
+    @property
+    def evidence(self) -> str:
+        use = self.figures.tool_use
+        sure = (
+            f", {format_percent(use.p_tier[use.tier - 1])} sure of Tier {use.tier}" if use.p_tier and use.tier else ""
+        )
+        return f"called the tool in {use.k} of {use.n} answers{sure}"
+
+    @property
+    def needed(self) -> str:
+        needed = self.figures.tool_use.needed
+        return f"; {plural(needed, 'more clean pass', 'more clean passes')} would decide it" if needed else ""
+
+    @property
+    def median(self) -> str:
+        p50 = self.figures.latency_ms.p50 or 0.0
+        shown = f"{p50:.0f} ms" if p50 < 1000 else f"{p50 / 1000:.3g} s"
+        return f"median {shown} over {plural(self.figures.n_success, 'call')}"
+
+    @property
+    def passes(self) -> str:
+        figures = self.figures
+        if not figures.n_judged:
+            return "nothing judged"
+        return format_rate(figures.n_passed, figures.n_judged, figures.objective_pass_ci95)
+
+
+def _named(groups: Sequence[GroupSummary]) -> list[tuple[str, GroupSummary]]:
+    targets = [Target(group.provider, group.model, group.thinking_level) for group in groups]
+    names = short_names(targets)
+    return [(one_line(names[target], _NAME_CHARS), group) for target, group in zip(targets, groups, strict=True)]
+
+
+def _nothing_recorded(summary: RunSummary) -> list[str]:
+    scheduled = sum(group.n_scheduled for group in summary.models)
+    notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
+    return [*notes, *_unreadable(summary.n_unreadable_lines)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown, more = list(names[:_MAX_NAMED]), len(names) - _MAX_NAMED
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _tier_one(models: Sequence[_Model]) -> Finding:
+    question = "Who is Tier 1?"
+    uses = [(model, model.figures.tool_use) for model in models]
+    sure = [model for model, use in uses if use.recommended_for_subagents]
+    unsure = [model for model, use in uses if use.tier == 1 and not use.recommended_for_subagents]
+    notes = [f"{m.name}: {m.evidence}." for m in sure]
+    notes += [f"{m.name}, not decided: {m.evidence}{m.needed}." for m in unsure]
+    notes += [f"{m.name}, {use.label}: {m.evidence}." for m, use in uses if (use.tier or 0) > 1]
+    notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
+    if sure:
+        verb = "is" if len(sure) == 1 else "are"
+        answer = f"{_listed([m.name for m in sure])} {verb} Tier 1: recommended for subagents."
+    elif unsure:
+        answer = f"Nobody for certain yet. {_listed([m.name for m in unsure])} could be: Tier 1 so far, not decided."
+    elif any(use.n for _, use in uses):
+        answer = "No model is Tier 1."
+    else:
+        answer = "Not known: no answered prompt expected a tool call."
+    return Finding(question, answer, notes)
+
+
+def _fastest(models: Sequence[_Model]) -> Finding:
+    question = "Which is the fastest that passes?"
+    timed = sorted(
+        (m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: m.figures.latency_ms.p50 or 0.0
+    )
+    passing = [m for m in timed if (m.figures.objective_pass_rate or 0.0) >= PASSING_RATE]
+    bar = f"{format_percent(PASSING_RATE)} of its judged answers"
+    if not timed:
+        return Finding(question, "None: no call succeeded.", [])
+    if not passing:
+        first = timed[0]
+        note = f"The fastest of all is {first.name}: {first.median}; it passes {first.passes}."
+        return Finding(question, f"None: no model passes {bar}.", [note])
+    best, *others = passing
+    notes = [f"It passes {best.passes}. Passing here means at least {bar}."]
+    notes += [f"Next: {other.name}, {other.median}, passes {other.passes}." for other in others[:2]]
+    if faster := timed[: timed.index(best)]:
+        notes.append(f"Faster, but not passing: {_listed([f'{m.name} ({m.passes})' for m in faster])}.")
+    return Finding(question, f"{best.name}, {best.median}.", notes)
+
+
+def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: int) -> Finding:
+    question = "What failed, and why?"
+    groups = [model.figures for model in models]
+    n_total, n_judged = sum(g.n_total for g in groups), sum(g.n_judged for g in groups)
+    silent, wrong = n_total - sum(g.n_success for g in groups), n_judged - sum(g.n_passed for g in groups)
+    if not silent and not wrong:
+        answer = f"Nothing: {plural(n_total, 'call')}, all answered, none failed."
+        return Finding(question, answer, _unreadable(n_unreadable))
+    parts = [f"{wrong} of {n_judged} judged answers failed" if wrong else "No judged answer failed"]
+    parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
+    notes = []
+    if violations:
+        named = [f"{one_line(code, _CODE_CHARS)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
+        notes.append(f"Failed answers broke, most often: {', '.join(named)}.")
+    return Finding(question, f"{', '.join(parts)}.", [*notes, *_no_answers(models), *_unreadable(n_unreadable)])
+
+
+def _no_answers(models: Sequence[_Model]) -> list[str]:
+    """The commonest ways of not answering, each with who, how often, the server's words and the way out."""
+    counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
+    notes = []
+    for n, name, failure in counted[:_MAX_NAMED]:
+        words = f" (“{one_line(failure.example, _EXAMPLE_CHARS)}”)" if failure.example else ""
+        hint = f" {failure.hint}" if failure.hint else ""
+        notes.append(f"{name}: {n} × {failure.failure_type}{words}.{hint}")
+    rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
+    return [*notes, f"{plural(rest, 'more call')} ended in other ways."] if rest else notes
+
+
+def _unreadable(n_lines: int) -> list[str]:
+    return [f"{plural(n_lines, 'line')} of results.jsonl could not be read and count in nothing."] if n_lines else []
+
+
+def describe_run(summary: RunSummary) -> str:
+    """One line under a run's name."""
+    n_total, n_ok = sum(g.n_total for g in summary.models), sum(g.n_ok for g in summary.models)
+    parts = [plural(len(summary.models), "model"), plural(n_total, "call"), f"{n_ok} answered"]
+    if summary.run_wall_clock_ms is not None:
+        parts.append(format_duration(summary.run_wall_clock_ms))
+    return " · ".join(parts)

@@ -1,0 +1,250 @@
+// The parts of an opened call, each left out where it has nothing to say.
+
+function callParts(call, detail, prompt) {
+  const has = (name) => (detail[name] || []).length;
+  return [
+    verdictPart(call, detail),
+    textPart("Answer", detail.answer, { open: true, empty: "The model wrote no text." }, truncation(detail)),
+    has("transcript") ? part("Conversation", transcript(detail)) : null,
+    has("calls") && !has("transcript") ? part("Tool calls", invocations(detail.calls)) : null,
+    textPart("Reasoning", detail.reasoning, {}),
+    textPart("Prompt", joinTexts(detail.prefix, prompt.prompt), {
+      open: true,
+      empty: "The prompt’s text was not recorded with this run.",
+    }),
+    textPart("System prompt", prompt.system, {}),
+    textPart("Check", prompt.validator, {}),
+    textPart("Tools offered", prompt.tools, {}),
+    textPart("World at the start", prompt.world, {}),
+    textPart("What the check read", detail.parsed, {}),
+    part("Timing", timings(call, detail)),
+    has("attempts") ? part("Attempts", attempts(detail.attempts)) : null,
+  ];
+}
+
+function joinTexts(prefix, text) {
+  return prefix ? `${wholeText(prefix)}\n${wholeText(text)}` : text;
+}
+
+function part(title, ...content) {
+  return html("section", { class: "part" }, html("h3", {}, title), content);
+}
+
+// Text that is not ours. Closed where it is seldom wanted; a text that is not there has no heading.
+function textPart(title, text, { open = false, empty = "" }, note = null) {
+  const whole = wholeText(text);
+  if (!whole && !empty) return null;
+  const cut = missingCharacters(text);
+  const content = whole
+    ? [
+        html("pre", { class: "foreign", tabindex: 0, "aria-label": title }, foreignText(whole)),
+        note,
+        cut ? html("p", { class: "soft" }, `… ${plural(cut, "more character")} in results.jsonl`) : null,
+      ]
+    : [html("p", { class: "soft" }, empty)];
+  return html("details", { class: "part", open }, html("summary", {}, html("h3", {}, title)), content);
+}
+
+function truncation(detail) {
+  return detail.answerBytes
+    ? html(
+        "p",
+        { class: "soft" },
+        `The answer was ${count(detail.answerBytes)} bytes long; its beginning was recorded, the whole was judged.`,
+      )
+    : null;
+}
+
+function verdictPart(call, detail) {
+  const name = outcomeName(call);
+  const lines = [];
+  if (wholeText(detail.violation)) lines.push(["Broke", code(wholeText(detail.violation))]);
+  if (detail.failure) lines.push(["Failure", code(detail.failure)]);
+  if (wholeText(detail.error))
+    lines.push(["In its words", html("pre", { class: "foreign inline" }, foreignText(wholeText(detail.error)))]);
+  if ((detail.expectedTools || []).length) {
+    lines.push(["Expected tools", detail.expectedTools.map((tool) => visible(wholeText(tool))).join(", ")]);
+    lines.push([
+      "Tool used",
+      detail.toolUse ? "yes" : "no",
+      detail.channel && detail.channel !== "none" ? ` (${visible(detail.channel)})` : "",
+    ]);
+  }
+  if (detail.finish && detail.finish !== "stop") lines.push(["Ended by", visible(detail.finish)]);
+  if (detail.reported) lines.push(["Answered as", visible(detail.reported)]);
+  if (detail.repaired) lines.push(["Repaired", "broken Unicode in the answer was replaced"]);
+  for (const warning of detail.warnings || []) lines.push(["Warning", visible(wholeText(warning))]);
+  return html(
+    "section",
+    { class: `part verdict is-${name}` },
+    html("h3", {}, "Verdict"),
+    html("p", { class: "verdict-line" }, outcomeSign(name), ` ${OUTCOMES[name].word}: ${OUTCOMES[name].meaning}`),
+    factList(lines),
+  );
+}
+
+function code(text) {
+  return html("code", {}, visible(text));
+}
+
+function factList(lines) {
+  return lines.length
+    ? html(
+        "dl",
+        { class: "facts" },
+        lines.map(([name, ...value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))),
+      )
+    : null;
+}
+
+function timings(call, detail) {
+  const known = (name, value, show) => (value === null || value === undefined ? [] : [[name, show(value)]]);
+  return [
+    timeBar(call),
+    factList([
+      ...known("First token", calls.ttft[call], milliseconds),
+      ...known("First word of the answer", calls.ttfa[call], milliseconds),
+      ["Whole answer", milliseconds(calls.e2e[call])],
+      ...(detail.total > calls.e2e[call] + 1 ? [["Waited in all", milliseconds(detail.total)]] : []),
+      ...known("Connecting (apart)", detail.connect, milliseconds),
+      ...known("Speed", calls.tps[call], (tps) => `${decimals(tps, 1)} tokens/s`),
+      ...known("Tokens", tokensInWords(call, detail), String),
+      ...known("Cold call", calls.cold[call], (cold) => (cold ? "yes" : "no")),
+      ...known("Turns", detail.turns, String),
+      ...known("The CLI’s own share", detail.overhead, milliseconds),
+      ...known("This program late by at most", detail.lag, milliseconds),
+      ...known(
+        "Cost",
+        calls.cost[call],
+        (cost) => `${dollars(cost)}${detail.costSource ? ` (${visible(detail.costSource)})` : ""}`,
+      ),
+    ]),
+  ];
+}
+
+function tokensInWords(call, detail) {
+  const [given, written] = [calls.tokensIn[call], calls.tokensOut[call]];
+  if (given === null && written === null) return null;
+  const cached = detail.cached ? ` (${count(detail.cached)} from a cache)` : "";
+  const reasoning = detail.reasoningTokens ? `, ${count(detail.reasoningTokens)} of them reasoning` : "";
+  return `${count(given)} in${cached}, ${count(written)} out${reasoning}`;
+}
+
+// Waiting, thinking, writing: the three stretches of a streamed answer.
+function timeBar(call) {
+  const [whole, first, answer] = [calls.e2e[call], calls.ttft[call], calls.ttfa[call]];
+  if (!whole || first === null) return null;
+  const marks = [0, first, answer === null ? first : Math.max(first, answer), whole];
+  const names = ["until the first token", "until the first word of the answer", "writing"];
+  const words = names.map((name, n) => `${name} ${milliseconds(marks[n + 1] - marks[n])}`).join(", ");
+  return svg(
+    "svg",
+    {
+      class: "time-bar",
+      viewBox: "0 0 1000 14",
+      width: "100%",
+      height: 14,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": words,
+    },
+    svg("title", {}, words),
+    names.map((_, n) =>
+      svg("rect", {
+        class: `stretch-${n}`,
+        x: (marks[n] / whole) * 1000,
+        y: 0,
+        height: 14,
+        width: Math.max(0, ((marks[n + 1] - marks[n]) / whole) * 1000),
+      }),
+    ),
+  );
+}
+
+function attempts(tries) {
+  const rows = tries.map(([status, failure, took, waited, http, asked, error], n) =>
+    html(
+      "tr",
+      {},
+      html("th", { scope: "row" }, String(n + 1)),
+      html("td", {}, visible(failure || status)),
+      html("td", { class: "number" }, http ? String(http) : ABSENT),
+      html("td", { class: "number" }, milliseconds(took)),
+      html("td", { class: "number" }, waited ? milliseconds(waited) : ABSENT),
+      html("td", {}, [asked === null ? "" : `server asked for ${asked} s. `, visible(wholeText(error))]),
+    ),
+  );
+  return html(
+    "div",
+    { class: "scrolls" },
+    html(
+      "table",
+      { class: "figures plain" },
+      html(
+        "thead",
+        {},
+        html(
+          "tr",
+          {},
+          ["Try", "Ended", "HTTP", "Took", "Then waited", "Words"].map((label) => html("th", { scope: "col" }, label)),
+        ),
+      ),
+      html("tbody", {}, rows),
+    ),
+  );
+}
+
+function invocations(made) {
+  return html(
+    "ol",
+    { class: "invocations" },
+    made.map(([name, given, channel, valid]) =>
+      html(
+        "li",
+        {},
+        html("code", { class: "strong" }, visible(wholeText(name))),
+        html("span", { class: "soft" }, ` ${visible(channel)}${valid ? "" : ", malformed"}`),
+        wholeText(given) ? html("pre", { class: "foreign inline" }, foreignText(wholeText(given))) : null,
+      ),
+    ),
+  );
+}
+
+function worldAnswer(text) {
+  return html(
+    "pre",
+    { class: "foreign inline world", "aria-label": "the world’s answer" },
+    text ? foreignText(text) : html("span", { class: "soft" }, "(nothing)"),
+  );
+}
+
+function transcript(detail) {
+  const turns = detail.transcript.map(([text, made, answers, tokens, took], n) =>
+    html(
+      "li",
+      { class: "turn" },
+      html(
+        "p",
+        { class: "turn-head" },
+        `Turn ${n + 1}`,
+        html("span", { class: "soft" }, [
+          took === null ? "" : ` · ${milliseconds(took)}`,
+          tokens === null ? "" : ` · ${plural(tokens, "token")}`,
+        ]),
+      ),
+      wholeText(text) ? html("pre", { class: "foreign inline" }, foreignText(wholeText(text))) : null,
+      made
+        .map((call, place) => [
+          invocations([call]),
+          answers[place] === undefined ? null : worldAnswer(wholeText(answers[place])),
+        ])
+        .flat(),
+    ),
+  );
+  return [
+    html("ol", { class: "turns" }, turns),
+    detail.transcriptCut
+      ? html("p", { class: "soft" }, "The conversation was longer; its record was cut to fit.")
+      : null,
+  ];
+}

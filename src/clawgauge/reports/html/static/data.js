@@ -1,0 +1,53 @@
+// What the page is about, as its other parts read it. A field an older run never recorded is null here, never an error.
+
+const report = JSON.parse(byId("data").textContent);
+
+const calls = { n: report.calls.n, strings: report.calls.strings };
+for (const [name, column] of Object.entries(report.calls.columns)) {
+  calls[name] = Array.isArray(column) ? column : new Array(report.calls.n).fill(column.every ?? null);
+}
+
+const severalRuns = report.runs.length > 1;
+const suites = [...new Set(report.prompts.map(([suite]) => suite))];
+const labels = [...new Set(report.targets.map((target) => target.label))];
+
+function callTarget(call) {
+  return report.targets[calls.target[call]];
+}
+
+function callRun(call) {
+  return report.runs[callTarget(call).run];
+}
+
+function callString(column, call) {
+  const number = calls[column][call];
+  return number < 0 ? "" : calls.strings[number];
+}
+
+function promptTitle(prompt) {
+  const [suite, id, name] = report.prompts[prompt];
+  return `${suite ? `${suite}/` : ""}${id}${name && name !== id ? ` ${name}` : ""}`;
+}
+
+// The same in every report made from the same folder, so that a link to a call can be passed on.
+function callKey(call) {
+  const [suite, id] = report.prompts[calls.prompt[call]];
+  return `${callRun(call).id}/${callTarget(call).label}/${suite}/${id}#${calls.repeat[call]}`;
+}
+
+function callWithKey(key) {
+  if (!callWithKey.known) {
+    callWithKey.known = new Map();
+    for (let call = calls.n - 1; call >= 0; call--) callWithKey.known.set(callKey(call), call);
+  }
+  return callWithKey.known.get(key);
+}
+
+function callAddress(call) {
+  return `#call=${encodeURIComponent(callKey(call))}`;
+}
+
+// A target's name for a chart: with its run only where that tells two apart.
+function targetTitle(target) {
+  return severalRuns ? `${target.name} · ${report.runs[target.run].id}` : target.name;
+}

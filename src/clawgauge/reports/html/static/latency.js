@@ -1,0 +1,225 @@
+// Every successful call's time, model by model: the shape of the crowd, its median and its tail.
+
+const latencyView = { logarithmic: true };
+
+function drawLatency() {
+  choiceButtons(
+    "latency-choice",
+    [
+      [true, "Logarithmic"],
+      [false, "Linear"],
+    ],
+    latencyView.logarithmic,
+    (chosen) => {
+      latencyView.logarithmic = chosen;
+      drawLatency();
+      byId("latency-choice").querySelector("[aria-pressed=true]").focus();
+    },
+  );
+  const rows = latencyRows();
+  const drawn = rows.reduce((sum, row) => sum + row.calls.length, 0);
+  const cold = rows.some((row) => row.calls.some((call) => calls.cold[call] === 1));
+  byId("latency-lead").textContent =
+    `Every point is one successful call (${count(drawn)} drawn); it is further from the line where more calls ` +
+    "took as long. The long mark is the median, the dotted one p95." +
+    (cold ? " Diamonds are cold calls: the model had to be loaded first." : "");
+  fill("latency-chart", drawn ? latencyStrips(rows) : html("p", { class: "empty" }, "No successful call to show."));
+  fill("latency-table", latencyTable(rows));
+}
+
+function latencyRows() {
+  const rows = shownTargets().map((target) => ({
+    ...target,
+    title: visible(targetTitle(target)),
+    calls: [],
+    timeouts: 0,
+  }));
+  const byNumber = new Map(rows.map((row) => [row.number, row]));
+  for (const call of matching) {
+    const row = byNumber.get(calls.target[call]);
+    if (isAnswered(call) && calls.sampled[call] && calls.e2e[call] !== null) row.calls.push(call);
+    else if (callString("why", call) === "timeout") row.timeouts++;
+  }
+  for (const row of rows) addPercentiles(row);
+  return rows;
+}
+
+// Of all recorded calls where a whole model is shown; else of the calls in this file that fit the filters.
+function addPercentiles(row) {
+  if (isWholeModel() && row.figures) {
+    Object.assign(row, row.figures.latency_ms, { n: row.figures.n_success, timeouts: row.figures.n_timeouts });
+    return;
+  }
+  const times = row.calls.map((call) => calls.e2e[call]).sort((a, b) => a - b);
+  Object.assign(row, {
+    n: times.length,
+    p50: percentile(times, 0.5),
+    p95: percentile(times, 0.95),
+    p99: percentile(times, 0.99),
+    mean: times.length ? times.reduce((sum, time) => sum + time, 0) / times.length : null,
+  });
+}
+
+function latencyStrips(rows) {
+  const width = byId("latency-chart").clientWidth || 900;
+  const narrow = width < 620;
+  const left = narrow ? 10 : Math.min(300, width * 0.3);
+  const right = width - 16;
+  const rowHeight = narrow ? 92 : 74;
+  const top = 28;
+  const height = top + rows.length * rowHeight + 4;
+  const scale = timeScale(
+    rows.flatMap((row) => row.calls.map((call) => calls.e2e[call])),
+    left,
+    right,
+    latencyView.logarithmic,
+  );
+  const chart = chartFrame(
+    width,
+    height,
+    "Latency of every successful call, by model",
+    rows
+      .map(
+        (row) =>
+          `${row.title}: median ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}, ` +
+          `${row.n} calls, ${row.timeouts} timeouts`,
+      )
+      .join("; "),
+  );
+  for (const tick of scale.ticks) chart.append(gridLine(scale.place(tick), top, height, tickLabel(tick)));
+  const finder = new PointFinder();
+  rows.forEach((row, number) =>
+    chart.append(latencyStrip(row, top + number * rowHeight, scale, { left, right, narrow, rowHeight, width }, finder)),
+  );
+  listenForCalls(chart, finder, describeCall);
+  return chart;
+}
+
+function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, finder) {
+  const middle = y + rowHeight / 2 + (narrow ? 10 : 0);
+  const spread = 22;
+  const group = svg("g", {});
+  const under = `n=${count(row.n)}${row.timeouts ? `, ${plural(row.timeouts, "timeout")} not drawn` : ""}`;
+  group.append(svg("line", { class: "rule", x1: 0, x2: right, y1: y, y2: y }));
+  if (narrow) {
+    group.append(
+      svg("text", { class: "row-label", x: 2, y: y + 18 }, shortened(row.title, Math.floor(width / 12))),
+      svg("text", { class: "soft small", x: width - 6, y: y + 18, "text-anchor": "end" }, under),
+    );
+  } else {
+    group.append(
+      svg(
+        "text",
+        { class: "row-label", x: left - 14, y: middle - 1, "text-anchor": "end" },
+        shortened(row.title, Math.floor(left / 7.6)),
+      ),
+      svg("text", { class: "soft small", x: left - 14, y: middle + 15, "text-anchor": "end" }, under),
+    );
+  }
+  group.append(svg("title", {}, row.title));
+  const points = crowd(row.calls, scale, middle, spread);
+  for (const point of points) finder.add(...point);
+  const size = points.length > 2000 ? 2.4 : points.length > 300 ? 3.4 : 5;
+  const isCold = (point) => calls.cold[point[2]] === 1;
+  group.append(
+    svg("path", {
+      class: "point",
+      "stroke-width": size,
+      d: pointPath(
+        points.filter((point) => !isCold(point)),
+        "circle",
+        size,
+      ),
+    }),
+    svg("path", { class: "point-cold", d: pointPath(points.filter(isCold), "diamond", size + 4) }),
+    percentileMark("p50", row, scale, middle, spread, right),
+    percentileMark("p95", row, scale, middle, spread, right),
+  );
+  return group;
+}
+
+// The median's words stand above its mark and to the left, those of p95 below and to the right, where there is room.
+function percentileMark(name, row, scale, middle, spread, right) {
+  const value = row[name];
+  if (value === null || value === undefined) return svg("g", {});
+  const x = scale.place(value);
+  const indicative = name === "p95" && isIndicative(0.95, row.n);
+  const leftward = name === "p50" ? x > 110 : x > right - 90;
+  return svg(
+    "g",
+    { class: `percentile ${name}` },
+    svg("line", { x1: x, x2: x, y1: middle - spread - 2, y2: middle + spread + 2 }),
+    svg(
+      "text",
+      {
+        class: "soft mark-label",
+        x: leftward ? x - 5 : x + 5,
+        y: name === "p50" ? middle - spread - 3 : middle + spread + 3,
+        "text-anchor": leftward ? "end" : "start",
+      },
+      `${name} ${milliseconds(value)}${indicative ? "†" : ""}`,
+    ),
+    svg("title", {}, `${name} ${milliseconds(value)}${indicative ? " (indicative: few calls)" : ""}`),
+  );
+}
+
+// Calls that took alike stand in one column and are spread over it evenly, the more the wider. The same every time.
+function crowd(shown, scale, middle, spread) {
+  const columns = new Map();
+  for (const call of shown) {
+    const x = scale.place(calls.e2e[call]);
+    const column = Math.round(x / 3);
+    if (!columns.has(column)) columns.set(column, []);
+    columns.get(column).push([x, call]);
+  }
+  const most = Math.max(...[...columns.values()].map((column) => column.length), 6);
+  const points = [];
+  for (const column of columns.values()) {
+    const reach = spread * Math.sqrt(column.length / most);
+    column.forEach(([x, call], place) => {
+      const offset = column.length === 1 ? 0 : ((place + 0.5) / column.length) * 2 - 1;
+      points.push([x, middle + offset * reach, call]);
+    });
+  }
+  return points;
+}
+
+function latencyTable(rows) {
+  const time = (name, label, p) => ({
+    name,
+    label,
+    class: "number",
+    value: (row) => row[name] ?? null,
+    cell: (row) => daggered(row[name], p, row.n),
+  });
+  return sortableTable(
+    "Latency by model",
+    [
+      { name: "model", label: "Model", class: "name", value: (row) => row.title },
+      {
+        name: "n",
+        label: "Calls",
+        class: "number",
+        bestFirst: true,
+        value: (row) => row.n ?? null,
+        cell: (row) => count(row.n),
+      },
+      time("p50", "p50", 0.5),
+      time("p95", "p95", 0.95),
+      time("p99", "p99", 0.99),
+      time("mean", "Mean", 0),
+      {
+        name: "cold",
+        label: "Cold p50",
+        class: "number",
+        value: (row) => row.figures?.latency_cold_ms?.p50 ?? null,
+        cell: (row) =>
+          row.figures?.latency_cold_ms?.n
+            ? `${milliseconds(row.figures.latency_cold_ms.p50)} (n=${row.figures.latency_cold_ms.n})`
+            : ABSENT,
+      },
+      { name: "timeouts", label: "Timeouts", class: "number", bestFirst: true, value: (row) => row.timeouts ?? null },
+    ],
+    rows,
+  );
+}

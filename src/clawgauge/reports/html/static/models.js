@@ -1,0 +1,152 @@
+// One row a model: the figures to decide by.
+
+const TIER_NOTE = "Tool-use tier: 1 from 80% of the tool prompts, 2 from 50%, 3 below";
+
+function modelColumns() {
+  const figure = (name, label, read, options = {}) => ({
+    name,
+    label,
+    class: "number",
+    value: (target) => (target.figures ? (read(target.figures) ?? null) : null),
+    ...options,
+  });
+  const rateCell = (k, n, bounds) =>
+    n
+      ? [
+          html("span", { class: "strong" }, percent(k / n)),
+          html("span", { class: "under" }, `${count(k)}/${count(n)}${bounds ? ` · ${interval(bounds)}` : ""}`),
+        ]
+      : ABSENT;
+  const timeCell = (read, p, n) => (target) =>
+    target.figures ? daggered(read(target.figures), p, n(target.figures)) : ABSENT;
+  return [
+    { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
+    { name: "tier", label: "Tool use", title: TIER_NOTE, class: "tier", value: tierOrder, cell: tierCell },
+    figure("passed", "Pass rate", (f) => f.objective_pass_rate, {
+      bestFirst: true,
+      title: "of the judged answers, with its 95% interval",
+      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_judged, f.objective_pass_ci95) : ABSENT),
+    }),
+    figure("scheduled", "Of scheduled", (f) => f.pass_rate_scheduled, {
+      bestFirst: true,
+      title: "of all planned calls with a verdict, answered or not",
+      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_scheduled_judged) : ABSENT),
+    }),
+    figure("answered", "Answered", (f) => (f.n_total ? f.n_ok / f.n_total : null), {
+      bestFirst: true,
+      cell: ({ figures: f }) => (f ? rateCell(f.n_ok, f.n_total) : ABSENT),
+    }),
+    figure("p50", "p50", (f) => f.latency_ms?.p50, {
+      cell: timeCell(
+        (f) => f.latency_ms?.p50,
+        0.5,
+        (f) => f.n_success,
+      ),
+      title: "median time to the whole answer",
+    }),
+    figure("p95", "p95", (f) => f.latency_ms?.p95, {
+      cell: timeCell(
+        (f) => f.latency_ms?.p95,
+        0.95,
+        (f) => f.n_success,
+      ),
+    }),
+    figure("p99", "p99", (f) => f.latency_ms?.p99, {
+      cell: timeCell(
+        (f) => f.latency_ms?.p99,
+        0.99,
+        (f) => f.n_success,
+      ),
+    }),
+    figure("ttft", "First token", (f) => f.ttft_ms?.p50, {
+      title: "median time to the first token",
+      cell: timeCell(
+        (f) => f.ttft_ms?.p50,
+        0.5,
+        (f) => f.ttft_ms?.n ?? 0,
+      ),
+    }),
+    figure("tps", "Tokens/s", (f) => f.output_tps?.p50, {
+      bestFirst: true,
+      cell: ({ figures: f }) => decimals(f?.output_tps?.p50, 1),
+    }),
+    figure("cost", "Cost", (f) => f.cost_usd, { cell: ({ figures: f }) => dollars(f?.cost_usd) }),
+  ].filter((column) => column.name !== "cost" || report.targets.some((target) => target.figures?.cost_usd != null));
+}
+
+function modelName(target) {
+  const provider = target.label.slice(0, target.label.length - target.name.length).replace(/:$/, "");
+  return [
+    html("span", { class: "strong", title: visible(target.label) }, visible(target.name)),
+    html("span", { class: "under" }, visible(provider)),
+    severalRuns ? html("span", { class: "under" }, visible(report.runs[target.run].id)) : null,
+  ];
+}
+
+// Better tiers first; within a tier the surer one first.
+function tierOrder(target) {
+  const use = target.figures?.tool_use;
+  return use?.tier ? use.tier - (use.p_tier?.[use.tier - 1] ?? 0) / 2 : null;
+}
+
+function tierCell(target) {
+  const use = target.figures?.tool_use;
+  if (!use?.tier) return ABSENT;
+  const sure = use.p_tier ? `, ${percent(use.p_tier[use.tier - 1])} sure` : "";
+  return [
+    html(
+      "span",
+      { class: `tier-badge tier-${use.tier}${use.decided ? "" : " provisional"}` },
+      `Tier ${use.tier}`,
+      html(
+        "span",
+        { class: "so-far" },
+        `${use.decided ? "" : " so far"}${use.source ? ` · ${visible(use.source)}` : ""}`,
+      ),
+    ),
+    tierBar(use.p_tier),
+    html("span", { class: "under" }, `${count(use.k)}/${count(use.n)}${sure}`),
+  ];
+}
+
+// How probable each tier is, as three lengths of one bar.
+function tierBar(chances) {
+  if (!chances) return null;
+  const width = 96;
+  let x = 0;
+  const words = chances.map((chance, place) => `Tier ${place + 1} ${percent(chance)}`).join(", ");
+  return svg(
+    "svg",
+    {
+      class: "tier-bar",
+      width,
+      height: 6,
+      viewBox: `0 0 ${width} 6`,
+      role: "img",
+      "aria-label": `probability: ${words}`,
+    },
+    svg("title", {}, words),
+    ...chances.map((chance, place) => {
+      const piece = svg("rect", {
+        class: `tier-${place + 1}`,
+        x,
+        y: 0,
+        width: Math.max(0, chance * width - 1),
+        height: 6,
+        rx: 1,
+      });
+      x += chance * width;
+      return piece;
+    }),
+  );
+}
+
+function drawModels() {
+  const rows = shownTargets();
+  fill(
+    "models-table",
+    rows.length
+      ? sortableTable("Figures of every model", modelColumns(), rows, { column: "tier", descending: false })
+      : html("p", { class: "empty" }, "No model to show."),
+  );
+}

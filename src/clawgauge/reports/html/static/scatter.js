@@ -1,0 +1,182 @@
+// Time to the first token against time to the whole answer: who starts late, and who writes long.
+
+const SHAPES = ["circle", "square", "triangle", "diamond"];
+const N_COLOURS = 7;
+
+function seriesStyle(label) {
+  const number = labels.indexOf(label);
+  return { colour: number % N_COLOURS, shape: SHAPES[(number + Math.floor(number / N_COLOURS)) % SHAPES.length] };
+}
+
+function drawFirstToken() {
+  const shown = matching.filter(
+    (call) => isAnswered(call) && calls.sampled[call] && calls.ttft[call] !== null && calls.e2e[call] !== null,
+  );
+  byId("first-token-lead").textContent = shown.length
+    ? `${plural(shown.length, "call")} with a first-token time. On the line the whole answer came at once; ` +
+      "the further above it, the longer the writing took."
+    : "No call here has a first-token time: it is captured where answers are streamed.";
+  const rows = firstTokenRows(shown);
+  fill("first-token-chart", shown.length ? [firstTokenScatter(rows, shown), firstTokenLegend(rows)] : []);
+  byId("first-token").querySelector("details").hidden = !shown.length;
+  fill("first-token-table", firstTokenTable(rows));
+}
+
+function firstTokenRows(shown) {
+  const byLabel = new Map();
+  for (const call of shown) {
+    const { label } = callTarget(call);
+    if (!byLabel.has(label)) byLabel.set(label, []);
+    byLabel.get(label).push(call);
+  }
+  return [...byLabel].map(([label, found]) => {
+    const median = (column) =>
+      percentile(
+        found.map((call) => calls[column][call]).sort((a, b) => a - b),
+        0.5,
+      );
+    return { label, title: visible(callTarget(found[0]).name), calls: found, ttft: median("ttft"), e2e: median("e2e") };
+  });
+}
+
+function firstTokenScatter(rows, shown) {
+  const width = byId("first-token-chart").clientWidth || 900;
+  const height = Math.round(Math.min(440, Math.max(300, width * 0.45)));
+  const [left, right, top, bottom] = [58, width - 14, 12, height - 42];
+  const across = timeScale(
+    shown.map((call) => calls.ttft[call]),
+    left,
+    right,
+    true,
+  );
+  const upward = timeScale(
+    shown.map((call) => calls.e2e[call]),
+    bottom,
+    top,
+    true,
+  );
+  const chart = chartFrame(
+    width,
+    height,
+    "Time to first token against time to the whole answer",
+    rows
+      .map(
+        (row) =>
+          `${row.title}: median first token ${milliseconds(row.ttft)}, whole answer ${milliseconds(row.e2e)}, ` +
+          `${row.calls.length} calls`,
+      )
+      .join("; "),
+  );
+  for (const tick of across.ticks) {
+    const x = across.place(tick);
+    chart.append(
+      svg("line", { class: "grid", x1: x, x2: x, y1: top, y2: bottom }),
+      svg("text", { class: "tick", x, y: bottom + 16, "text-anchor": "middle" }, tickLabel(tick)),
+    );
+  }
+  for (const tick of upward.ticks) {
+    const y = upward.place(tick);
+    chart.append(
+      svg("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
+      svg("text", { class: "tick", x: left - 8, y: y + 4, "text-anchor": "end" }, tickLabel(tick)),
+    );
+  }
+  chart.append(
+    svg("text", { class: "soft small", x: right, y: height - 6, "text-anchor": "end" }, "first token →"),
+    svg("text", { class: "soft small", x: left + 6, y: top + 10 }, "↑ whole answer"),
+    atOnceLine(across, upward, { left, right, top, bottom }),
+  );
+  const finder = new PointFinder();
+  const size = shown.length > 4000 ? 3 : shown.length > 600 ? 4.5 : 6.5;
+  for (const row of rows) {
+    const { colour, shape } = seriesStyle(row.label);
+    const points = row.calls.map((call) => [across.place(calls.ttft[call]), upward.place(calls.e2e[call]), call]);
+    for (const point of points) finder.add(...point);
+    chart.append(
+      svg("path", {
+        class: `series series-${colour} ${shape}`,
+        "stroke-width": shape === "circle" ? size : 1,
+        d: pointPath(points, shape, size),
+      }),
+    );
+  }
+  listenForCalls(chart, finder, describeCall);
+  return chart;
+}
+
+// Where both times are equal; both scales are logarithmic, so a straight line through any two such points.
+function atOnceLine(across, upward, { left, right, top, bottom }) {
+  const serial = (atOnceLine.serial = (atOnceLine.serial || 0) + 1);
+  const ends = [10, 1000].map((ms) => [across.exact(ms), upward.exact(ms)]);
+  const slope = (ends[1][1] - ends[0][1]) / (ends[1][0] - ends[0][0]);
+  const yAt = (x) => ends[0][1] + slope * (x - ends[0][0]);
+  return svg(
+    "g",
+    {},
+    svg(
+      "clipPath",
+      { id: `plot-${serial}` },
+      svg("rect", { x: left, y: top, width: right - left, height: bottom - top }),
+    ),
+    svg("line", {
+      class: "at-once",
+      x1: left,
+      x2: right,
+      y1: yAt(left),
+      y2: yAt(right),
+      "clip-path": `url(#plot-${serial})`,
+    }),
+  );
+}
+
+function firstTokenLegend(rows) {
+  return html(
+    "ul",
+    { class: "legend" },
+    rows.map((row) => {
+      const { colour, shape } = seriesStyle(row.label);
+      const mark = svg(
+        "svg",
+        { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" },
+        svg("path", {
+          class: `series series-${colour} ${shape}`,
+          "stroke-width": shape === "circle" ? 9 : 1,
+          d: pointPath([[7, 7]], shape, 9),
+        }),
+      );
+      return html("li", {}, mark, shortened(row.title, 60));
+    }),
+  );
+}
+
+function firstTokenTable(rows) {
+  return sortableTable(
+    "First token and whole answer by model",
+    [
+      { name: "model", label: "Model", class: "name", value: (row) => row.title },
+      {
+        name: "n",
+        label: "Calls",
+        class: "number",
+        bestFirst: true,
+        value: (row) => row.calls.length,
+        cell: (row) => count(row.calls.length),
+      },
+      {
+        name: "ttft",
+        label: "First token p50",
+        class: "number",
+        value: (row) => row.ttft,
+        cell: (row) => milliseconds(row.ttft),
+      },
+      {
+        name: "e2e",
+        label: "Whole answer p50",
+        class: "number",
+        value: (row) => row.e2e,
+        cell: (row) => milliseconds(row.e2e),
+      },
+    ],
+    rows,
+  );
+}

@@ -1,0 +1,158 @@
+"""Long texts, packed for a page: cut where they must be, grouped, compressed, to be unpacked when someone looks.
+
+Owns: the budget, the cut and the blocks. Refuses: knowing what a text is; it packs JSON values and cuts the strings in
+them that were handed over as `Text`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from clawgauge.journal import repair_text
+
+TEXT_BUDGET_BYTES = 7_000_000
+"""Compressed; as base64 it is a third more."""
+
+_BLOCK_CHARS = 200_000
+_HELD_CHARS = 64_000_000
+# Each about 0.7 of the one before, down to what still tells one text from another.
+_CUTS = tuple(round(65_536 / 2 ** (n / 2)) for n in range(21))
+
+Packed: TypeAlias = Any
+"""A JSON value with `Text` in it."""
+
+
+class Text(str):
+    """A string that may be cut. In the page a cut one is `{"t": the beginning, "n": its whole length}`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class TextBlocks:
+    """Compressed groups of values in base64. Value i is in the last block whose entry in `starts` is at most i."""
+
+    blocks: list[str]
+    starts: list[int]
+    cut_chars: int
+    n_cut: int
+
+
+class TextStore:
+    """Takes one value after another and gives them back packed. The longest texts are the first to be cut."""
+
+    def __init__(self, budget_bytes: int = TEXT_BUDGET_BYTES) -> None:
+        self._budget_bytes = budget_bytes
+        self._values: list[Packed] = []
+        self._n_chars = 0
+        self._level = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, value: Packed) -> int:
+        """Take `value` in; returns its number."""
+        self._values.append(_cut(value, _CUTS[self._level]))
+        self._n_chars += _n_chars(self._values[-1])
+        while self._n_chars > _HELD_CHARS and not self._is_cut_short:
+            self._cut_all()
+        return len(self._values) - 1
+
+    def pack(self) -> TextBlocks:
+        """Everything, within the budget as far as cutting texts can bring it there."""
+        while True:
+            blocks, starts = _compress(self._values)
+            size_bytes = sum(map(len, blocks)) * 3 // 4
+            if size_bytes <= self._budget_bytes or self._is_cut_short:
+                n_cut = sum(1 for value in self._values for text in _texts(value) if isinstance(text, _CutText))
+                return TextBlocks(blocks, starts, _CUTS[self._level], n_cut)
+            # Compressing is slow: cut at once to about what will fit.
+            wanted_chars = self._n_chars * self._budget_bytes // size_bytes
+            while self._n_chars > wanted_chars and not self._is_cut_short:
+                self._cut_all()
+
+    @property
+    def _is_cut_short(self) -> bool:
+        return self._level == len(_CUTS) - 1
+
+    def _cut_all(self) -> None:
+        self._level += 1
+        self._values = [_cut(value, _CUTS[self._level]) for value in self._values]
+        self._n_chars = sum(map(_n_chars, self._values))
+
+
+class _CutText(Text):
+    """The beginning of a text of `n_whole` characters."""
+
+    n_whole: int
+
+    __slots__ = ("n_whole",)
+
+
+def _cut(value: Packed, limit: int) -> Packed:
+    if isinstance(value, Text):
+        if len(value) <= limit:
+            return value
+        cut = _CutText(value[:limit])
+        cut.n_whole = value.n_whole if isinstance(value, _CutText) else len(value)
+        return cut
+    if isinstance(value, dict):
+        return {key: _cut(item, limit) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cut(item, limit) for item in value]
+    return value
+
+
+def _texts(value: Packed) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _n_chars(value: Packed) -> int:
+    return sum(map(len, _texts(value)))
+
+
+def _plain(value: Packed) -> Any:
+    if isinstance(value, _CutText):
+        return {"t": repair_text(str(value))[0], "n": value.n_whole}
+    if isinstance(value, str):
+        return repair_text(value)[0]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _compress(values: Sequence[Packed]) -> tuple[list[str], list[int]]:
+    blocks: list[str] = []
+    starts: list[int] = []
+    for start, group in _grouped(values):
+        encoded = json.dumps([_plain(value) for value in group], ensure_ascii=False, separators=(",", ":"))
+        # No time stamp: the same folders give the same page.
+        blocks.append(b64encode(gzip.compress(encoded.encode(), mtime=0)).decode())
+        starts.append(start)
+    return blocks, starts
+
+
+def _grouped(values: Sequence[Packed]) -> Iterator[tuple[int, list[Packed]]]:
+    start, group, n_chars = 0, [], 0
+    for number, value in enumerate(values):
+        group.append(value)
+        n_chars += _n_chars(value)
+        if n_chars >= _BLOCK_CHARS:
+            yield start, group
+            start, group, n_chars = number + 1, [], 0
+    if group:
+        yield start, group

@@ -1,0 +1,321 @@
+"""The HTML report in a real Chromium, loaded from disk, used with mouse and keyboard."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.browser import Browser, chromium, find_chromium
+from support.command import clawgauge
+from support.sample_runs import HOSTILE, RUN_ID, write_large_run, write_sample_run
+from unit.summary.run_folders import write_run
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(find_chromium() is None, reason="no Chromium here: make test-real looks for one"),
+]
+FIRST_ROW = "#calls-window tr[data-place='0']"
+HOSTILE_SUITE = "hostile <i>&amp;"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        running.resize(1280, 900)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return report(write_sample_run(tmp_path_factory.mktemp("sample") / RUN_ID))
+
+
+@pytest.fixture
+def page(browser: Browser, sample: str) -> Iterator[Browser]:
+    """The sample's report, freshly loaded; afterwards nothing has gone wrong in it and nothing was asked for."""
+    browser.open("about:blank#", until="true")
+    browser.open(sample)
+    yield browser
+    assert browser.console == [] and browser.dialogs == []
+    assert browser.requests == [sample.partition("#")[0]]
+
+
+def report(folder: Path) -> str:
+    done = clawgauge(folder.parent, "report", str(folder))
+    assert done.code == 0, done.stderr
+    return f"file://{folder}/report.html"
+
+
+def text_of(page: Browser, selector: str) -> str:
+    found: str = page.run(f"document.querySelector({selector!r}).textContent")
+    return found
+
+
+def choose(page: Browser, selector: str, value: str) -> None:
+    """What a person does with a list of choices."""
+    page.run(
+        f"(() => {{ const list = document.querySelector({selector!r}); list.value = {value!r}; "
+        "list.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+
+
+def n_matching(page: Browser) -> int:
+    return int(text_of(page, "#matching").split()[0].replace(",", ""))
+
+
+def is_open(page: Browser) -> bool:
+    opened: bool = page.run("document.getElementById('call').open")
+    return opened
+
+
+def wait_for_call(page: Browser) -> None:
+    page.wait_for("document.getElementById('call').open && document.querySelector('#call-body pre.foreign') !== null")
+
+
+def test_the_answer_and_every_chart_are_there(page: Browser) -> None:
+    """Three answers, the charts each with a title and words for a screen reader, the matrix, and tables beside."""
+    answers = page.run("[...document.querySelectorAll('.answer')].map(found => found.textContent)")
+    assert len(answers) == 3 and answers[0].startswith("qwen3:8b and gpt-5-codex@high are Tier 1")
+    charts = page.run(
+        "[...document.querySelectorAll('figure.chart > svg')].map(chart => [chart.getAttribute('role'), "
+        "chart.querySelector('title').textContent, chart.querySelector('desc').textContent.length > 100])"
+    )
+    assert [title for _, title, _ in charts] == [
+        "Pass rate by model",
+        "Latency of every successful call, by model",
+        "Time to first token against time to the whole answer",
+    ]
+    assert all(role == "img" and described for role, _, described in charts)
+    assert page.run("document.querySelectorAll('.matrix').length") == 4
+    assert page.run("document.querySelectorAll('.as-table table').length") == 3
+
+
+def test_every_heading_sorts_both_ways(page: Browser) -> None:
+    """A click sorts the calls by time, slowest first, a second one turns it; the heading says so to a screen reader."""
+    heading = "#calls-window th.time"
+    first_time = f'document.querySelector("{FIRST_ROW} td.time").textContent'
+    page.click(f"{heading} button")
+    assert page.run(f"document.querySelector({heading!r}).getAttribute('aria-sort')") == "descending"
+    assert page.run(first_time) == "5 min 00 s"
+    page.click(f"{heading} button")
+    assert page.run(f"document.querySelector({heading!r}).getAttribute('aria-sort')") == "ascending"
+    assert page.run(first_time).endswith(" ms")
+    page.click("#models-table th.number:nth-child(6) button")
+    names = page.run("[...document.querySelectorAll('#models-table tbody th .strong')].map(found => found.textContent)")
+    targets = page.run("JSON.parse(document.getElementById('data').textContent).targets")
+    medians = {target["name"]: target["figures"]["latency_ms"]["p50"] for target in targets}
+    assert names == sorted(medians, key=lambda name: medians[name] or 1e9), "fastest first, what has no figure last"
+
+
+def test_filters_narrow_everything(page: Browser) -> None:
+    """Suite, model, outcome and words each cut the list, and reset brings it all back."""
+    everything = n_matching(page)
+    choose(page, "#filter-suite", "=tool_use")
+    assert n_matching(page) == 6 * 15
+    choose(page, "#filter-model", "ollama_openai:qwen3:8b")
+    assert n_matching(page) == 15
+    assert page.run("document.querySelectorAll('#models-table tbody tr').length") == 1
+    choose(page, "#filter-outcome", "wrong")
+    assert n_matching(page) == 0 and "No call fits" in text_of(page, "#calls-window tbody")
+    page.click("#filters button[type=reset]")
+    page.wait_for(f"document.getElementById('matching').textContent === '{everything} calls'")
+    page.click("#filter-text")
+    page.type("use_nvidia")
+    page.wait_for("document.getElementById('matching').textContent.startsWith('6 of')")
+
+
+def test_words_inside_answers_are_found(page: Browser) -> None:
+    """The search looks into the packed answers where it is told to, and only then."""
+    page.click("#filter-text")
+    page.type("permission denied")
+    page.wait_for("document.getElementById('matching').textContent.startsWith('0 of')")
+    page.click("#filter-answers")
+    page.wait_for("/^[1-9]\\d* of/.test(document.getElementById('matching').textContent)")
+
+
+def test_a_click_opens_a_call_and_escape_closes_it(page: Browser) -> None:
+    """Prompt, answer, verdict and timings of the call that was clicked, under an address of its own."""
+    page.click(f"{FIRST_ROW} td.prompt")
+    wait_for_call(page)
+    shown = text_of(page, "#call")
+    for part in ("core/P0 echo_token", "qwen3:8b", "Relay-OK_7", "the answer met its check", "First token", "Attempts"):
+        assert part in shown
+    assert page.run("decodeURIComponent(location.hash)") == f"#call={RUN_ID}/ollama_openai:qwen3:8b/core/P0#0"
+    page.press("Escape")
+    page.wait_for("!document.getElementById('call').open")
+    assert page.run("location.hash") == ""
+
+
+def test_the_keyboard_alone_suffices(page: Browser) -> None:
+    """Arrows walk the list far beyond what is drawn, Enter opens, the focus stays inside, and comes back at the end."""
+    page.run(f'document.querySelector("{FIRST_ROW} a").focus()')
+    for key in ("ArrowDown", "ArrowDown", "End", "ArrowUp"):
+        page.press(key)
+    last = n_matching(page) - 2
+    assert page.run("Number(document.activeElement.closest('tr').dataset.place)") == last
+    page.press("Enter")
+    wait_for_call(page)
+    assert page.run("document.activeElement.id") == "call-title"
+    for _ in range(30):
+        page.press("Tab")
+        assert page.run("document.activeElement.matches('body, #call *')"), "the focus left the call"
+    page.run("document.getElementById('call-title').focus()")
+    page.press("ArrowLeft")
+    page.wait_for(f"decodeURIComponent(location.hash).endsWith('/H{len(HOSTILE) - 3}#0')")
+    page.press("Escape")
+    assert page.run("document.activeElement.classList.contains('open-call')")
+
+
+def test_the_matrix_is_one_tab_stop_with_arrows_inside(page: Browser) -> None:
+    """A mark is reached by arrows, says in words what it shows, and Enter opens its call."""
+    page.run("document.querySelector('.matrix button[tabindex=\"0\"]').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowDown")
+    assert (
+        page.run("document.activeElement.getAttribute('aria-label')") == "gpt-5-codex@high, core/P1 csv_row: 1 × pass"
+    )
+    page.press("Enter")
+    wait_for_call(page)
+    assert "core/P1 csv_row" in text_of(page, "#call-title")
+
+
+def test_a_link_opens_its_call(browser: Browser, sample: str) -> None:
+    """An address with a call in it opens that call: here a task, with its conversation turn by turn."""
+    browser.open("about:blank#", until="true")
+    browser.open(f"{sample}#call={RUN_ID}%2Follama_openai%3Aqwen3%3A8b%2Ftasks%2FT0%230")
+    wait_for_call(browser)
+    shown = text_of(browser, "#call-body")
+    assert "Turn 3" in shown and "12:01 out of memory" in shown and "mv /var/log/app.log" in shown
+    browser.open("about:blank#", until="true")
+    browser.open(f"{sample}#call=of-another-run")
+    assert is_open(browser) and "not in this file" in text_of(browser, "#call-title")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_answers_stay_text(page: Browser, name: str) -> None:
+    """Nothing a model writes runs, loads, links, hides or reorders; a reader sees it, controls by their numbers."""
+    number = list(HOSTILE).index(name)
+    key = f"{RUN_ID}/embedded:smollm2-135m/{HOSTILE_SUITE}/H{number}#0"
+    page.run(f"location.hash = '#call=' + encodeURIComponent({key!r})")
+    wait_for_call(page)
+    page.run("document.querySelectorAll('#call details').forEach(found => { found.open = true; })")
+    assert page.run("document.querySelectorAll('#call :is(a, img, script, style, iframe, b, i)').length") == 0
+    assert page.run("document.querySelectorAll('a:not([href^=\"#\"])').length") == 0
+    shown = text_of(page, "#call-body pre.foreign")
+    assert not set(shown) & set("\x00\x07\x1b\x7f\u202e\u2066\u2069\u200b\ufeff\u2028\u2029\U000e0049")
+    if name in ("script", "comment", "link", "template", "style"):
+        assert shown == HOSTILE[name]
+    expected = {"bidi": "U+202E", "nul": "U+0000 ×3", "ansi": "U+001B", "separators": "U+2028", "tags": "U+E0049"}
+    assert expected.get(name, "") in shown
+    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "a long line does not widen the page"
+
+
+def test_the_policy_stops_what_got_in(browser: Browser, sample: str) -> None:
+    """Were there a fault in the page after all: no added script runs, no string is markup, nothing is loaded."""
+    browser.open("about:blank#", until="true")
+    browser.open(sample)
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    for attack in (
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = true'}))",
+        "document.body.innerHTML = '<img src=x onerror=\"window.ran = true\">'",
+        f"document.body.append(Object.assign(document.createElement('img'), {{src: '{address}'}}))",
+        f"fetch('{address}').catch(() => null)",
+        "setTimeout('window.ran = true')",
+    ):
+        browser.run(f"(() => {{ try {{ {attack}; }} catch {{ return; }} }})()")
+    browser.run("new Promise(done => setTimeout(done, 100))")
+    assert browser.run("window.ran") is None
+    with listener, pytest.raises(BlockingIOError):
+        listener.setblocking(False)
+        listener.accept()
+    assert sum("Content Security Policy" in line for line in browser.console) >= 3, "it was the policy that did it"
+
+
+def test_a_phone_does_not_scroll_sideways(browser: Browser, sample: str) -> None:
+    """At 390 pixels the page is 390 wide, and a call fills the screen."""
+    browser.resize(390, 844, phone=True)
+    try:
+        browser.open("about:blank#", until="true")
+        browser.open(sample)
+        assert browser.run("document.documentElement.scrollWidth") == 390
+        browser.click(f"{FIRST_ROW} td.prompt")
+        wait_for_call(browser)
+        assert browser.run("document.getElementById('call').getBoundingClientRect().width") == 390
+    finally:
+        browser.resize(1280, 900)
+
+
+def test_light_dark_and_paper(page: Browser, tmp_path: Path) -> None:
+    """The page follows the system, the button overrules it, and paper gets every table and the calls."""
+    background = "getComputedStyle(document.body).backgroundColor"
+    page.prefer("dark")
+    dark = page.run(background)
+    page.prefer("light")
+    light = page.run(background)
+    assert dark != light
+    page.click("#theme")
+    page.click("#theme")
+    assert "dark" in text_of(page, "#theme") and page.run(background) == dark
+    page.click("#theme")
+    page.print_to(tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    assert page.run("document.querySelectorAll('#calls-window tr[data-place]').length") == 200
+    assert page.run("document.querySelectorAll('main details:not([open])').length") == 0
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert page.run("document.querySelectorAll('main details[open]').length") == 0
+
+
+def test_two_runs_and_a_selector(browser: Browser, tmp_path: Path) -> None:
+    """Both runs' models stand side by side until one run is chosen."""
+    for name, seed in (("one", 1), ("two", 2)):
+        write_sample_run(tmp_path / "runs" / name, run_id=name, seed=seed, hostile=False)
+    assert clawgauge(tmp_path, "report", "one", "two", "-o", "both.html").code == 0
+    browser.open(f"file://{tmp_path}/both.html")
+    rows = "document.querySelectorAll('#models-table tbody tr').length"
+    assert browser.run(rows) == 12 and browser.run("document.querySelectorAll('.run-findings').length") == 2
+    choose(browser, "#filter-run", "1")
+    assert browser.run(rows) == 6 and browser.run("document.querySelectorAll('.run-findings').length") == 1
+    assert browser.console == []
+
+
+def test_an_empty_run_opens(browser: Browser, tmp_path: Path) -> None:
+    """Nothing recorded: the page says so, and shows no empty charts."""
+    browser.open(report(write_run(tmp_path / "run", [])))
+    assert text_of(browser, ".answer") == "This run recorded no call." and browser.console == []
+    assert browser.run("document.getElementById('everything').hidden")
+
+
+def test_a_folder_of_the_first_harness_opens(browser: Browser, tmp_path: Path) -> None:
+    """Records without suite, timings or attempts are listed and open."""
+    old = {
+        "provider": "ollama",
+        "model": "llama",
+        "prompt_id": "P0",
+        "raw_output": "yes",
+        "latency_ms": 80.5,
+        "success": True,
+    }
+    browser.open(report(write_run(tmp_path / "run", [old, {**old, "success": False, "failure_type": "timeout"}])))
+    browser.click(f"{FIRST_ROW} td.prompt")
+    wait_for_call(browser)
+    assert "yes" in text_of(browser, "#call-body") and browser.console == []
+
+
+def test_twenty_thousand_calls(browser: Browser, tmp_path: Path) -> None:
+    """A large run is a file under 15 MB that opens at once and scrolls to its end."""
+    folder = write_large_run(tmp_path / "run", 20_000)
+    address = report(folder)
+    size = (folder / "report.html").stat().st_size
+    took_s = browser.open(address)
+    print(f"20,000 calls: {size / 1e6:.1f} MB, open in {took_s:.2f} s")
+    assert size < 15_000_000 and took_s < 10
+    assert text_of(browser, "#matching") == "20,000 calls"
+    assert browser.run("document.getElementsByTagName('*').length") < 5000
+    browser.run("document.getElementById('calls-window').scrollTop = 1e9")
+    browser.wait_for("document.querySelector('#calls-window tr[data-place=\"19999\"]') !== null")
+    assert browser.console == []
