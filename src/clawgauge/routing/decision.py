@@ -1,0 +1,148 @@
+"""The decision: every model measured against the policy, removed with its reason or put in order. Deterministic.
+
+Owns: the scores, the limits' verdicts, the order. Refuses: anything but figures with their n; where a figure is missing
+its score is 0 and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.policy import Limits, Policy
+from clawgauge.stats import wilson_interval
+
+# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
+HALF_P95_MS = 5_000.0
+HALF_TTFT_MS = 1_000.0
+HALF_COST_USD = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One model's place. `removed_by` holds every limit it broke; `scores` what its place rests on."""
+
+    evidence: Evidence
+    removed_by: tuple[str, ...]
+    scores: dict[str, float]
+    score: float
+
+    @property
+    def kept(self) -> bool:
+        return not self.removed_by
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Every model that was measured: the kept ones best first, then the removed ones by name."""
+
+    policy: Policy
+    standings: tuple[Standing, ...]
+
+    @property
+    def ranked(self) -> list[Evidence]:
+        return [standing.evidence for standing in self.standings if standing.kept]
+
+
+def decide(evidence: Sequence[Evidence], policy: Policy) -> Decision:
+    """Limits first, then the weighted order; equal scores go by name."""
+    standings = [_stand(one, policy) for one in evidence]
+    return Decision(policy, tuple(sorted(standings, key=_place)))
+
+
+def _place(standing: Standing) -> tuple[bool, float, str]:
+    return not standing.kept, -standing.score if standing.kept else 0.0, standing.evidence.label
+
+
+def _stand(evidence: Evidence, policy: Policy) -> Standing:
+    scores = {name: score(evidence) for name, score in _SCORES.items()}
+    weights = {name: float(getattr(policy.weights, name)) for name in scores}
+    total = sum(weights.values())
+    weighted = sum(weights[name] * scores[name] for name in scores) / total
+    return Standing(evidence, tuple(_broken(evidence, policy)), scores, weighted)
+
+
+def _broken(evidence: Evidence, policy: Policy) -> list[str]:
+    """Every limit the model does not keep, each as a sentence with its figure and its n."""
+    limits, group = policy.limits, evidence.group
+    n_cells = group.n_scheduled
+    found = [
+        _under("pass rate", group.pass_rate_scheduled, limits.min_pass_rate, group.n_scheduled_judged),
+        _under("answered", group.n_success / n_cells if n_cells else None, limits.min_answered_rate, n_cells),
+        _over("p95", group.latency_ms.p95, limits.max_p95_ms, "ms", group.n_success),
+        _over("first token p95", group.ttft_ms.p95, limits.max_ttft_p95_ms, "ms", group.ttft_ms.n),
+        _tier_over(evidence, limits),
+        _cost_over(evidence, limits.max_cost_per_call_usd, 1, "a call"),
+        _cost_over(evidence, limits.max_monthly_cost_usd, policy.calls_per_month, "a month"),
+        "not local" if limits.local_only and not evidence.local else None,
+    ]
+    return [words for words in found if words]
+
+
+def _under(name: str, value: float | None, limit: float | None, n: int) -> str | None:
+    if limit is None or (value is not None and value >= limit):
+        return None
+    measured = "not measured" if value is None else f"{value:.0%} of {n}"
+    return f"{name} {measured}, wanted at least {limit:.0%}"
+
+
+def _over(name: str, value: float | None, limit: float | None, unit: str, n: int) -> str | None:
+    if limit is None or (value is not None and value <= limit):
+        return None
+    measured = "not measured" if value is None else f"{value:.0f} {unit} (n={n})"
+    return f"{name} {measured}, wanted at most {limit:.0f} {unit}"
+
+
+def _tier_over(evidence: Evidence, limits: Limits) -> str | None:
+    tool_use = evidence.group.tool_use
+    if limits.max_tier is None or (tool_use.tier is not None and tool_use.tier <= limits.max_tier):
+        return None
+    return f"{tool_use.label}, wanted Tier {limits.max_tier} or better"
+
+
+def _cost_over(evidence: Evidence, limit: float | None, calls: int, per: str) -> str | None:
+    if limit is None or evidence.free_of_charge:
+        return None
+    if evidence.cost_per_call_usd is None:
+        return f"cost {per} unknown, wanted at most ${limit:g}"
+    cost = evidence.cost_per_call_usd * calls
+    return None if cost <= limit else f"cost ${cost:.4g} {per}, wanted at most ${limit:g}"
+
+
+def _pass_score(evidence: Evidence) -> float:
+    """The lower end of the interval: ten of ten says less than a hundred of a hundred."""
+    group = evidence.group
+    bounds = wilson_interval(group.n_passed, group.n_scheduled_judged)
+    return bounds[0] if bounds else 0.0
+
+
+def _tool_score(evidence: Evidence) -> float:
+    tool_use = evidence.group.tool_use
+    bounds = tool_use.ci95 or wilson_interval(tool_use.k, tool_use.n)
+    return bounds[0] if bounds else 0.0
+
+
+def _latency_score(evidence: Evidence) -> float:
+    return _falling(evidence.group.latency_ms.p95, HALF_P95_MS)
+
+
+def _ttft_score(evidence: Evidence) -> float:
+    return _falling(evidence.group.ttft_ms.p50, HALF_TTFT_MS)
+
+
+def _cost_score(evidence: Evidence) -> float:
+    return 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
+
+
+def _falling(value: float | None, half: float) -> float:
+    return 0.0 if value is None else half / (half + value)
+
+
+_SCORES: dict[str, Callable[[Evidence], float]] = {
+    "pass_rate": _pass_score,
+    "tool_use": _tool_score,
+    "latency": _latency_score,
+    "ttft": _ttft_score,
+    "cost": _cost_score,
+}

@@ -1,0 +1,82 @@
+"""The routing as a LiteLLM proxy configuration: model_list, fallbacks, and timeouts from what was measured.
+
+Owns: how LiteLLM names a model and which timeout its measured tail asks for. Refuses: keys (only the names of
+environment variables), and models LiteLLM could not reach.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from clawgauge.routing.decision import Decision
+from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.reasons import Reason, cite
+
+# Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.
+TIMEOUT_FACTOR = 2.0
+MIN_TIMEOUT_S = 5
+
+
+@dataclass(slots=True)
+class LiteLlmRouting:
+    """A configuration for the LiteLLM proxy, the reason for each of its lines, and what could not be decided."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def litellm_config(decision: Decision) -> LiteLlmRouting:
+    """`model_list` best first, and each model's fallbacks: those placed after it."""
+    routing = LiteLlmRouting()
+    entries: dict[str, dict[str, Any]] = {}
+    for evidence in decision.ranked:
+        params = _params(evidence)
+        if params is None:
+            routing.notes.append(f"{evidence.label} is not routed: LiteLLM cannot reach a provider of this kind")
+            continue
+        timeout_s = timeout_from(evidence.group.latency_ms.p99)
+        if timeout_s is not None:
+            params["timeout"] = timeout_s
+        entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
+        tail = "no successful call, so no timeout" if timeout_s is None else f"timeout {timeout_s} s"
+        why = f"{tail} (p99 × {TIMEOUT_FACTOR:g}); {cite(evidence)}"
+        routing.reasons.append(Reason(f'model_list["{evidence.label}"]', str(params["model"]), why, evidence.label))
+    if not entries:
+        routing.notes.append("no model keeps the policy's limits and can be reached: nothing is configured")
+        return routing
+    names = list(entries)
+    routing.config["model_list"] = list(entries.values())
+    fallbacks = _fallbacks(names, decision.policy.max_fallbacks)
+    if fallbacks:
+        routing.config["router_settings"] = {"fallbacks": fallbacks}
+        routing.reasons.append(Reason("router_settings.fallbacks", " > ".join(names), "the order of the policy"))
+    return routing
+
+
+def timeout_from(p99_ms: float | None) -> int | None:
+    """Whole seconds with room above the measured p99; None where nothing was measured."""
+    return None if p99_ms is None else max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
+
+
+def _fallbacks(names: list[str], limit: int) -> list[dict[str, list[str]]]:
+    """Each model falls back to those placed after it, the last to none."""
+    chains = ((name, names[place + 1 : place + 1 + limit]) for place, name in enumerate(names))
+    return [{name: after} for name, after in chains if after]
+
+
+def _params(evidence: Evidence) -> dict[str, Any] | None:
+    kind, model, settings = evidence.provider_type, evidence.target.model, evidence.settings
+    address = settings.get("base_url")
+    if kind not in ("ollama_openai", "openai_chat", "openai_responses") or not isinstance(address, str):
+        return None
+    # `openai/` is LiteLLM's word for any server that speaks OpenAI's protocol at `api_base`.
+    prefix = "openai/responses/" if kind == "openai_responses" else "openai/"
+    params: dict[str, Any] = {"model": f"{prefix}{model}", "api_base": address}
+    key_env = settings.get("api_key_env")
+    params["api_key"] = f"os.environ/{key_env}" if key_env else "none"
+    if evidence.target.thinking_level:
+        params["reasoning_effort"] = evidence.target.thinking_level
+    return params

@@ -1,0 +1,114 @@
+"""An openclaw.json that is there already: read as JSON5, patched without losing what it says, written with a backup.
+
+Owns: merging (objects recursively, lists of models by id, other lists and values by replacement), and putting the file
+back at one stroke. Refuses: writing what it could not read, and writing over a backup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import json5
+
+from clawgauge.errors import ConfigError, DiskFailure
+
+_SIZE_CAP_BYTES = 8 << 20
+
+
+def read_openclaw(path: Path) -> dict[str, Any]:
+    """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
+    try:
+        raw = path.read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
+    if len(raw) > _SIZE_CAP_BYTES:
+        raise ConfigError(f"{path} is over 8 MiB; that is no openclaw.json")
+    try:
+        text = raw.decode("utf-8-sig")
+        found = _parse(text)
+    except (ValueError, RecursionError) as fault:
+        raise ConfigError(f"{path} is not JSON5: {fault}") from fault
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")
+    return found
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        # Slow, but right: only files with comments and the like come this far.
+        return json5.loads(text, allow_duplicate_keys=False)
+
+
+def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """`config` with `patch` in it; neither is changed. A list of models keeps the models the patch does not name."""
+    merged = dict(config)
+    for key, value in patch.items():
+        there = merged.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            merged[key] = merge_patch(there, value)
+        elif key == "models" and isinstance(there, list) and isinstance(value, list):
+            merged[key] = _merge_models(there, value)
+        elif isinstance(there, str) and isinstance(value, dict) and set(value) <= {"primary", "fallbacks"}:
+            # `model: "a/b"` is short for an object with that primary.
+            merged[key] = merge_patch({"primary": there}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _merge_models(there: list[Any], wanted: list[Any]) -> list[Any]:
+    patches = {model["id"]: model for model in wanted}
+    kept: list[Any] = []
+    for model in there:
+        patch = patches.pop(model.get("id"), None) if isinstance(model, dict) else None
+        if patch is None:
+            kept.append(model)
+        else:
+            # The name is the user's own word for a model they already have.
+            kept.append(merge_patch(model, {key: value for key, value in patch.items() if key != "name"}))
+    return [*kept, *patches.values()]
+
+
+def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:
+    """Put `config` into `path` at one stroke. Returns where what was there is kept, None if nothing was there."""
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    path = path.resolve()  # a link stays a link; what it points at is replaced
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        backup = _back_up(path)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as fault:
+        fresh.unlink(missing_ok=True)
+        raise DiskFailure(f"cannot write {path} ({fault.strerror}); it is as it was") from fault
+    return backup
+
+
+def _back_up(path: Path) -> Path | None:
+    """A copy of `path` under the first free name."""
+    if not path.exists():
+        return None
+    content, mode = path.read_bytes(), path.stat().st_mode & 0o777
+    number = 0
+    while True:
+        backup = path.with_name(f"{path.name}.bak" + (f".{number}" if number else ""))
+        try:
+            fd = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            number += 1
+            continue
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return backup

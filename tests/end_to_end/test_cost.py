@@ -1,0 +1,73 @@
+"""What a run costs, as a user sees it while it runs and afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.command import clawgauge
+from support.scripted_server import ScriptedServer
+
+PRICES = (
+    '[[price]]\nprovider = "fake"\nmodel = "scripted-model"\ninput = 1000.0\noutput = 1000.0\ncached_input = 10.0\n'
+)
+
+
+def test_the_price_table_says_what_each_call_cost(place: Path, server: ScriptedServer) -> None:
+    """With a price for the model every record says its cost and who says so, and progress shows the sum."""
+    (place / "prices.toml").write_text(PRICES)
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--prices", "prices.toml")
+    assert done.code == 0, done.stderr
+    for record in done.records():
+        assert record["cost_source"] == "price_table"
+        assert record["cost_usd"] == (record["input_tokens"] + record["output_tokens"]) / 1000
+    total = sum(record["cost_usd"] for record in done.records())
+    assert f"${total:.4f} so far" in done.stderr
+    assert abs(done.summary()["models"][0]["cost_usd"] - total) < 1e-9
+
+
+def test_without_a_price_there_is_no_cost(place: Path, server: ScriptedServer) -> None:
+    """A server of one's own is on nobody's price list."""
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")
+    assert all(record["cost_usd"] is None and record["cost_source"] is None for record in done.records())
+    assert "so far" not in done.stderr
+
+
+def test_a_run_stops_at_its_budget_and_can_go_on(place: Path, server: ScriptedServer) -> None:
+    """The first call spends it; the rest is not made, is not counted as failed, and a larger budget goes on."""
+    (place / "prices.toml").write_text(PRICES)
+    words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--prices", "prices.toml"]
+    done = clawgauge(place, *words, "--max-cost", "0.001", "--run-id", "thrifty")
+    assert done.code == 0, done.stderr
+    assert len(done.records()) == 1
+    assert "--max-cost 0.001 is spent" in done.stderr
+    events = [json.loads(line) for line in (done.folder / "events.jsonl").read_text().splitlines()]
+    (spent,) = [event["detail"] for event in events if event["event"] == "budget_spent"]
+    assert spent["not_asked"] == 3
+    again = clawgauge(place, "run", "--resume", "thrifty", "--prices", "prices.toml", "--max-cost", "100")
+    assert again.code == 0, again.stderr
+    assert len(again.records()) == 4
+
+
+def test_a_budget_that_cannot_be_counted_is_refused(place: Path, server: ScriptedServer) -> None:
+    """A remote model of unknown price would spend without limit: nothing is sent, and the way out is named."""
+    toml = place / "clawgauge.toml"
+    toml.write_text(toml.read_text().replace("local = true", "local = false"))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--max-cost", "1")
+    assert done.code == 2
+    assert "--prices" in done.stderr
+    assert not server.requests
+
+
+def test_prices_beside_the_configuration_file(place: Path, server: ScriptedServer) -> None:
+    """`[run] prices` is looked up beside the file that names it."""
+    folder = place / "settings"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(PRICES)
+    config = (place / "clawgauge.toml").read_text()
+    (folder / "clawgauge.toml").write_text(f'[run]\nprices = "mine.toml"\n{config}')
+    done = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--config", "settings/clawgauge.toml"
+    )
+    assert done.code == 0, done.stderr
+    assert all(record["cost_usd"] is not None for record in done.records())

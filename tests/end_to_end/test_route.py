@@ -1,0 +1,140 @@
+"""`clawgauge route` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clawgauge.records import Target
+from support.command import clawgauge
+from support.measured_models import CLAUDE, OLLAMA, Measured, MeasuredRun
+
+QWEN = Measured(Target("ollama_openai", "qwen3:8b"), OLLAMA)
+TINY = Measured(Target("ollama_openai", "tiny"), OLLAMA, text_passes=1, tool_passes=2)
+OPUS = Measured(Target("claude_code_cli", "opus"), CLAUDE, model_reported="claude-opus-5", cost_usd=0.02)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    MeasuredRun([QWEN, TINY, OPUS]).write(tmp_path / "runs")
+    return tmp_path
+
+
+def test_the_patch_is_all_there_is_on_stdout(runs: Path) -> None:
+    """A script can pipe it: JSON on stdout, the table of every model on stderr, the reasons in the run folder."""
+    done = clawgauge(runs, "route", "measured")
+    patch = json.loads(done.stdout)
+    assert done.code == 0
+    assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/qwen3:8b"
+    assert "wanted at least 50%" in done.stderr
+    reasons = (runs / "runs/measured/routing_openclaw.md").read_text()
+    assert "Tier 1 (decided), tools 20/20 (text)" in reasons
+    assert "run measured" in reasons
+
+
+def test_the_same_evidence_gives_the_same_patch(runs: Path) -> None:
+    """Deterministic: twice the same, byte for byte."""
+    assert clawgauge(runs, "route", "measured").stdout == clawgauge(runs, "route", "latest").stdout
+
+
+def test_a_dry_run_shows_a_diff_and_changes_nothing(runs: Path) -> None:
+    """What --write would do, on a file with comments, which stays as it is."""
+    config = runs / "openclaw.json"
+    before = "{ // mine\n  agents: { defaults: { model: 'openai/gpt-5.2' } } }"
+    config.write_text(before)
+    done = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--dry-run")
+    assert done.code == 0
+    assert '-      "model": "openai/gpt-5.2"' in done.stdout
+    assert '+        "primary": "ollama/qwen3:8b"' in done.stdout
+    assert config.read_text() == before
+
+
+def test_writing_keeps_a_backup_and_a_second_time_changes_nothing(runs: Path) -> None:
+    """The file is patched, what was there is beside it, and writing again finds nothing to do."""
+    config = runs / "openclaw.json"
+    config.write_text('{"agents": {"defaults": {"workspace": "~/w"}}}')
+    done = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--write")
+    assert done.code == 0
+    written = json.loads(config.read_text())
+    assert written["agents"]["defaults"]["workspace"] == "~/w"
+    assert written["tools"]["byProvider"]["ollama/tiny"]["deny"] == ["*"]
+    assert json.loads((runs / "openclaw.json.bak").read_text()) == {"agents": {"defaults": {"workspace": "~/w"}}}
+    again = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--write")
+    assert "already" in again.stderr
+    assert not (runs / "openclaw.json.bak.1").exists()
+
+
+def test_a_file_that_is_not_there_is_made(runs: Path) -> None:
+    """Nothing to back up, nothing lost; only the user can read it."""
+    done = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--write")
+    assert done.code == 0
+    assert (runs / "openclaw.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_litellm_gets_yaml(runs: Path) -> None:
+    """Models with timeouts from the measured tail, best first, and who takes over from whom."""
+    done = clawgauge(runs, "route", "measured", "--for", "litellm")
+    config = yaml.safe_load(done.stdout)
+    assert config["model_list"][0]["litellm_params"]["model"] == "openai/qwen3:8b"
+    assert config["model_list"][0]["litellm_params"]["timeout"] == 5
+    assert "cannot reach" in done.stderr
+
+
+def test_a_chain_is_forecast_without_a_call(runs: Path) -> None:
+    """Pass rate, times, cost and shares, each with its n, and the best chain under the policy beside it."""
+    done = clawgauge(runs, "route", "measured", "--simulate", "tiny>opus")
+    assert done.code == 0
+    assert "(3/30, 95%" in done.stdout
+    assert "the best under the policy" in done.stdout
+    facts = json.loads(clawgauge(runs, "route", "measured", "--simulate", "tiny>opus", "--json").stdout)
+    assert facts["asked"]["answered_by"] == [30, 0]
+    assert facts["best"]["n_cells"] == 30
+
+
+def test_a_policy_of_ones_own_decides(runs: Path) -> None:
+    """Local models only, by the user's own file."""
+    (runs / "policy.toml").write_text("[limits]\nlocal_only = true\n")
+    facts = json.loads(clawgauge(runs, "route", "measured", "--policy", "policy.toml", "--json").stdout)
+    removed = {model["model"]: model["removed_by"] for model in facts["models"]}
+    assert removed["claude_code_cli:opus"] == ["not local"]
+    assert removed["ollama_openai:qwen3:8b"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dry-run"], "--config"),
+        (["--write", "--for", "litellm", "--config", "x.json"], "-o"),
+        (["--write", "--dry-run", "--config", "x.json"], "one of them"),
+        (["--simulate", "nobody"], "fits no model"),
+        (["--policy", "missing.toml"], "missing.toml"),
+        (["--prices", "missing.toml"], "missing.toml"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_a_way_out(runs: Path, words: list[str], said: str) -> None:
+    """Exit code 2 and one sentence."""
+    done = clawgauge(runs, "route", "measured", *words)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lines_that_cannot_be_read_are_said(runs: Path) -> None:
+    """The routing stands on the rest, and the exit code says that something is missing."""
+    with (runs / "runs/measured/results.jsonl").open("a") as file:
+        file.write("{ not json\n")
+    done = clawgauge(runs, "route", "measured")
+    assert done.code == 5
+    assert "1 line of results.jsonl" in done.stderr
+
+
+def test_a_model_that_is_down_takes_no_first_place(tmp_path: Path) -> None:
+    """A model that answered a fifth of its calls is removed, whatever it answered."""
+    MeasuredRun([replace(QWEN, failed_calls=24), OPUS]).write(tmp_path / "runs")
+    done = clawgauge(tmp_path, "route", "measured")
+    assert json.loads(done.stdout)["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-opus-5"
+    assert "answered 20% of 30, wanted at least 80%" in done.stderr

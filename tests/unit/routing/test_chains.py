@@ -1,0 +1,95 @@
+"""What a chain would do, from paired recorded calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clawgauge.errors import RequestError
+from clawgauge.routing import Limits, Policy, best_chain, forecast, parse_chain
+from unit.routing.runs import GPT, LLAMA, OPUS, QWEN, decision_of
+
+SHAKY = replace(LLAMA, failed_calls=6)
+
+
+def test_the_next_model_answers_where_the_first_failed(tmp_path: Path) -> None:
+    """Six calls of the first failed: the second answers those, and its time comes on top of the failure's."""
+    decision = decision_of(tmp_path, SHAKY, OPUS)
+    found = forecast(parse_chain("llama>opus", decision))
+    assert (found.n_cells, found.n_answered) == (30, 30)
+    assert found.answered_by == (24, 6)
+    # The first passes P6 of the text prompts and twelve tool prompts; the second passes P0–P5.
+    assert found.n_passed == 1 + 12 + 6
+    assert found.p95_ms == 900 + 5000
+    assert found.p50_ms == 900
+
+
+def test_a_wrong_answer_is_an_answer(tmp_path: Path) -> None:
+    """A router sees failures, not mistakes: a better model behind one that always answers changes nothing."""
+    decision = decision_of(tmp_path, LLAMA, OPUS)
+    alone, chained = forecast(parse_chain("llama", decision)), forecast(parse_chain("llama>opus", decision))
+    assert (alone.n_passed, alone.p95_ms) == (chained.n_passed, chained.p95_ms)
+    assert chained.answered_by == (30, 0)
+
+
+def test_cost_is_what_was_spent_along_the_way(tmp_path: Path) -> None:
+    """A local model costs nothing per call, a fallback its price on the calls it answers."""
+    decision = decision_of(tmp_path, SHAKY, OPUS)
+    assert forecast(parse_chain("llama>opus", decision)).cost_per_call_usd == pytest.approx(6 * 0.02 / 30)
+    assert forecast(parse_chain("opus", decision)).cost_per_call_usd == pytest.approx(0.02)
+
+
+def test_intervals_are_given_and_the_same_every_time(tmp_path: Path) -> None:
+    """Every figure has its interval, and the same evidence gives the same one."""
+    chain = parse_chain("llama>opus", decision_of(tmp_path, SHAKY, OPUS))
+    one, other = forecast(chain), forecast(chain)
+    assert one == other
+    assert one.pass_ci95 is not None
+    assert one.pass_rate is not None
+    assert one.pass_ci95[0] < one.pass_rate < one.pass_ci95[1]
+    assert one.p95_ci95 is not None
+    assert one.p95_ci95[0] <= (one.p95_ms or 0) <= one.p95_ci95[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("nobody", "fits no model"),
+        ("ollama", "more than one"),
+        ("llama3.2:3b>llama", "twice"),
+        ("llama>", "empty"),
+    ],
+)
+def test_a_chain_that_names_nobody_or_several_is_refused(tmp_path: Path, words: str, problem: str) -> None:
+    """The refusal says what is wrong, and names the models there are."""
+    with pytest.raises(RequestError, match=problem):
+        parse_chain(words, decision_of(tmp_path, LLAMA, QWEN, OPUS))
+
+
+def test_local_is_the_best_placed_model_of_this_machine(tmp_path: Path) -> None:
+    """`local` needs no name."""
+    decision = decision_of(tmp_path, LLAMA, QWEN, GPT)
+    assert [one.label for one in parse_chain("local>gpt-5", decision)] == [QWEN.target.label, GPT.target.label]
+    with pytest.raises(RequestError, match="local"):
+        parse_chain("local", decision_of(tmp_path / "cloud", GPT))
+
+
+def test_the_best_chain_keeps_the_policy(tmp_path: Path) -> None:
+    """The chain that passes most, of the models the limits left; a limit on p95 holds for the chain too."""
+    decision = decision_of(tmp_path, SHAKY, QWEN, OPUS, policy=Policy(limits=Limits(min_answered_rate=0.5)))
+    best = best_chain(decision)
+    assert best is not None
+    assert best.chain[0].label == OPUS.target.label
+    quick = Policy(limits=Limits(min_answered_rate=0.5, max_p95_ms=3500))
+    best = best_chain(decision_of(tmp_path / "quick", SHAKY, QWEN, OPUS, policy=quick))
+    assert best is not None
+    assert OPUS.target.label not in best.label
+    assert best.p95_ms is not None
+    assert best.p95_ms <= 3500
+
+
+def test_without_a_model_that_keeps_the_limits_there_is_no_best_chain(tmp_path: Path) -> None:
+    """Nothing is better than something that breaks the policy."""
+    assert best_chain(decision_of(tmp_path, LLAMA, policy=Policy(limits=Limits(min_pass_rate=0.99)))) is None

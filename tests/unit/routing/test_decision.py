@@ -1,0 +1,116 @@
+"""The decision table: which limit removed whom, and the order of the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clawgauge.errors import ConfigError
+from clawgauge.prices import load_prices
+from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
+from support.measured_models import MeasuredRun
+from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of
+
+
+def _labels(decision: object) -> list[str]:
+    return [evidence.label for evidence in decision.ranked]  # type: ignore[attr-defined]
+
+
+def _removed(decision: object) -> dict[str, str]:
+    standings = decision.standings  # type: ignore[attr-defined]
+    return {one.evidence.label: "; ".join(one.removed_by) for one in standings if not one.kept}
+
+
+def test_the_order_is_the_same_every_time(tmp_path: Path) -> None:
+    """One run and one policy give one order, whatever the order of the models in the run."""
+    one = decision_of(tmp_path / "a", LLAMA, QWEN, GPT, OPUS)
+    other = decision_of(tmp_path / "b", OPUS, GPT, QWEN, LLAMA)
+    assert _labels(one) == _labels(other)
+    assert len(_labels(one)) == 4
+
+
+def test_every_limit_names_itself_and_its_figure(tmp_path: Path) -> None:
+    """A removed model says which limit removed it, with the figure, its n and what was wanted."""
+    limits = Limits(max_p95_ms=3000, max_tier=1, local_only=True, min_pass_rate=0.5)
+    removed = _removed(decision_of(tmp_path, LLAMA, QWEN, TINY, OPUS, policy=Policy(limits=limits)))
+    assert "pass rate 10% of 30, wanted at least 50%" in removed["ollama_openai:tiny"]
+    assert "wanted Tier 1 or better" in removed["ollama_openai:llama3.2:3b"]
+    assert "p95 5000 ms (n=30), wanted at most 3000 ms" in removed["claude_code_cli:opus"]
+    assert "not local" in removed["claude_code_cli:opus"]
+    assert "ollama_openai:qwen3:8b" not in removed
+
+
+def test_a_cost_that_is_not_known_does_not_pass_for_cheap(tmp_path: Path) -> None:
+    """With a limit on cost, a paid model of unknown price is removed; a local one is not asked for a price."""
+    policy = Policy(limits=Limits(max_cost_per_call_usd=0.01))
+    removed = _removed(decision_of(tmp_path, CODEX, GPT, OPUS, QWEN, policy=policy))
+    assert "cost a call unknown" in removed["openai_responses:gpt-5-codex@high"]
+    assert "cost $0.02 a call" in removed["claude_code_cli:opus"]
+    assert "openai_responses:gpt-5" not in removed
+    assert "ollama_openai:qwen3:8b" not in removed
+
+
+def test_a_monthly_budget_counts_the_calls_of_a_month(tmp_path: Path) -> None:
+    """Two cents a call is four hundred dollars for twenty thousand calls."""
+    policy = Policy(limits=Limits(max_monthly_cost_usd=300), calls_per_month=20_000)
+    assert "cost $400 a month" in _removed(decision_of(tmp_path, OPUS, policy=policy))["claude_code_cli:opus"]
+
+
+def test_weights_change_the_order(tmp_path: Path) -> None:
+    """Whoever cares for speed alone gets the fastest first; whoever cares for passes alone the one that passes most."""
+    fast = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1))
+    good = Policy(weights=Weights(pass_rate=1, tool_use=0, cost=0, ttft=0, latency=0))
+    assert _labels(decision_of(tmp_path / "a", LLAMA, GPT, OPUS, policy=fast))[0] == LLAMA.target.label
+    assert _labels(decision_of(tmp_path / "b", LLAMA, GPT, OPUS, policy=good))[0] == OPUS.target.label
+
+
+def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
+    """A model measured twice is taken from the later word, not from a mixture."""
+    good = MeasuredRun([QWEN], run_id="good").write(tmp_path)
+    bad = MeasuredRun([TINY, LLAMA], run_id="other").write(tmp_path)
+    evidence, _ = gather_evidence([good, bad, good], load_prices())
+    assert {one.label: one.run_id for one in evidence}["ollama_openai:qwen3:8b"] == "good"
+    assert len(decide(evidence, Policy()).standings) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[limits]\nmin_pass_rate = 50\n", "min_pass_rate"),
+        ("[limits]\nmax_p95 = 50\n", "max_p95"),
+        ("[weights]\npass_rate=0\ntool_use=0\nlatency=0\nttft=0\ncost=0\n", "all weights are 0"),
+        ("limits = 3\n", "limits"),
+        ("x = [", "cannot be used"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, named: str) -> None:
+    """The refusal names the file and the key."""
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"policy\.toml") as refused:
+        read_policy(path)
+    assert named in str(refused.value)
+
+
+def test_electricity_is_a_cost_where_the_machine_counts_it(tmp_path: Path) -> None:
+    """With a price for a kilowatt-hour, the joules of the suite are spread over its calls; without one, nothing is."""
+    path = MeasuredRun([QWEN]).write(tmp_path)
+    spent = {
+        "event": "target_finished",
+        "at_ms": 1,
+        "target": QWEN.target.label,
+        "detail": {"energy_j": {"cpu": 3.6e6}},
+    }
+    with (path / "events.jsonl").open("a") as file:
+        file.write(json.dumps(spent) + "\n")
+    own = tmp_path / "prices.toml"
+    own.write_text("usd_per_kwh = 0.30\n")
+    ((with_price,), _), ((without,), _) = (
+        gather_evidence([path], load_prices(own)),
+        gather_evidence([path], load_prices()),
+    )
+    assert with_price.cost_per_call_usd == pytest.approx(0.30 / 30)
+    assert without.cost_per_call_usd is None
+    assert without.free_of_charge
