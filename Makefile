@@ -28,9 +28,13 @@ test: setup
 test-slow: setup
 	$(PYTEST) -m slow -n 2
 
-# Needs npm; says so where it is missing. The CLI is installed into this folder alone.
+# Needs npm and apt; says what could not be had. All but Chromium goes into this folder alone.
 test-real: setup
 	@scripts/get-claude || echo "test-real: the claude CLI could not be installed; its tests are skipped and say so"
+	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
+	@scripts/get-openclaw || echo "test-real: OpenClaw could not be installed; its tests are skipped and say so"
+	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"
 	$(PYTEST) -m real
 
 check: setup

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,28 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clawgauge.providers.embedded_model import fetch
 from support.command import clean_environment
 
+TOOL_TEMPLATE = Path(__file__).parent / "data" / "smollm2_tools.jinja"
+
 
 @pytest.fixture(scope="session")
 def llama_address() -> Iterator[str]:
     """llama.cpp serving the embedded model: one real model behind all three protocols."""
+    with serve_embedded_model() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def llama_tools_address() -> Iterator[str]:
+    """The same with a chat template that shows offered tools, and begins a call where `force_tool` asks for it."""
+    with serve_embedded_model(TOOL_TEMPLATE) as address:
+        yield address
+
+
+@contextmanager
+def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
     model = fetch(clean_environment(), print)
     options = {"model": model, "alias": "smollm2-135m", "context-tokens": 4096, "slots": 1, "threads": 1}
+    options["chat-template"] = chat_template or ""
     process = subprocess.Popen(
         [sys.executable, "-m", "clawgauge.providers.llama_child", *(f"--{k}={v}" for k, v in options.items())],
         stdin=subprocess.PIPE,

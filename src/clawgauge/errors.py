@@ -6,6 +6,7 @@ ClawgaugeError
 │   ├── SuiteError          a suite file that is refused (file, prompt, key)
 │   ├── ConfigError         a bad option, TOML file or environment value
 │   └── RunFolderError      a run that is not there, not ours, or does not match
+│       └── compare.IncomparableRuns   two runs that differ in what spoils a comparison
 ├── MachineError            this machine stops the run                         exit 4
 │   ├── RunLocked           another process writes this run folder
 │   └── DiskFailure         the disk is full or refuses to write

@@ -16,13 +16,17 @@ from typing import Any
 
 import uvloop
 
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, RunOptions, Target
 from clawgauge.redaction import Redactor
-from clawgauge.runner import Clock, Observer, SystemClock
-from clawgauge.runner.target_run import Cell, RunContext, TargetRun
+from clawgauge.runner.agenda import Agenda
+from clawgauge.runner.cells import Cell
+from clawgauge.runner.clock import Clock, SystemClock
+from clawgauge.runner.lag import LagWatch
+from clawgauge.runner.observer import Observer
+from clawgauge.runner.target_run import RunContext, TargetRun
 from support.command import read_records
 from support.published_schema import check_run_folder
 from support.scripted_server import Reply, ScriptedServer
@@ -75,10 +79,13 @@ def ask_provider(
             redact=Redactor(),
             stretch=0,
             rng=random.Random(1),
+            salt=b"",
+            price_for=lambda target: None,
         )
-        async with provider:
-            target_run = TargetRun(context, Target(provider.name, "scripted-model"), provider)
-            await target_run.ask([Cell(prompt, 0) for prompt in prompts])
+        agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
+        with LagWatch() as lag_watch:
+            async with provider:
+                await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, lag_watch).ask()
 
     with RunFolder.create(folder / "runs") as run_folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asked(run_folder))

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from clawgauge.cli import main
-from clawgauge.journal import RunFolder
+from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, RunOptions, Target
-from clawgauge.runner import Observer, RunRequest, run
+from clawgauge.runner.observer import Observer
+from clawgauge.runner.run import RunRequest, run
 from clawgauge.summary import summarize_folder
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.scripted_server import Hang, Reset, ScriptedServer, Status, Text

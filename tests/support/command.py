@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.command_forks import fork_server
 
 KEPT = ("PATH", "HOME", "LANG", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
 
@@ -42,16 +45,27 @@ def clean_environment(**changes: str) -> dict[str, str]:
 
 
 def clawgauge(cwd: Path, *words: str, timeout_s: float = 100.0, env: dict[str, str] | None = None) -> Outcome:
-    """Run the command to its end."""
-    done = subprocess.run(
+    """Run the command to its end, in a fork of a started interpreter where that makes no difference."""
+    environment = clean_environment(**(env or {}))
+    forks = fork_server()
+    done = forks and forks.run(words, cwd, environment, timeout_s)
+    if done is None:
+        done = start_and_wait(words, cwd, environment, timeout_s)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), cwd)
+
+
+def start_and_wait(
+    words: Sequence[str], cwd: Path, env: dict[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """The command from the very start of the interpreter to its end."""
+    return subprocess.run(
         [sys.executable, "-m", "clawgauge", *words],
         cwd=cwd,
-        env=clean_environment(**(env or {})),
+        env=env,
         capture_output=True,
         timeout=timeout_s,
         stdin=subprocess.DEVNULL,
     )
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), cwd)
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

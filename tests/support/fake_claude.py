@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,9 @@ class ClaudeBehaviour:
     `{"is_error": True}`), `stdout` (exactly these bytes), `stderr`, `endless` (lines, or one line), `canary` (a secret
     it blurts out in its answer and on stderr). `stop_reason="max_tokens"` repeats the message four times and fails, as
     the real program does.
+    How it uses tools: `tool_rounds` (for each turn before `answer`: (text, [(name, arguments as JSON), …])), and
+    `mcp_fails` (it could not reach the server that offers them).
+    What it does for one prompt alone: `by_prompt` (fields to change, by the prompt that comes on stdin).
     How it ends: `exit_code`, `hang`, `grandchild` (a child of its own keeps the pipes open), `ignore_sigterm`.
     What it is: `version`, `missing_flags` (an older CLI: not in `--help`, refused when used).
     What it notes: the names of all environment variables, and the values of those in `env_values`.
@@ -49,6 +52,9 @@ class ClaudeBehaviour:
     stderr: str = ""
     endless: Literal["lines", "line"] | None = None
     canary: str | None = None
+    tool_rounds: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None
+    mcp_fails: bool = False
+    by_prompt: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     exit_code: int | None = None
     first_delay_s: float = 0.0
     gap_s: float = 0.0

@@ -5,7 +5,7 @@ down how it was called, then does what the behaviour file says. Not to be import
 """
 
 # Importing pathlib would double the time this program takes to start.
-# ruff: noqa: PTH109, PTH123, PTH208
+# ruff: noqa: PTH100, PTH109, PTH120, PTH123, PTH208
 
 import json
 import os
@@ -62,7 +62,8 @@ def main():
         fail("Error: When using --print, --output-format=stream-json requires --verbose")
     if behaviour["ignore_sigterm"]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    return behave(behaviour, options, stdin.decode("utf-8", "replace") or " ".join(words))
+    prompt = stdin.decode("utf-8", "replace") or " ".join(words)
+    return behave(behaviour | behaviour["by_prompt"].get(prompt, {}), options, prompt)
 
 
 def behave(behaviour, options, prompt):
@@ -73,6 +74,8 @@ def behave(behaviour, options, prompt):
     time.sleep(behaviour["first_delay_s"])
     if behaviour["endless"]:
         flood(b'{"type":"system"}\n' * 4096 if behaviour["endless"] == "lines" else b"x" * 65536)
+    elif behaviour["tool_rounds"] is not None:
+        return use_tools(behaviour, options)
     elif behaviour["stdout"] is not None:
         os.write(1, behaviour["stdout"].encode("latin-1"))
     elif behaviour["answer"] is not None or behaviour["echo"]:
@@ -81,6 +84,19 @@ def behave(behaviour, options, prompt):
         return replay(behaviour)
     linger(behaviour)
     return behaviour["exit_code"] or 0
+
+
+def use_tools(behaviour, options):
+    """Rounds of real calls to the MCP server that was named, then the answer."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from fake_claude_tools import converse
+
+    def print_answer():
+        for line in message_lines(behaviour, options, behaviour["answer"]):
+            emit_line(line)
+        emit_line(result_line(behaviour, options, behaviour["answer"]))
+
+    return converse(behaviour, options, emit_line, print_answer)
 
 
 def replay(behaviour):

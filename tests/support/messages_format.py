@@ -39,7 +39,7 @@ def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
         content.append({"type": "text", "text": text.whole_text})
     for index, (name, *fragments) in enumerate(text.tool_calls):
         arguments = json.loads("".join(fragments) or "{}")
-        content.append({"type": "tool_use", "id": f"toolu_{index}", "name": name, "input": arguments})
+        content.append({"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": arguments})
     usage = {"usage": _usage(text)} if text.usage is not None else {}
     return _message(text, request) | {"content": content, "stop_reason": _stop_reason(text)} | usage
 
@@ -48,7 +48,7 @@ def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
     """The answer as events: one block per channel, then why it stopped."""
     started = _message(text, request) | {"usage": _usage(text) | {"output_tokens": 1}}
     made = [Frame(named_event({"type": "message_start", "message": started}))]
-    blocks = _blocks(text)
+    blocks = _blocks(text, request)
     for index, (start, deltas) in enumerate(blocks):
         event = {"type": "content_block_start", "index": index, "content_block": start}
         made.append(Frame(named_event(event)))
@@ -76,7 +76,7 @@ def stream_error(status: int, message: str, sequence_number: int, dialect: str) 
     return named_event({"type": "error", "error": {"type": ERROR_KINDS.get(status, "api_error"), "message": message}})
 
 
-def _blocks(text: Text) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _blocks(text: Text, request: ReceivedRequest) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """(opening block, its deltas) for thinking, text and each tool call that is there."""
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if text.reasoning:
@@ -88,13 +88,22 @@ def _blocks(text: Text) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
         blocks.append(({"type": "text", "text": ""}, deltas))
     for index, (name, *fragments) in enumerate(text.tool_calls):
         deltas = [{"type": "input_json_delta", "partial_json": fragment} for fragment in fragments]
-        blocks.append(({"type": "tool_use", "id": f"toolu_{index}", "name": name, "input": {}}, deltas))
+        blocks.append(({"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": {}}, deltas))
     return blocks
+
+
+def _n_before(request: ReceivedRequest) -> int:
+    """Ids differ between the turns of a conversation; a client takes two messages of one id for one."""
+    return len(request.json.get("messages") or ())
+
+
+def _tool_id(request: ReceivedRequest, index: int) -> str:
+    return f"toolu_{_n_before(request)}_{index}"
 
 
 def _message(text: Text, request: ReceivedRequest) -> dict[str, Any]:
     return {
-        "id": "msg_scripted",
+        "id": f"msg_scripted_{_n_before(request)}",
         "type": "message",
         "role": "assistant",
         "model": text.model if text.model is not None else request.model,

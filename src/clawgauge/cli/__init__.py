@@ -7,12 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from clawgauge import __version__
-from clawgauge.cli import doctor, rescore, run, show, suites, summarize
-from clawgauge.cli.interruption import EXIT_INTERRUPTED, interruption
+from clawgauge.cli import compare, doctor, export, history, report, rescore, route, run, show, suites, summarize
+from clawgauge.cli.exit_codes import DONE, INTERRUPTED
+from clawgauge.cli.interruption import interruption
 from clawgauge.cli.streams import guarded_streams
 from clawgauge.errors import ClawgaugeError
-
-EXIT_DONE = 0
 
 _VERBS = {
     "run": run,
@@ -21,11 +20,16 @@ _VERBS = {
     "show": show,
     "summarize": summarize,
     "rescore": rescore,
+    "report": report,
+    "compare": compare,
+    "history": history,
+    "export": export,
+    "route": route,
 }
 _EPILOG = """\
 examples:
   clawgauge run                                        the models of a running Ollama, else the embedded model
-  clawgauge run -t ollama_openai:llama3.2:3b           one model, both built-in suites
+  clawgauge run -t ollama_openai:llama3.2:3b           one model, the suites core and tool_use
   clawgauge run -t openai_responses:gpt-5-codex@high -s core --repeats 3
   clawgauge show latest                                the newest run again
   clawgauge doctor                                     what can be reached from here
@@ -65,9 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with guarded_streams():
             code = _execute(argv)
         # Kept for the end where code could not be broken off; a failure of its own says more.
-        return EXIT_INTERRUPTED if interruption.happened and code == EXIT_DONE else code
+        return INTERRUPTED if interruption.happened and code == DONE else code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     finally:
         interruption.stop_listening()
 
@@ -80,5 +84,8 @@ def _execute(argv: Sequence[str] | None) -> int:
         finally:
             sys.stdout.flush()
     except ClawgaugeError as wrong:
-        sys.stderr.write(f"clawgauge: {wrong}\n")
+        # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
+        from clawgauge.reports.sanitize import clean_terminal
+
+        sys.stderr.write(f"clawgauge: {clean_terminal(str(wrong))}\n")
         return wrong.exit_code

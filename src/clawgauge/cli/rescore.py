@@ -18,14 +18,14 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run id, a path to a run folder, or latest")
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), metavar="DIR")
+    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     parser.add_argument("--suite", metavar="FILE", help="judge by this suite's validators instead of the recorded ones")
     parser.add_argument("--dry-run", action="store_true", help="say what would change; write nothing")
     parser.add_argument("--json", action="store_true", help="the summary on stdout too")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.reading import open_run
+    from clawgauge.cli.opening import open_run
     from clawgauge.cli.rescoring import rescore
 
     path = open_run(arguments.run, arguments.runs_dir)

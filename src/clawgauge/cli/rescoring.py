@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from clawgauge.checks import VALIDATORS_VERSION, judge_answer
+from clawgauge.checks import NATIVE, VALIDATORS_VERSION, judge_answer
+from clawgauge.cli.exit_codes import DONE, UNREADABLE_LINES
 from clawgauge.cli.reading import to_json
 from clawgauge.cli.writing import write_summary
 from clawgauge.errors import RunFolderError, SuiteError
-from clawgauge.journal import KEY_WITHHELD, RunFolder, iter_results, read_config
+from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
+from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.phrases import clean_lines
 from clawgauge.suites import load_suite, prompts_sha256
@@ -30,6 +33,7 @@ class Rescoring:
         self.n_without_prompt = 0
         self.n_truncated = 0
         self.n_withheld = 0
+        self.n_dropped = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -46,8 +50,11 @@ class Rescoring:
         if KEY_WITHHELD in result.warnings:
             self.n_withheld += 1
             return result
+        native = [call for call in result.tool_invocations if call.channel == NATIVE]
+        if any(call.arguments is None for call in native):
+            self.n_dropped += 1
+            return result
         self.n_judged += 1
-        native = [call for call in result.tool_invocations if call.channel == "native"]
         verdict = judge_answer(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
@@ -59,12 +66,14 @@ class Rescoring:
             tool_call_count=verdict.tool_call_count,
             tool_use_success=verdict.tool_use_success,
             tool_invocations=verdict.tool_invocations,
+            tool_channel=verdict.tool_channel,
+            tools_offered=bool(prompt.tools),
             expected_tools=prompt.expected_tools,
             judged_by=VALIDATORS_VERSION,
         )
         if _verdict(judged) != _verdict(result):
             self.changes.append(
-                f"{result.provider}:{result.model} {result.suite}/{result.prompt_id}#{result.repeat}: "
+                f"{result.provider}:{result.model} {result.suite}/{result.prompt_id} repeat {result.repeat}: "
                 f"{_verdict(result)} → {_verdict(judged)}"
             )
         return judged
@@ -82,7 +91,7 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
         raise RunFolderError(f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run")
     if dry_run:
         _tell(rescoring, preview.bad_lines, dry_run=True)
-        return 5 if preview.bad_lines else 0
+        return UNREADABLE_LINES if preview.bad_lines else DONE
     folder = RunFolder.open_existing(path)
     try:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
@@ -94,7 +103,7 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
         folder.close()
     _tell(judging, summary.n_unreadable_lines, dry_run=False)
     sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
-    return 5 if summary.n_unreadable_lines else 0
+    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 
 def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
@@ -138,8 +147,9 @@ def _suites_of(config: RunConfig, prompts: list[Prompt]) -> set[str]:
     return own & names or (names if len(names) == 1 else set())
 
 
-def _question(prompt: Prompt) -> tuple[str, str | None]:
-    return prompt.prompt, prompt.system
+def _question(prompt: Prompt) -> tuple[Any, ...]:
+    """All that the model was shown, and the world it acted on."""
+    return prompt.prompt, prompt.system, prompt.tools, prompt.tool_choice, prompt.world, prompt.max_turns
 
 
 def _verdict(result: Result) -> str:
@@ -157,6 +167,8 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
         lines.append(f"{rescoring.n_truncated} answers were cut at 64 KB and keep their verdict")
     if rescoring.n_withheld:
         lines.append(f"{rescoring.n_withheld} answers held a key, which is not recorded, and keep their verdict")
+    if rescoring.n_dropped:
+        lines.append(f"{rescoring.n_dropped} answers made calls too large to be recorded and keep their verdict")
     if rescoring.n_without_prompt:
         lines.append(
             f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
+from clawgauge.cli.exit_codes import DONE
 from clawgauge.journal import encode_document
 from clawgauge.reports.phrases import clean_lines
 from clawgauge.reports.sanitize import clean_terminal
@@ -18,11 +19,11 @@ def list_suites(*, as_json: bool, out: TextIO) -> int:
     suites = list_builtin()
     if as_json:
         out.write(encode_document(suites).decode())
-        return 0
+        return DONE
     width = max(len(suite.name) for suite in suites)
     for suite in suites:
         out.write(f"{suite.name:<{width}}  {suite.n_prompts:>3} prompts  v{suite.version}  {suite.description}\n")
-    return 0
+    return DONE
 
 
 def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
@@ -32,17 +33,17 @@ def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
         text = suite_path(name, base_dir=Path.cwd()).read_text(encoding="utf-8")
         # A copy for a file is the file; on a terminal somebody else's suite must not steer it.
         out.write(clean_lines(text) if out.isatty() else text)
-        return 0
+        return DONE
     if as_json:
         out.write(encode_document(suite).decode())
-        return 0
+        return DONE
     head = f"{suite.name} v{suite.version}: {suite.description}"
     out.write(clean_lines(f"{head}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n") + "\n")
     for prompt in suite.prompts:
         text = " ".join(clean_terminal(prompt.prompt).split())
         preview = text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
         out.write(clean_lines(f"{prompt.id:<5} {prompt.name:<32} {prompt.validator['type']:<16} {preview}"))
-    return 0
+    return DONE
 
 
 def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
@@ -53,4 +54,4 @@ def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
         kinds[prompt.validator["type"]] = kinds.get(prompt.validator["type"], 0) + 1
     mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
     out.write(clean_lines(f"{suite.name}: {len(suite.prompts)} prompts are fine ({mix})"))
-    return 0
+    return DONE

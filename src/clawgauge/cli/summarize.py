@@ -15,11 +15,12 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run id, a path to a run folder, or latest")
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), metavar="DIR")
+    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     parser.add_argument("--json", action="store_true", help="the summary on stdout too")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.reading import open_run, rebuild
+    from clawgauge.cli.opening import open_run
+    from clawgauge.cli.reading import rebuild
 
     return rebuild(open_run(arguments.run, arguments.runs_dir), as_json=arguments.json)

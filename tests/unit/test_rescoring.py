@@ -1,0 +1,92 @@
+"""Judging recorded answers again: what a record must hold for its verdict to come out the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from clawgauge.checks import VALIDATORS_VERSION
+from clawgauge.cli.rescoring import Rescoring
+from clawgauge.records import Prompt, Result, TimingsUs, ToolInvocation
+from clawgauge.world import tool_definitions
+
+TASK = Prompt(
+    id="P0",
+    name="task",
+    prompt="Put the port to 9090.",
+    suite="s",
+    tools=tool_definitions(["read", "edit"]),
+    world={"files": {"/etc/app.conf": "port = 8080\n"}},
+    max_turns=4,
+    validator={
+        "type": "world_state",
+        "expect": [{"file": "/etc/app.conf", "contains": "9090"}],
+        "answer": {"type": "max_words", "value": 3},
+    },
+)
+WRITTEN = '<tool_call>{"name": "read", "arguments": {"path": "/etc/app.conf"}}</tool_call>'
+
+
+def recorded(*calls: ToolInvocation, text: str = "Done.", **more: Any) -> Result:
+    fields: dict[str, Any] = {
+        "run_id": "r", "provider": "p", "model": "m", "thinking_level": None, "prompt_id": "P0", "prompt_name": "task",
+        "availability_status": "ok", "started_at_ms": 1, "ended_at_ms": 2, "e2e_ms": 1, "ttft_ms": None,
+        "success": True, "failure_type": None, "objective_pass": None, "violation": None, "input_tokens": None,
+        "output_tokens": None, "raw_output": text, "parsed_output": None, "tool_calls": [], "tool_call_count": 0,
+        "tool_use_success": False, "suite": "s", "repeat": 0, "expected_tools": [], "timings_us": TimingsUs(e2e=1),
+        "total_ms": 1, "attempts": [], "tool_invocations": list(calls), "tools_offered": True,
+    }  # fmt: skip
+    return Result(**fields | more)
+
+
+def native(turn: int | None, name: str, **arguments: Any) -> ToolInvocation:
+    return ToolInvocation(name=name, arguments=arguments, channel="native", turn=turn)
+
+
+def edit(turn: int) -> ToolInvocation:
+    schema = next(tool for tool in TASK.tools if tool["function"]["name"] == "edit")["function"]["parameters"]
+    path, old, new = schema["required"]
+    return native(turn, "edit", **{path: "/etc/app.conf", old: "8080", new: "9090"})
+
+
+@pytest.mark.parametrize(
+    ("calls", "text", "violation"),
+    [
+        ([native(1, "read", path="/etc/app.conf"), edit(2)], "Done.", None),
+        ([native(1, "read", path="/etc/app.conf"), edit(4)], "Done.", "turn_budget_spent"),
+        ([native(1, "read", path="/etc/app.conf")], "Done.", "state_not_reached"),
+        ([edit(1)], "It is done now.", "answer"),
+    ],
+)
+def test_a_task_is_played_again_from_its_record(calls: list[ToolInvocation], text: str, violation: str | None) -> None:
+    """The recorded calls, with the turns they were made in, give a task its verdict without a model."""
+    rescoring = Rescoring({("s", "P0"): TASK})
+    judged = rescoring.judge(recorded(*calls, text=text))
+    assert judged.objective_pass is (violation is None)
+    assert (judged.violation or "").partition(": ")[0] == (violation or "")
+    assert (judged.tool_channel, judged.judged_by) == ("native", VALIDATORS_VERSION)
+    assert judged.tool_invocations == calls
+    assert rescoring.judge(judged) == judged
+
+
+def test_calls_in_the_text_are_found_again_and_not_doubled() -> None:
+    """Native calls come from the record, written ones from the text."""
+    spec = {"type": "tool_call", "no_call": True}
+    prompt = msgspec.structs.replace(TASK, validator=spec, world=None, max_turns=None)
+    rescoring = Rescoring({("s", "P0"): prompt})
+    judged = rescoring.judge(recorded(text=WRITTEN))
+    assert (judged.violation, judged.tool_channel) == ("unexpected_call: read", "text:hermes")
+    assert len(judged.tool_invocations) == 1
+    assert rescoring.judge(judged) == judged
+
+
+def test_what_was_not_kept_is_not_judged_again() -> None:
+    """Arguments too large for the record are no empty arguments; a text that was cut is no short text."""
+    rescoring = Rescoring({("s", "P0"): TASK})
+    dropped = recorded(ToolInvocation(name="edit", arguments=None, channel="native", turn=1))
+    cut = recorded(edit(1), raw_output_truncated=True)
+    assert rescoring.judge(dropped) is dropped
+    assert rescoring.judge(cut) is cut
+    assert (rescoring.n_dropped, rescoring.n_truncated, rescoring.n_judged) == (1, 1, 0)
