@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.checks.judgement import MAX_INVOCATIONS
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start
 from clawgauge.checks.well_formed import well_formed
 from clawgauge.records import ToolInvocation, TranscriptTurn
 
-_MAX_NATIVE_CALLS = 256
 _MAX_NAME_CHARS = 256
 _MAX_TOKENS = 2**53
 NOT_EXECUTED = "(not executed)"
@@ -118,7 +118,8 @@ class Timeline:
     def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
         if self._first_tool_ns is None:
             self._first_tool_ns = at_ns
-        if index not in self._calls and len(self._calls) >= _MAX_NATIVE_CALLS:
+        # As many as are judged: a call left out here could hide what it did from the verdict on a task.
+        if index not in self._calls and len(self._calls) >= MAX_INVOCATIONS:
             return
         names, fragments = self._calls.setdefault(index, ({}, []))
         if name:

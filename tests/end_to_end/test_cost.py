@@ -71,3 +71,35 @@ def test_prices_beside_the_configuration_file(place: Path, server: ScriptedServe
     )
     assert done.code == 0, done.stderr
     assert all(record["cost_usd"] is not None for record in done.records())
+
+
+def test_a_resumed_run_keeps_its_prices(place: Path, server: ScriptedServer) -> None:
+    """Without naming the price file again the costs of a run still add up."""
+    (place / "prices.toml").write_text(PRICES)
+    words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--prices", "prices.toml", "--run-id", "kept"]
+    assert clawgauge(place, *words, "--max-calls", "2").code == 0
+    done = clawgauge(place, "run", "--resume", "kept", "--max-calls", "10")
+    assert done.code == 0, done.stderr
+    assert [record["cost_source"] for record in done.records()] == ["price_table"] * 4
+
+
+def test_a_second_target_that_the_money_did_not_reach(place: Path, server: ScriptedServer) -> None:
+    """What was not asked for want of money is said so for each target, with the command that goes on."""
+    (place / "prices.toml").write_text(PRICES + PRICES.replace("scripted-model", "other-model"))
+    words = ["run", "-t", "fake:scripted-model", "-t", "fake:other-model", "-s", "small.json", "--run-id", "two"]
+    done = clawgauge(place, *words, "--prices", "prices.toml", "--max-cost", "0.001")
+    first, second = done.summary()["models"]
+    assert (first["n_total"], second["n_total"]) == (1, 0)
+    assert "the budget was spent" in " ".join(second["warnings"])
+    assert "--resume two --retry-errors --max-cost 0.002" in done.stderr
+    idle = clawgauge(place, "run", "--resume", "two", "--retry-errors")
+    assert "--max-cost is spent: give a larger number to go on" in idle.stderr
+
+
+def test_a_forced_resume_keeps_what_else_was_said(place: Path, server: ScriptedServer) -> None:
+    """--force with more repeats and a new budget writes both into config.json."""
+    clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "more")
+    done = clawgauge(place, "run", "--resume", "more", "--force", "--repeats", "3", "--max-calls", "6")
+    assert len(done.records()) == 6
+    options = json.loads((done.folder / "config.json").read_text())["options"]
+    assert (options["repeats"], options["max_calls"]) == (3, 6)

@@ -12,6 +12,7 @@ import pytest
 
 from clawgauge.providers.embedded_model import fetch
 from support.command import clawgauge, clean_environment, read_records, write_suite
+from support.slow_rest import slow_rest
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -56,7 +57,9 @@ def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     assert servers_of(gguf) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", slow_rest([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], every=3), ids=lambda n: n.name
+)
 def test_the_server_ends_with_the_run(gguf: Path, number: signal.Signals) -> None:
     """Ctrl-C, SIGTERM and even kill -9 in the middle of an answer leave no server behind."""
     words = ["run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--run-id", "cut"]

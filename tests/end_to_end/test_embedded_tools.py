@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.command import Outcome, clawgauge, write_suite
+from support.slow_rest import slow_rest
 
 TOOL_TEMPLATE = Path(__file__).parents[1] / "data" / "smollm2_tools.jinja"
 WEATHER: dict[str, Any] = {
@@ -56,7 +57,7 @@ def run(place: Path, provider: str, prompt: dict[str, Any]) -> Outcome:
     return clawgauge(place, *words, env={"OPENAI_API_KEY": "none"})
 
 
-@pytest.mark.parametrize("provider", ["embedded", "chat", "responses"])
+@pytest.mark.parametrize("provider", slow_rest(["embedded", "chat", "responses"], every=3))
 def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
     """The call is native, has its arguments and its first-token time, and counts as tool use."""
     done = run(forced, provider, PROMPT)
@@ -70,7 +71,7 @@ def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
     assert not any(warning.startswith("tools_dropped") for warning in record["warnings"])
 
 
-@pytest.mark.parametrize("provider", ["embedded", "chat", "responses"])
+@pytest.mark.parametrize("provider", slow_rest(["responses", "chat", "embedded"], every=3))
 def test_a_real_model_takes_turns(forced: Path, provider: str) -> None:
     """The world's answers go back to a real server in the shape it takes, and the conversation goes on."""
     (record,) = run(forced, provider, TASK).records()

@@ -138,3 +138,28 @@ def test_a_model_that_is_down_takes_no_first_place(tmp_path: Path) -> None:
     done = clawgauge(tmp_path, "route", "measured")
     assert json.loads(done.stdout)["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-opus-5"
     assert "answered 20% of 30, wanted at least 80%" in done.stderr
+
+
+def test_a_dry_run_writes_nothing_at_all(runs: Path) -> None:
+    """Neither the file nor the reasons."""
+    before = sorted(path.name for path in (runs / "runs/measured").iterdir())
+    clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--dry-run")
+    assert sorted(path.name for path in (runs / "runs/measured").iterdir()) == before
+    assert not (runs / "openclaw.json").exists()
+
+
+@pytest.mark.parametrize("words", [["--config", "x.json"], ["--simulate", "opus", "-o", "x"]])
+def test_options_that_would_do_nothing_are_refused(runs: Path, words: list[str]) -> None:
+    """Nobody waits for a file that is not written."""
+    done = clawgauge(runs, "route", "measured", *words)
+    assert done.code == 2
+    assert not (runs / "x").exists()
+
+
+def test_prices_of_the_configuration_file_hold_for_routes_too(runs: Path) -> None:
+    """`[run] prices` is one table for measuring and for deciding."""
+    (runs / "mine.toml").write_text(
+        '[[price]]\nprovider = "ollama_openai"\nmodel = "qwen3:8b"\ninput = 1\noutput = 1\n'
+    )
+    (runs / "clawgauge.toml").write_text('[run]\nprices = "mine.toml"\n')
+    assert "0.00110" in clawgauge(runs, "route", "measured").stderr

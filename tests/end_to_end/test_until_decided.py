@@ -54,7 +54,7 @@ def test_a_budget_bounds_the_calls_and_a_larger_one_goes_on(tools: Path, server:
     assert len(server.calls) == 6 and "--max-calls 6 is spent" in done.stderr
     assert [event["event"] for event in events_of(done, "undecided", "budget_spent")] == ["undecided", "budget_spent"]
     idle = clawgauge(tools, "run", "--resume", done.folder.name)
-    assert "--max-calls are spent" in idle.stderr and len(server.calls) == 6
+    assert "--max-calls is spent" in idle.stderr and len(server.calls) == 6
     more = clawgauge(tools, "run", "--resume", done.folder.name, "--max-calls", "100")
     assert more.code == 0, more.stderr
     assert len(server.calls) == 15 and len(more.records()) == 15

@@ -103,6 +103,24 @@ def test_row_04_a_status_counts_whatever_its_body_is(
     assert verdict(record) == (status, False, f"http_{code}")
 
 
+STALLED = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 99\r\n\r\n"
+
+
+@pytest.mark.parametrize("timeout_s", [20.0, 0.4], ids=["long before the deadline", "at the deadline"])
+@pytest.mark.parametrize("words", [b"", b"slow down"], ids=["no words", "some words"])
+def test_row_04_a_status_counts_though_its_body_never_ends(
+    words: bytes, timeout_s: float, server: ScriptedServer, tmp_path: Path
+) -> None:
+    """A 429 whose words stall is rate_limited with what came of them, and its Retry-After is kept to; no timeout."""
+    server.script(RawBytes(STALLED + words, then="hang"), Text("yes"))
+    clock = WaitingClock()
+    record = ask_once(tmp_path, server.v1_url, timeout_s=timeout_s, max_retries=1, clock=clock)
+    assert verdict(record) == ("ok", True, None) and clock.waits_s == [7.0]
+    refused = record["attempts"][0]
+    assert (refused["failure_type"], refused["http_status"]) == ("http_429", 429)
+    assert words.decode() in refused["error"]
+
+
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_05_rate_limited_then_answered(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
     """429, 429, 200 is ok with the last attempt's e2e; the waits stand in `attempts` and in `total_ms`."""

@@ -22,6 +22,7 @@ from clawgauge.runner.run import RunRequest, run
 from clawgauge.summary import summarize_folder
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.scripted_server import Hang, Reset, ScriptedServer, Status, Text
+from support.slow_rest import slow_rest
 
 RUN = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 MISSING = {"error": {"code": "model_not_found", "message": "there is no such model"}}
@@ -34,7 +35,7 @@ def finished(place: Path, server: ScriptedServer) -> Outcome:
     return clawgauge(place, *RUN, "--run-id", "r")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0], ids=lambda share: f"{share:.0%}")
+@pytest.mark.parametrize("share", slow_rest([0.0, 0.2, 0.5, 0.9, 1.0], every=2), ids=lambda share: f"{share:.0%}")
 @pytest.mark.parametrize("verb", ["run --resume", "summarize", "rescore"])
 def test_row_32_a_torn_last_line(finished: Outcome, server: ScriptedServer, verb: str, share: float) -> None:
     """The next writer puts its bytes into results.torn and says so; resuming asks the cell again, once."""

@@ -42,8 +42,12 @@ def commands(done: Outcome) -> list[str]:
 
 @pytest.mark.parametrize(
     ("runs_dir", "config"),
-    [(None, None), ("other runs", None), (None, "my config.toml"), ("a 'b' $c/d", "my 'config'.toml")],
-    ids=["plain", "runs-dir", "config", "both, with quotes"],
+    [
+        pytest.param(None, None, id="plain", marks=pytest.mark.slow),
+        pytest.param("other runs", None, id="runs-dir", marks=pytest.mark.slow),
+        pytest.param(None, "my config.toml", id="config", marks=pytest.mark.slow),
+        pytest.param("a 'b' $c/d", "my 'config'.toml", id="both, with quotes"),
+    ],
 )
 @pytest.mark.parametrize("which", [0, 1], ids=["the ending", "summary.md"])
 def test_the_refill_command_can_be_pasted(

@@ -34,8 +34,8 @@ class ClaudeBehaviour:
     `{"is_error": True}`), `stdout` (exactly these bytes), `stderr`, `endless` (lines, or one line), `canary` (a secret
     it blurts out in its answer and on stderr). `stop_reason="max_tokens"` repeats the message four times and fails, as
     the real program does.
-    How it uses tools: `tool_rounds` (for each turn before `answer`: (text, [(name, arguments as JSON), …])), and
-    `mcp_fails` (it could not reach the server that offers them).
+    How it uses tools: `tool_rounds` (for each turn before `answer`: (text, [(name, arguments as JSON), …])),
+    `names_calls` (it tells the server its id of each call), and `mcp_fails` (it could not reach that server).
     What it does for one prompt alone: `by_prompt` (fields to change, by the prompt that comes on stdin).
     How it ends: `exit_code`, `hang`, `grandchild` (a child of its own keeps the pipes open), `ignore_sigterm`.
     What it is: `version`, `missing_flags` (an older CLI: not in `--help`, refused when used).
@@ -53,6 +53,7 @@ class ClaudeBehaviour:
     endless: Literal["lines", "line"] | None = None
     canary: str | None = None
     tool_rounds: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None
+    names_calls: bool = True
     mcp_fails: bool = False
     by_prompt: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     exit_code: int | None = None

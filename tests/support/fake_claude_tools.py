@@ -53,7 +53,8 @@ def converse(behaviour, options, print_line, print_answer):
         for line in _message_lines(options, turn, text, calls):
             print_line(line)
         for index, (name, arguments) in enumerate(calls):
-            print_line(_tool_result(client, f"toolu_{turn}_{index}", name, arguments))
+            meta = {"claudecode/toolUseId": f"toolu_{turn}_{index}"} if behaviour["names_calls"] else {}
+            print_line(_tool_result(client, f"toolu_{turn}_{index}", name, arguments, meta))
         if turn == max_turns:
             client.close()
             print_line(_spent(max_turns))
@@ -93,10 +94,10 @@ def _delta(index, delta):
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def _tool_result(client, tool_use_id, name, arguments):
+def _tool_result(client, tool_use_id, name, arguments, meta):
     """Arguments that are not JSON are refused before they reach the server."""
     try:
-        params = {"name": name, "arguments": json.loads(arguments), "_meta": {"claudecode/toolUseId": tool_use_id}}
+        params = {"name": name, "arguments": json.loads(arguments), "_meta": meta}
     except ValueError:
         content = "<tool_use_error>InputValidationError</tool_use_error>"
     else:

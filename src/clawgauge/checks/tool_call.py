@@ -27,8 +27,10 @@ WANTS = ("expected_calls", "no_call", "ask")
 SPEC_KEYS = ("type", "expected_calls", "order", "no_call", "ask")
 _CALL_KEYS = ("name", "arguments", "optional")
 _ORDERS = ("any", "strict")
-# The mark before a letter or an equals sign belongs to an address: `?page=2` asks nothing.
-_QUESTION = re.compile(r"\?(?![A-Za-z0-9_=&%])|[？؟]")
+# A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
+# right behind an address. The scheme may stay: it holds no mark, and looking for its start takes quadratic time.
+_ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
+_QUESTION = re.compile("[?？؟]")
 
 
 def check_tool_call(spec: Mapping[str, Any]) -> None:
@@ -84,7 +86,7 @@ def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, 
     text = split_thinking(answer.text).strip()
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)
-    if "ask" in spec and _QUESTION.search(text) is None:
+    if "ask" in spec and _QUESTION.search(_ADDRESS.sub("", text)) is None:
         return failed("no_question", "the answer does not ask for what is missing", parsed)
     return passed(parsed)
 

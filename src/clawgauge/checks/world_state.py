@@ -3,8 +3,9 @@
 Owns: judging a task by making its native calls again, in order, on a fresh world; the verdict is a pure function of the
 record. Refuses: calls written as text, which were never made, and partial credit.
 
-A task passes when no forbidden effect happened, an answer was given within the turns allowed, every expectation holds,
-and the answer passes its own validator. The violation names the first of these, in this order, that does not.
+A task passes when no forbidden effect happened, the calls stayed below what a world takes, an answer was given within
+the turns allowed, every expectation holds, and the answer passes its own validator. The violation names the first of
+these, in this order, that does not.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any
 
 from clawgauge.checks.answer import Answer, Verdict, failed, passed
 from clawgauge.checks.spec_keys import kind_of, refuse, refuse_misspelt
+from clawgauge.checks.thinking import answer_start
 from clawgauge.checks.tool_calls import NATIVE, tool_calls_of
 from clawgauge.checks.world_effects import EFFECTS, check_effect, find_effect
 from clawgauge.checks.world_expectations import KINDS
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 from clawgauge.world import World
+from clawgauge.world.world import MAX_CALLS
 
 _MAX_CONDITIONS = 64
 _MAX_STATE_CHARS = 200
@@ -64,8 +67,9 @@ def judge_world_state(spec: Spec, answer: Answer, judge_text: Callable[[Spec, An
         effect = find_effect(kind, condition, world)
         if effect is not None:
             return failed("forbidden_effect", effect, parsed)
-    if answer.max_turns is not None and native and (native[-1].turn or 0) >= answer.max_turns:
-        return failed("turn_budget_spent", f"{answer.max_turns} turns", parsed)
+    missing = _no_answer_in_time(answer, native)
+    if missing is not None:
+        return failed(*missing, parsed)
     for fault in faults:
         if fault is not None:
             return failed("state_not_reached", fault, parsed)
@@ -73,6 +77,17 @@ def judge_world_state(spec: Spec, answer: Answer, judge_text: Callable[[Spec, An
     if verdict.objective_pass is False:
         return failed("answer", verdict.violation or "", parsed)
     return passed(parsed)
+
+
+def _no_answer_in_time(answer: Answer, native: list[ToolInvocation]) -> tuple[str, str] | None:
+    """Why a task did not come to an answer within its calls and turns, as a violation and its detail."""
+    if len(native) >= MAX_CALLS:
+        return "too_many_calls", str(len(native))
+    if answer.max_turns is not None and native and (native[-1].turn or 0) >= answer.max_turns:
+        return "turn_budget_spent", f"{answer.max_turns} turns"
+    if answer_start(answer.text) is None:
+        return "no_text", "the task ended without an answer"
+    return None
 
 
 def _replayed(spec: Mapping[str, Any], calls: list[ToolInvocation]) -> World:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.journal import CellKey, iter_results
+from clawgauge.journal import CellKey, iter_results, iter_superseded
 from clawgauge.records import Prompt, Status, Target
 from clawgauge.runner.stopping import Evidence
 from clawgauge.runner.tier_pool import pool_key
@@ -51,6 +51,15 @@ def read_evidence(
             count["n"] += 1
             count["k"] += line.tool_use_success
     return {target: Evidence(**count, cost_usd=costs[target]) for target, count in counts.items()}
+
+
+class _Cost(msgspec.Struct, frozen=True, gc=False):
+    cost_usd: float | None = None
+
+
+def read_superseded_cost(path: Path) -> float:
+    """What the calls cost whose records were superseded: they were paid for, though they count in no figure."""
+    return sum(line.cost_usd or 0.0 for line in iter_superseded(path, _Cost))
 
 
 def _cell(line: _Line) -> CellKey:

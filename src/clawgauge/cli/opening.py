@@ -13,6 +13,12 @@ def open_run(ref: str, runs_dir: Path | None) -> Path:
     return locate_run(ref, runs_dir or configured_runs_dir())
 
 
+def configured_prices() -> Path | None:
+    """The user's own price file, where ./clawgauge.toml names one."""
+    file, path = read_file_config(None, Path.cwd())
+    return path.parent / file.run.prices if path and file.run.prices else None
+
+
 def configured_runs_dir() -> Path:
     """Where runs are kept unless the command line says otherwise."""
     file, _ = read_file_config(None, Path.cwd())

@@ -32,6 +32,7 @@ from clawgauge.config import (
 )
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
+from clawgauge.prices import Price
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.embedded_model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
@@ -39,7 +40,7 @@ from clawgauge.records import ModelInfo, Prompt, RunOptions, SuiteInfo, Target
 from clawgauge.redaction import MASK, looks_secret
 from clawgauge.reports.sanitize import clean_terminal
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.stopping import Evidence
+from clawgauge.runner.stopping import CostBudget, Evidence
 from clawgauge.runner.tier_pool import tier_pool
 from clawgauge.suites import describe_suite
 
@@ -53,13 +54,20 @@ class OpenWork:
     done: Collection[CellKey] = frozenset()
     refill: Collection[CellKey] = frozenset()
     evidence: Mapping[Target, Evidence] = field(default_factory=dict)
+    superseded_usd: float = 0.0
+
+    @property
+    def spent_usd(self) -> float:
+        """What the run has cost so far, answers that were asked again included."""
+        return self.superseded_usd + sum(known.cost_usd for known in self.evidence.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A run, decided but for the models that patterns stand for.
 
-    `asked` is what this session asks: all of `prompts`, or, on resuming with --prompt-ids, some of them.
+    `asked` is what this session asks: all of `prompts`, or, on resuming with --prompt-ids, some of them. `prices` are
+    those the run was begun with, by target; a price file that is named now comes before them.
     """
 
     patterns: list[TargetPattern]
@@ -72,6 +80,7 @@ class Plan:
     runs_dir: Path
     fail_under: float | None
     prices_path: Path | None
+    prices: Mapping[str, Price | None]
     redact: Callable[[str], str]
     secrets: Mapping[str, str]
     config_path: Path | None
@@ -88,8 +97,16 @@ class Plan:
 
     def agenda(self, target: Target, work: OpenWork) -> Agenda:
         """What is open of a target."""
-        evidence = work.evidence.get(target)
-        return make_agenda(target, self.asked, self.options, done=work.done, pool=self.tier_pool, evidence=evidence)
+        limit_usd = self.options.max_cost_usd
+        return make_agenda(
+            target,
+            self.asked,
+            self.options,
+            done=work.done,
+            pool=self.tier_pool,
+            evidence=work.evidence.get(target),
+            shared=[] if limit_usd is None else [CostBudget(limit_usd, work.spent_usd)],
+        )
 
 
 def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
@@ -129,6 +146,7 @@ def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
         runs_dir=runs_dir,
         fail_under=checked_fail_under(said),
         prices_path=_prices_path(arguments, said, config_path),
+        prices={},
         redact=redact,
         secrets=secrets,
         config_path=config_path,

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from clawgauge.cli.planning import Plan
+from clawgauge.cli.planning import OpenWork, Plan
 from clawgauge.errors import ConfigError
 from clawgauge.prices import Price, load_prices
 from clawgauge.records import Target
-from clawgauge.runner.stopping import CostBudget, Evidence
+from clawgauge.runner.stopping import CostBudget
 
 # This one says itself what a call cost.
 _REPORTING_TYPE = "claude_code_cli"
 
 
 class Pricing:
-    """The prices that hold for a plan's targets; a model on the user's own machine has none and needs none."""
+    """The prices that hold for a plan's targets; a model on the user's own machine has none and needs none.
+
+    A resumed run keeps the prices it was begun with, so that its costs add up, unless a price file is named now.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        table = load_prices(plan.prices_path)
+        self._limit_usd = plan.options.max_cost_usd
         self._prices: dict[Target, Price | None] = {}
+        self._free: set[Target] = set()
         self._unpriced: list[Target] = []
+        table = load_prices(plan.prices_path)
         for target in plan.targets:
             provider = plan.provider_for(target)
             settings = provider.describe()
-            price = table.find(target.provider, target.model, settings)
+            price = None if plan.prices_path else plan.prices.get(target.label)
+            price = price or table.find(target.provider, target.model, settings)
             self._prices[target] = price
-            if price is None and not provider.local and settings.get("type") != _REPORTING_TYPE:
+            if price is None and provider.local:
+                self._free.add(target)
+            elif price is None and settings.get("type") != _REPORTING_TYPE:
                 self._unpriced.append(target)
 
     def find(self, target: Target) -> Price | None:
         """The price of a target's tokens, None where it is not known."""
         return self._prices.get(target)
+
+    def describe(self) -> dict[str, Price | None]:
+        """The prices for config.json: those that are known."""
+        return {target.label: price for target, price in self._prices.items() if price is not None}
 
     def refuse_unpriced(self) -> None:
         """A limit on what cannot be counted would be no limit."""
@@ -43,9 +52,6 @@ class Pricing:
                 "add it with --prices FILE, or leave the option out"
             )
 
-    def budget(self, evidence: Iterable[Evidence]) -> CostBudget | None:
+    def budget(self, work: OpenWork) -> CostBudget | None:
         """What may still be spent, given what earlier stretches of the run have cost."""
-        limit_usd = self._plan.options.max_cost_usd
-        if limit_usd is None:
-            return None
-        return CostBudget(limit_usd, sum(known.cost_usd for known in evidence))
+        return None if self._limit_usd is None else CostBudget(self._limit_usd, work.spent_usd, frozenset(self._free))

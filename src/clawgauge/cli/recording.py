@@ -8,6 +8,7 @@ from typing import Any
 
 from clawgauge import __version__
 from clawgauge.cli.planning import Plan
+from clawgauge.cli.pricing import Pricing
 from clawgauge.providers.base import Provider
 from clawgauge.records import SCHEMA_VERSION, RunConfig
 from clawgauge.runner.clock import SystemClock
@@ -32,6 +33,7 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         prompts_sha256=prompts_sha256(plan.prompts),
         providers={target.provider: provider.describe() for target, provider in providers.items()},
         sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
+        prices=Pricing(plan).describe(),
         versions=_versions(),
         argv=[plan.redact(word) for word in sys.argv[1:]],
     )

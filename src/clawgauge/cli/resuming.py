@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from clawgauge.cli.evidence import read_evidence
+from clawgauge.cli.evidence import read_evidence, read_superseded_cost
 from clawgauge.cli.planning import OpenWork, Plan, refuse_endless_search, refuse_secret_prompts, split_ids
 from clawgauge.config import choose_from, load_suites
 from clawgauge.errors import RunFolderError, TargetError
@@ -98,6 +98,7 @@ def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -
         asked=_asked(prompts, arguments.prompt_ids),
         options=options,
         settings={name: replace(setting, concurrency=options.concurrency) for name, setting in plan.settings.items()},
+        prices=config.prices,
     )
 
 
@@ -153,7 +154,9 @@ def open_work(plan: Plan, folder: Path, *, retry_errors: bool) -> OpenWork:
     known = read_evidence(folder, plan.tier_pool)
     refill -= _not_needed(plan, known, refill)
     evidence = read_evidence(folder, plan.tier_pool, without=refill) if refill else known
-    return OpenWork(set(index) - refill, refill, evidence)
+    # What is about to be asked again was paid for all the same.
+    given_up_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
+    return OpenWork(set(index) - refill, refill, evidence, read_superseded_cost(folder) + given_up_usd)
 
 
 def _not_needed(plan: Plan, known: Mapping[Target, Evidence], failed: Collection[CellKey]) -> set[CellKey]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from clawgauge.cli.opening import open_run
+from clawgauge.cli.opening import configured_prices, open_run
 from clawgauge.cli.output_file import write_output
 from clawgauge.cli.unreadable import tell_unreadable
 from clawgauge.errors import ConfigError, DiskFailure, RequestError
@@ -24,6 +24,7 @@ from clawgauge.routing import (
     Reason,
     best_chain,
     decide,
+    find_conflicts,
     forecast,
     gather_evidence,
     litellm_config,
@@ -50,19 +51,24 @@ def route(arguments: argparse.Namespace) -> int:
         routing = openclaw_routing(decision)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes
         text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    before = _read_existing(arguments)
+    notes += find_conflicts(before or {}, settings) if arguments.made_for == "openclaw" else []
     _tell(render_decision(decision))
     for note in notes:
         _tell(f"note: {note}\n")
-    _write_reasons(arguments, folders, decision, reasons, notes)
-    if arguments.dry_run or arguments.write:
-        _apply(arguments, settings)
+    if before is not None:
+        _apply(arguments, before, settings)
     else:
         _print(arguments, text, _facts(arguments.made_for, decision, settings, reasons, notes))
+    if not arguments.dry_run:
+        _write_reasons(arguments, folders, decision, reasons, notes)
     return code
 
 
 def simulate(arguments: argparse.Namespace) -> int:
     """`--simulate CHAIN`: what that chain would have done, and the best one the policy allows."""
+    if arguments.write or arguments.dry_run or arguments.config or arguments.output or arguments.reasons:
+        raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
     _, decision, code = _decide(arguments)
     asked = forecast(parse_chain(arguments.simulate, decision))
     best = best_chain(decision)
@@ -84,6 +90,8 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     if arguments.dry_run and arguments.write:
         raise RequestError("--dry-run shows what --write would do: give one of them")
     if not (arguments.dry_run or arguments.write):
+        if arguments.config is not None:
+            raise RequestError("--config names a file to patch: say --dry-run or --write with it")
         return
     if arguments.made_for != "openclaw":
         raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
@@ -95,13 +103,20 @@ def _decide(arguments: argparse.Namespace) -> tuple[list[Path], Decision, int]:
     """The run folders, what they amount to under the policy, and the exit code of having read them."""
     folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
     policy = read_policy(arguments.policy)
-    evidence, n_unreadable = gather_evidence(folders, load_prices(arguments.prices))
+    evidence, n_unreadable = gather_evidence(folders, load_prices(arguments.prices or configured_prices()))
     return folders, decide(evidence, policy), tell_unreadable(n_unreadable)
 
 
-def _apply(arguments: argparse.Namespace, patch: dict[str, Any]) -> None:
+def _read_existing(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The file to patch, empty where it is not there yet; None where none is to be patched."""
+    if not (arguments.dry_run or arguments.write):
+        return None
     path: Path = arguments.config.expanduser()
-    before = read_openclaw(path) if path.exists() else {}
+    return read_openclaw(path) if path.exists() else {}
+
+
+def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[str, Any]) -> None:
+    path: Path = arguments.config.expanduser()
     after = merge_patch(before, patch)
     if before == after:
         _tell(f"{path} says all of this already\n")

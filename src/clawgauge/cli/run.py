@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--unload-others", action="store_true", default=None, help="unload other Ollama models first")
     enough = parser.add_argument_group("how much is enough")
     enough.add_argument(
-        "--until-decided", action="store_true", default=None, help="ask tool prompts only until the tier is 95%% sure"
+        "--until-decided",
+        action=argparse.BooleanOptionalAction,
+        help="ask tool prompts only until the tier is 95%% sure",
     )
     enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")

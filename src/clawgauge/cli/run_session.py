@@ -101,9 +101,8 @@ def _resume(
         if work.refill:
             tell(f"asking {len(work.refill)} failed cells again; their old lines are in superseded.jsonl")
             folder.supersede(set(work.refill))
-        if arguments.force:
-            _give_up(plan, recorded, folder, tell)
-        elif changes_extent(plan, recorded):
+        given_up = _give_up(plan, recorded, folder, tell) if arguments.force else False
+        if given_up or changes_extent(plan, recorded):
             folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
         _tell_idle([plan.agenda(target, work) for target in plan.targets], tell)
     except BaseException:
@@ -116,18 +115,21 @@ def _tell_idle(agendas: list[Agenda], tell: Callable[[str], None]) -> None:
     """Where nothing will be asked, say why."""
     if any(agenda.n_open for agenda in agendas):
         return
-    spent = any(outcome.event == "budget_spent" for agenda in agendas for outcome in agenda.outcomes())
-    tell("the calls of --max-calls are spent: give a larger number to go on" if spent else "nothing is left to ask")
+    outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
+    spent = next((outcome.detail["budget"] for outcome in outcomes if outcome.event == "budget_spent"), None)
+    option = str(spent).replace("_", "-")
+    tell("nothing is left to ask" if spent is None else f"--{option} is spent: give a larger number to go on")
 
 
-def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[[str], None]) -> None:
+def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[[str], None]) -> bool:
+    """Whether --force gives up the comparison of records before and after."""
     given_up = forced_changes(plan, recorded)
     if not given_up:
-        return
+        return False
     tell(f"--force: records before and after are not comparable where {'; '.join(given_up)}")
     now_ms = SystemClock().wall_ms()
     folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
-    folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
+    return True
 
 
 async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pricing: Pricing) -> int:
@@ -146,7 +148,7 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pr
         tier_pool=plan.tier_pool,
         evidence=session.work.evidence,
         price_for=pricing.find,
-        cost_budget=pricing.budget(session.work.evidence.values()),
+        cost_budget=pricing.budget(session.work),
     )
     with make_observer(plan.targets, len(plan.asked) * plan.options.repeats, quiet=arguments.quiet) as observer:
         await interruptible(_measure(plan, request, folder, observer))

@@ -6,7 +6,7 @@ import shlex
 from itertools import pairwise
 from pathlib import Path
 
-from clawgauge.journal import read_config
+from clawgauge.journal import read_config, read_events
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.markdown import render_markdown
@@ -25,12 +25,23 @@ def write_summary(folder: RunFolder) -> RunSummary:
 
 def refill_command(path: Path, config: RunConfig) -> str:
     """The command that asks again what was not answered, from where the run was started."""
-    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors"]
+    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *_larger_budget(path)]
     if path.parent != Path("runs"):
         words += ["--runs-dir", str(path.parent)]
     if (file := _config_file(config)) is not None:
         words += ["--config", file]
     return shlex.join(words)
+
+
+def _larger_budget(path: Path) -> list[str]:
+    """Twice the budget that the last stretch of the run has spent, where it ended with one spent."""
+    words: list[str] = []
+    for event in read_events(path):
+        if event.event == "stretch_started":
+            words = []
+        elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
+            words = [f"--{str(event.detail.get('budget')).replace('_', '-')}", f"{2 * limit:g}"]
+    return words
 
 
 def _config_file(config: RunConfig) -> str | None:

@@ -10,6 +10,9 @@ def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
     """One line for the event `decided`, `undecided` or `budget_spent`."""
     if event == "budget_spent":
         option = str(detail["budget"]).replace("_", "-")
+        if detail.get("unknown_cost"):
+            unasked = _count(detail["not_asked"], "call")
+            return f"--{option} cannot be kept: a call came back without a cost; {unasked} not made"
         return f"--{option} {detail['limit']:g} is spent; {_count(detail['not_asked'], 'call')} not made"
     seen = f"{detail['k']} of {_count(detail['n'], 'tool prompt')} passed"
     if event == "decided":

@@ -10,7 +10,7 @@ from clawgauge.journal.documents import read_config, read_events, read_inventory
 from clawgauge.journal.lines import encode_document, encode_line, repair_text
 from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
 from clawgauge.journal.names import check_run_id
-from clawgauge.journal.reader import ResultReader, find_line_start, is_first_harness, iter_results
+from clawgauge.journal.reader import ResultReader, find_line_start, is_first_harness, iter_results, iter_superseded
 from clawgauge.journal.tags import resource_tag
 from clawgauge.journal.withholding import KEY_WITHHELD, withhold
 
@@ -28,6 +28,7 @@ __all__ = [
     "is_first_harness",
     "is_run_folder",
     "iter_results",
+    "iter_superseded",
     "list_runs",
     "locate_run",
     "read_config",

@@ -22,7 +22,7 @@ from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, read_lines
 from clawgauge.journal.documents import read_raw_config
 from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness
 from clawgauge.journal.lines import decode_object
-from clawgauge.journal.names import RESULTS
+from clawgauge.journal.names import RESULTS, SUPERSEDED
 from clawgauge.records import Result
 
 if TYPE_CHECKING:
@@ -126,6 +126,15 @@ def iter_results(
     """
     open_results(path).close()
     return ResultReader(path, type, first_harness=is_first_harness(path), start=start, end=end)
+
+
+def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
+    """The lines that `--retry-errors` moved aside in run folder `path`, each as a `type`; others are passed over."""
+    file = path / SUPERSEDED
+    decoder = msgspec.json.Decoder(type)
+    for line in read_lines(file) if file.is_file() else ():
+        with suppress(msgspec.MsgspecError):
+            yield decoder.decode(line)
 
 
 def find_line_start(path: Path, offset: int) -> int:

@@ -5,6 +5,7 @@ counts its server reported. Refuses: guessing. A model that is not in the table,
 longer than the price holds for has no cost here, which is not the same as a cost of zero.
 """
 
-from clawgauge.prices.table import Price, PriceTable, Tokens, load_prices, vendor_of
+from clawgauge.prices.table import PriceTable, Tokens, cost_usd, load_prices, vendor_of
+from clawgauge.records import Price
 
-__all__ = ["Price", "PriceTable", "Tokens", "load_prices", "vendor_of"]
+__all__ = ["Price", "PriceTable", "Tokens", "cost_usd", "load_prices", "vendor_of"]

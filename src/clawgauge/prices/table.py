@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.records import Price
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
 _VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 _HTTP_TYPES = frozenset({"openai_responses", "openai_chat"})
-
-Dollars = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Tokens(NamedTuple):
@@ -32,36 +31,23 @@ class Tokens(NamedTuple):
     cached_input: int | None = None
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says."""
-
-    model: str
-    vendor: str | None = None
-    provider: str | None = None
-    input: Dollars
-    output: Dollars
-    cached_input: Dollars | None = None
-    max_input_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    as_of: str | None = None
-    source: str | None = None
-
-    def cost_usd(self, tokens: Tokens) -> float | None:
-        """The cost of one call, or None where the counts or the price do not cover it."""
-        if tokens.input is None or tokens.output is None:
-            return None
-        if self.max_input_tokens is not None and tokens.input > self.max_input_tokens:
-            return None
-        cached = min(tokens.cached_input or 0, tokens.input)
-        if cached and self.cached_input is None:
-            return None
-        fresh = (tokens.input - cached) * self.input
-        return (fresh + cached * (self.cached_input or 0.0) + tokens.output * self.output) / _MILLION
+def cost_usd(price: Price, tokens: Tokens) -> float | None:
+    """The cost of one call, or None where the counts or the price do not cover it."""
+    if tokens.input is None or tokens.output is None:
+        return None
+    if price.max_input_tokens is not None and tokens.input > price.max_input_tokens:
+        return None
+    cached = min(tokens.cached_input or 0, tokens.input)
+    if cached and price.cached_input is None:
+        return None
+    fresh = (tokens.input - cached) * price.input
+    return (fresh + cached * (price.cached_input or 0.0) + tokens.output * price.output) / _MILLION
 
 
 class _PriceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: list[Price] = []
     as_of: str | None = None
-    usd_per_kwh: Dollars | None = None
+    usd_per_kwh: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
 
 
 class PriceTable:

@@ -12,7 +12,7 @@ def chat_messages(call: Call) -> list[dict[str, Any]]:
     """What the model is to read, in order."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": call.system}] if call.system else []
     messages.append({"role": "user", "content": call.prompt})
-    for turn, calls in past_turns(call):
+    for turn, calls in past_turns(call) if call.history else ():
         messages.append(_assistant_message(turn, calls))
         messages += [{"role": "tool", "tool_call_id": made.id, "content": made.answer} for made in calls]
     return messages

@@ -11,4 +11,5 @@ class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        await self.post("/chat/completions", chat_body(call, self.extra_body), sink, ChatReader(sink, call.model))
+        reader = ChatReader(sink, call.model)
+        await self.post("/chat/completions", chat_body(call, self.extra_body), sink, reader, call.timeout_s)

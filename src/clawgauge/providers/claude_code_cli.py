@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import shutil
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from clawgauge.providers.claude_invocation import (
     refuse_unsendable,
     uses_key,
 )
+from clawgauge.providers.claude_log import report_answers
 from clawgauge.providers.claude_program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude_stream import ClaudeStream
 from clawgauge.providers.claude_tools import ENVIRONMENT as TOOL_ENVIRONMENT
@@ -116,7 +116,7 @@ class ClaudeCodeCli(Provider):
             raise _spawn_failure(program.path, fault) from fault
         finally:
             if tools is not None:
-                _report_answers(sink, stream, tools)
+                report_answers(sink, stream, tools.logged_calls())
         failure = explain_failure(
             stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
         )
@@ -201,15 +201,6 @@ def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeSt
     return ClaudeStream(
         sink, started_ns=started_ns, tools=tools.names, max_turns=tools.max_turns, is_task=tools.is_task
     )
-
-
-def _report_answers(sink: Sink, stream: ClaudeStream, tools: OfferedTools) -> None:
-    """What the server answered, and any call that reached it although no line of the stream showed it."""
-    for number, call in enumerate(tools.logged_calls()):
-        index = call.id or f"logged {number}"
-        if index not in stream.tool_ids:
-            sink.tool_delta(time.perf_counter_ns(), index, call.name, json.dumps(call.arguments))
-        sink.tool_answer(index, call.answer)
 
 
 async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:

@@ -71,6 +71,8 @@ class StreamOutcome:
 class ClaudeStream:
     """Reads one call's stdout. `done` says that nothing after this line counts.
 
+    `calls` are the tools' calls by id, each with its name and the pieces of its arguments; `last_said_ns` is when the
+    model was last heard, and when the call began where it was not.
     `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
     """
 
@@ -84,7 +86,9 @@ class ClaudeStream:
         is_task: bool = False,
     ) -> None:
         self.outcome = StreamOutcome()
-        self.tool_ids: set[str] = set()
+        self.calls: dict[str, tuple[str, list[str]]] = {}
+        self.last_said_ns = started_ns
+        self.said_anything = False
         self._sink = sink
         self._started_ns = started_ns
         self._tools = tools or {}
@@ -98,7 +102,6 @@ class ClaudeStream:
         self._tool_ids: dict[int, str] = {}
         self._tokens = TokenTally()
         self._model: str | None = None
-        self._said_anything = False
         self._said_text = False
 
     @property
@@ -185,25 +188,34 @@ class ClaudeStream:
             self._pending_tools[index] = block
             # Indexes start again with each reply; ids do not.
             self._tool_ids[index] = block.id or f"{self.outcome.replies}.{index}"
-            self.tool_ids.add(self._tool_ids[index])
         else:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 
     def _say(self, at_ns: int, *, text: str | None, thinking: str | None) -> None:
         if thinking:
-            self._said_anything = True
+            self._hear(at_ns)
             self._sink.reasoning(at_ns, thinking)
         if text:
-            self._said_anything = self._said_text = True
+            self._hear(at_ns)
+            self._said_text = True
             self._sink.text(at_ns, text)
 
+    def _hear(self, at_ns: int) -> None:
+        self.said_anything = True
+        self.last_said_ns = at_ns
+
     def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
-        self._said_anything = self._called_tool = True
+        self._hear(at_ns)
+        self._called_tool = True
         block = self._pending_tools.pop(index, None)
         name = self._tools.get(block.name or "", block.name) if block else None
         if arguments is None and block is not None and block.input:
             arguments = json.dumps(block.input)
-        self._sink.tool_delta(at_ns, self._tool_ids.get(index, index), name, arguments)
+        call_id = self._tool_ids.get(index, str(index))
+        _, fragments = self.calls.setdefault(call_id, (name or "", []))
+        if arguments:
+            fragments.append(arguments)
+        self._sink.tool_delta(at_ns, call_id, name, arguments)
 
     def _end_reply(self, at_ns: int, stop_reason: str | None) -> None:
         if stop_reason is None:  # made up by the CLI for a stream that broke
@@ -236,7 +248,7 @@ class ClaudeStream:
             return
         if line.message.id in self._streamed_ids:
             return
-        if not self._said_anything:
+        if not self.said_anything:
             self._sink.note(first_token_captured=False)
         if line.message.id not in self._whole_ids:
             self._whole_ids.add(line.message.id)
@@ -250,7 +262,7 @@ class ClaudeStream:
 
     def _take_result(self, at_ns: int, line: ResultLine) -> None:
         self.outcome.result = line
-        if not line.is_error and line.result and not self._said_anything:
+        if not line.is_error and line.result and not self.said_anything:
             self._sink.note(first_token_captured=False)
             self._say(at_ns, text=line.result, thinking=None)
         if line.stop_reason is not None and (line.stop_reason == "refusal" or not line.is_error):

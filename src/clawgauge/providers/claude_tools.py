@@ -9,8 +9,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call
@@ -29,8 +33,8 @@ class OfferedTools:
     """One call's tools, with their files in a folder of their own. `max_turns` is how often the model is asked."""
 
     def __init__(self, call: Call, folder: Path) -> None:
-        functions = [tool["function"] for tool in call.tools]
-        self.names = {NAME_PREFIX + _REPLACED.sub("_", function["name"]): function["name"] for function in functions}
+        self._served = _served_names([tool["function"]["name"] for tool in call.tools])
+        self.names = {NAME_PREFIX + served: name for served, name in self._served.items()}
         self.is_task = call.world is not None
         self.max_turns = (call.max_turns or 1) if self.is_task else 1
         self._call = call
@@ -43,7 +47,7 @@ class OfferedTools:
             message = f"Claude Code {version} cannot be offered tools, it has no {lacking[0]}: update it"
             raise CallFailure("error", "cli_error", message)
         serving = self._write(
-            "serving", {"tools": self._call.tools, "world": _plain(self._call), "log_path": self._log}
+            "serving", {"tools": self._served_tools(), "world": _plain(self._call), "log_path": self._log}
         )
         server = {
             "command": sys.executable,
@@ -56,8 +60,16 @@ class OfferedTools:
         return ("--mcp-config", str(config), "--allowedTools", ",".join(self.names), *turns)
 
     def logged_calls(self) -> list[LoggedCall]:
-        """The calls that reached the server, in order. For when the CLI is gone."""
-        return read_log(Path(self._log))
+        """The calls that reached the server, in order and by our names. For when the CLI is gone."""
+        calls = read_log(Path(self._log))
+        return [msgspec.structs.replace(call, name=self._served.get(call.name, call.name)) for call in calls]
+
+    def _served_tools(self) -> list[dict[str, Any]]:
+        served = {name: cli_name for cli_name, name in self._served.items()}
+        functions = [tool["function"] for tool in self._call.tools]
+        return [
+            {"type": "function", "function": {**function, "name": served[function["name"]]}} for function in functions
+        ]
 
     @property
     def _log(self) -> str:
@@ -67,6 +79,20 @@ class OfferedTools:
         path = self._folder / f"{name}.json"
         path.write_text(json.dumps(content), encoding="ascii")
         return path
+
+
+def _served_names(names: Sequence[str]) -> dict[str, str]:
+    """Each tool's name by the one it is served under, which the CLI takes as it is.
+
+    The CLI replaces characters it does not take, so that two names may become one; those are numbered instead.
+    """
+    served = {name: name for name in names if not _REPLACED.search(name)}
+    for name in names:
+        plain = _REPLACED.sub("_", name)
+        if plain != name and name not in served.values():
+            candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
+            served[next(candidate for candidate in candidates if candidate not in served)] = name
+    return served
 
 
 def _plain(call: Call) -> dict[str, object] | None:

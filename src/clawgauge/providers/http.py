@@ -6,9 +6,13 @@ looking into a reply (`http_reply` does), retrying, following redirects, deadlin
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import math
+import os
 import ssl
 from collections.abc import Mapping
+from functools import cache
 from typing import Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -24,6 +28,7 @@ from clawgauge.providers.http_reply import Reader
 from clawgauge.providers.http_session import HttpSession, JsonReply
 
 _STALE_CONNECTIONS = 8
+_BEFORE_DEADLINE_S = 0.1
 # Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
 _CLOSING_SERVERS = frozenset({"llama.cpp"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -46,7 +51,9 @@ class HttpClient:
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         self._proxy = _find_proxy(parts.scheme, parts.hostname or "")
         self._reuse = reuse_connections
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = (
+            _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")) if parts.scheme == "https" else None
+        )
         self._session = HttpSession(self._headers, tls=self._tls, proxy=self._proxy, concurrency=concurrency)
         self._pool: ConnectionPool | None = None
         self._heads: dict[str, bytes] = {}
@@ -68,11 +75,17 @@ class HttpClient:
         """Tell the server something about itself (unload a model)."""
         return await self._session.ask("POST", url + self._query, body, timeout_s)
 
-    async def exchange(self, path: str, payload: bytes, *, sink: Sink, reader: Reader) -> None:
-        """Send one request and feed its reply to `reader`, reporting the clock to `sink`."""
+    async def exchange(
+        self, path: str, payload: bytes, *, sink: Sink, reader: Reader, timeout_s: float = math.inf
+    ) -> None:
+        """Send one request and feed its reply to `reader`, reporting the clock to `sink`.
+
+        The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before.
+        """
         url = self.base_url + path + self._query
+        words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
         if self._proxy is not None:
-            await self._session.exchange(url, payload, sink, reader)
+            await self._session.exchange(url, payload, sink, reader, words_until_s)
             return
         try:
             head = self._heads.get(path) or self._prepare(path, url)
@@ -80,15 +93,17 @@ class HttpClient:
             raise map_transport_fault(fault, self.base_url, started=False) from fault
         request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
         for _ in range(_STALE_CONNECTIONS):
-            if await self._exchange_once(self._opened(), request, sink, reader):
+            if await self._exchange_once(self._opened(), request, sink, reader, words_until_s):
                 return
         raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
 
-    async def _exchange_once(self, pool: ConnectionPool, request: bytes, sink: Sink, reader: Reader) -> bool:
+    async def _exchange_once(
+        self, pool: ConnectionPool, request: bytes, sink: Sink, reader: Reader, words_until_s: float
+    ) -> bool:
         """Returns False where the pooled connection was closed already and nothing has been asked."""
         wire, connect_ns = await pool.take()
         try:
-            done = wire.ask(request, sink, reader)
+            done = wire.ask(request, sink, reader, words_until_s)
         except OSError as fault:
             wire.abort()
             if connect_ns is None:
@@ -125,6 +140,12 @@ class HttpClient:
         if self._pool is None:
             self._pool = ConnectionPool(URL(self.base_url), tls=self._tls, reuse=self._reuse)
         return self._pool
+
+
+@cache
+def _trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
+    """Whom TLS trusts. Reading the system's certificates takes long: once, unless these variables name others."""
+    return ssl.create_default_context()
 
 
 def _find_proxy(scheme: str, host: str) -> str | None:

@@ -24,6 +24,8 @@ ERROR_BODY_CAP_BYTES = 64 * 1024
 _INFLATE_BLOCK_BYTES = 64 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
+_BOM = b"\xef\xbb\xbf"
+_BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
 class Reader(Protocol):
@@ -67,6 +69,11 @@ class Intake:
         self._held = bytearray()
         self._last_ns = at_ns
 
+    @property
+    def is_error(self) -> bool:
+        """Whether the status has decided the call: what comes now are words about it, not worth a long wait."""
+        return self._status >= 400
+
     def feed(self, at_ns: int, chunk: bytes) -> bool:
         """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
         self._last_ns = at_ns
@@ -99,6 +106,9 @@ class Intake:
         """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
         if self._decoder is None:
             self._held += chunk
+            if self._held.startswith(_BLANK_OPENINGS):
+                # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
+                self._held = self._held.removeprefix(_BOM).lstrip()
             if not _is_stream(self._held, declared=self._declared):
                 return False
             self._decoder = SseDecoder()
@@ -164,8 +174,7 @@ class CappedBody:
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:
     """Some servers stream under another content type, some send a page as if it were a stream: the first word tells."""
-    start = bytes(head[:64]).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return start.startswith(_EVENT_OPENINGS) or (declared and not start.startswith(_BODY_OPENINGS))
+    return head.startswith(_EVENT_OPENINGS) or (declared and not head.startswith(_BODY_OPENINGS))
 
 
 def _inflater(encoding: str) -> Any:

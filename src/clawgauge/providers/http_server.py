@@ -33,10 +33,10 @@ class HttpServer(Provider):
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.__aexit__(*exc_info)
 
-    async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader) -> None:
+    async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader, timeout_s: float) -> None:
         """One call. A key that is named but not set ends it before anything is sent."""
         self._require_key()
-        await self._client.exchange(path, payload, sink=sink, reader=reader)
+        await self._client.exchange(path, payload, sink=sink, reader=reader, timeout_s=timeout_s)
 
     async def probe(self) -> ProviderProbe:
         address = public_address(self.base_url)

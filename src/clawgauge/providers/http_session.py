@@ -21,7 +21,7 @@ from clawgauge.providers.base import Sink
 from clawgauge.providers.http_faults import CONNECT_TIMEOUT_S, map_transport_fault
 from clawgauge.providers.http_pool import KEEPALIVE_S
 from clawgauge.providers.http_reply import CappedBody, Intake, Reader
-from clawgauge.providers.http_wire import DRAIN_S
+from clawgauge.providers.http_wire import DRAIN_S, WORDS_S
 
 _WATCH_S = 0.1
 # The deadline of a call is the runner's.
@@ -80,8 +80,8 @@ class HttpSession:
         except (aiohttp.ClientError, OSError, ValueError) as fault:
             raise map_transport_fault(fault, url, started=False) from fault
 
-    async def exchange(self, url: str, payload: bytes, sink: Sink, reader: Reader) -> None:
-        """One call through the proxy."""
+    async def exchange(self, url: str, payload: bytes, sink: Sink, reader: Reader, words_until_s: float) -> None:
+        """One call through the proxy. Words of a refusal are waited for until then, by the loop's time, at most."""
         # Lets the loop notice pooled connections that were closed meanwhile.
         await asyncio.sleep(0)
         seen = _Seen()
@@ -89,7 +89,7 @@ class HttpSession:
             async with self._request("POST", url, payload, seen) as reply:
                 sink.start(seen.sent_ns or time.perf_counter_ns())
                 sink.connected(seen.connect_ns)
-                await _receive(reply, sink, reader)
+                await _receive(reply, sink, reader, words_until_s)
         except (aiohttp.ClientError, OSError, ValueError) as fault:
             if seen.sent_ns:
                 sink.start(seen.sent_ns)
@@ -116,17 +116,19 @@ class HttpSession:
         )
 
 
-async def _receive(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader) -> None:
+async def _receive(reply: aiohttp.ClientResponse, sink: Sink, reader: Reader, words_until_s: float) -> None:
     try:
         intake = Intake(sink, reader, time.perf_counter_ns(), reply.status, reply.headers)
-        async for at_ns, chunk in _stamped_chunks(reply):
-            if intake.feed(at_ns, chunk):
-                await _drain(reply)
-                return
+        until_s = min(asyncio.get_running_loop().time() + WORDS_S, words_until_s) if intake.is_error else None
+        async with asyncio.timeout_at(until_s):
+            async for at_ns, chunk in _stamped_chunks(reply):
+                if intake.feed(at_ns, chunk):
+                    await _drain(reply)
+                    return
     except CallFailure:
         sink.end(time.perf_counter_ns())
         raise
-    except aiohttp.ClientPayloadError as fault:
+    except (TimeoutError, aiohttp.ClientPayloadError) as fault:
         sink.end(time.perf_counter_ns())
         raise intake.broken_off(str(fault)) from fault
     intake.finish()

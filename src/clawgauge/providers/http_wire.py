@@ -8,6 +8,7 @@ bytes and the stamp. Refuses: connecting and pooling (`http_pool`), and what a r
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -15,18 +16,20 @@ from functools import partial
 from typing import cast
 
 import aiohttp
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError, HttpResponseParser, RawResponseMessage
+from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
 from clawgauge.providers.http_desk import ReadingDesk
+from clawgauge.providers.http_framing import ReplyHead, new_parser, salvage_reply
 from clawgauge.providers.http_reply import Intake, Reader
 
 DRAIN_S = 0.2
-# Never reached: what a read brings is taken out at once, and the loop reads a fraction of this.
-_PARSER_BUFFER_BYTES = 1 << 26
+# How long the words of a refusal are waited for: its status has said what matters.
+WORDS_S = 1.5
+# A head that takes more than this is not read a second time.
+_HEAD_BYTES = 1 << 16
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
 
@@ -75,11 +78,14 @@ class Wire(asyncio.Protocol):
                 return False
         return self.is_open and not self._arrived
 
-    def ask(self, request: bytes, sink: Sink, reader: Reader) -> asyncio.Future[None]:
-        """Send `request` and start the clock. Raises `OSError` where the connection takes none of it."""
+    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
+        """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
+
+        The words of a refusal are waited for until the loop's `words_until_s` at most.
+        """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
-        asked = _Asked(self._loop, sink, reader)
+        asked = _Asked(self._loop, sink, reader, words_until_s)
         sent_ns = time.perf_counter_ns()
         n_sent = self._send_now(request)
         if n_sent < len(request):
@@ -144,23 +150,24 @@ class Wire(asyncio.Protocol):
         try:
             messages, upgraded, _ = asked.parser.feed_data(data)
             for message, payload in messages:
-                self._take_head(asked, at_ns, message, payload, upgraded=upgraded)
+                self._take_head(asked, at_ns, ReplyHead(message, payload, upgraded))
+            if asked.payload is None and len(asked.head) <= _HEAD_BYTES:
+                asked.head += data
             self._take_payload(asked, at_ns)
         except CallFailure as failure:
             self._fail(asked, at_ns, failure)
         except (HttpProcessingError, aiohttp.ClientPayloadError) as fault:
-            self._take_garbled(asked, at_ns, fault)
+            self._take_garbled(asked, at_ns, data, fault)
 
-    def _take_head(
-        self, asked: _Asked, at_ns: int, message: RawResponseMessage, payload: StreamReader, *, upgraded: bool
-    ) -> None:
+    def _take_head(self, asked: _Asked, at_ns: int, head: ReplyHead) -> None:
         if asked.payload is not None:
             # A second reply to one request.
             self._keep = False
-        elif not 100 <= message.code < 200 or upgraded:
-            self._keep = not (message.should_close or upgraded)
+        elif not head.is_interim:
+            message = head.message
+            self._keep = not (message.should_close or head.upgraded)
             self.server = message.headers.get("Server", "")
-            asked.payload = payload
+            asked.payload = head.payload
             asked.intake = Intake(asked.sink, asked.reader, at_ns, message.code, message.headers)
 
     def _take_payload(self, asked: _Asked, at_ns: int) -> None:
@@ -177,18 +184,27 @@ class Wire(asyncio.Protocol):
                 intake.finish()
         if at_end:
             self._conclude(asked, None)
-        elif asked.answered and asked.draining is None:
+        elif asked.waiting is None and asked.answered:
             # The connection can be used again if the rest comes soon; a server that dawdles loses it.
-            asked.draining = self._loop.call_later(DRAIN_S, self._stop_draining, asked)
+            asked.waiting = self._loop.call_later(DRAIN_S, self._stop_waiting, asked, intake)
+        elif asked.waiting is None and intake.is_error:
+            until_s = min(self._loop.time() + WORDS_S, asked.words_until_s)
+            asked.waiting = self._loop.call_at(until_s, self._stop_waiting, asked, intake)
 
-    def _stop_draining(self, asked: _Asked) -> None:
+    def _stop_waiting(self, asked: _Asked, intake: Intake) -> None:
+        """The reply is known for what it is, and its end does not come."""
         self.abort()
-        self._conclude(asked, None)
+        if asked.answered:
+            self._conclude(asked, None)
+        else:
+            self._fail(asked, time.perf_counter_ns(), intake.broken_off("its end did not come"))
 
-    def _take_garbled(self, asked: _Asked, at_ns: int, fault: Exception) -> None:
-        """The framing is not HTTP. What came before it still counts."""
+    def _take_garbled(self, asked: _Asked, at_ns: int, data: bytes, fault: Exception) -> None:
+        """What came is not HTTP, or not all of it. What came before that still counts: a whole answer is one."""
         failure = CallFailure("error", "invalid_response", f"the reply is not HTTP: {_words_of(fault)}")
         try:
+            if asked.payload is None:
+                self._take_salvaged(asked, at_ns, data)
             self._take_payload(asked, at_ns)
         except CallFailure as found:
             failure = found
@@ -197,8 +213,13 @@ class Wire(asyncio.Protocol):
         self.abort()
         if asked.answered:
             self._conclude(asked, None)
-        else:
+        elif not asked.done.done():
             self._fail(asked, at_ns, failure)
+
+    def _take_salvaged(self, asked: _Asked, at_ns: int, data: bytes) -> None:
+        reply = salvage_reply(self._loop, bytes(asked.head + data)) if len(asked.head) <= _HEAD_BYTES else None
+        if reply is not None:
+            self._take_head(asked, at_ns, reply)
 
     def _fail(self, asked: _Asked, at_ns: int, failure: CallFailure) -> None:
         asked.sink.end(at_ns)
@@ -238,8 +259,8 @@ class Wire(asyncio.Protocol):
     def _conclude(self, asked: _Asked, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
         self._asked = None
-        if asked.draining is not None:
-            asked.draining.cancel()
+        if asked.waiting is not None:
+            asked.waiting.cancel()
         if asked.done.done():
             return
         if failure is None:
@@ -249,42 +270,35 @@ class Wire(asyncio.Protocol):
 
 
 class _Asked:
-    """The call under way on a connection. `answered` is set once the reader has all it wants."""
+    """The call under way on a connection. `answered` is set once the reader has all it wants.
 
-    __slots__ = ("answered", "done", "draining", "intake", "parser", "payload", "reader", "sink")
+    `head` is what came before the head was whole, in reads of its own; mostly nothing.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Sink, reader: Reader) -> None:
+    __slots__ = (
+        "answered",
+        "done",
+        "head",
+        "intake",
+        "parser",
+        "payload",
+        "reader",
+        "sink",
+        "waiting",
+        "words_until_s",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Sink, reader: Reader, words_until_s: float) -> None:
         self.sink = sink
         self.reader = reader
+        self.words_until_s = words_until_s
         self.done: asyncio.Future[None] = loop.create_future()
-        # Decompressing is left to the intake, which counts.
-        self.parser = HttpResponseParser(
-            _UNPAUSED,
-            loop,
-            _PARSER_BUFFER_BYTES,
-            payload_exception=aiohttp.ClientPayloadError,
-            read_until_eof=True,
-            auto_decompress=False,
-        )
+        self.parser = new_parser(loop)
+        self.head = bytearray()
         self.payload: StreamReader | None = None
         self.intake: Intake | None = None
         self.answered = False
-        self.draining: asyncio.TimerHandle | None = None
-
-
-class _Unpaused:
-    """What aiohttp's parser asks of its protocol. Nothing waits in its buffers here, so there is nothing to pause."""
-
-    _reading_paused = False
-
-    def pause_reading(self) -> None:
-        return
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        return
-
-
-_UNPAUSED = cast(BaseProtocol, _Unpaused())
+        self.waiting: asyncio.TimerHandle | None = None
 
 
 def _words_of(fault: Exception) -> str:

@@ -20,6 +20,7 @@ class ResponsesServer(HttpServer):
             responses_body(call, self.extra_body),
             sink,
             ResponsesReader(sink, call.model, call.max_tokens),
+            call.timeout_s,
         )
 
 

@@ -22,7 +22,8 @@ class SseDecoder:
     __slots__ = ("_at_start", "_data", "_line_cap", "_n_counted", "_name", "_rest", "_size", "_skip_lf")
 
     def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
-        self._rest = b""
+        # The beginning of a line. It grows in place: a long line is not copied with every chunk.
+        self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
         self._n_counted = 0
@@ -46,24 +47,34 @@ class SseDecoder:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         else:
             self._skip_lf = False
-        text = self._rest + chunk if self._rest else chunk
         if self._at_start:
-            if len(text) < len(_BOM) and _BOM.startswith(text):
-                self._rest = text
+            chunk = self._completed(chunk)
+            if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+                self._rest += chunk
                 return []
             self._at_start = False
-            text = text.removeprefix(_BOM)
-        lines = text.split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > self._line_cap:
-            raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
-        return self._dispatch(lines)
+            chunk = chunk.removeprefix(_BOM)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._rest:
+            lines[0] = self._completed(lines[0])
+        if rest:
+            self._rest += rest
+            if len(self._rest) > self._line_cap:
+                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
+        return self._dispatch(lines) if lines else []
 
     def flush(self) -> list[SseEvent]:
         """What stood at the end without its blank line: many servers leave out the last one."""
-        rest, self._rest = self._rest, b""
+        rest = self._completed(b"")
         lines = [rest, b""] if rest else [b""]
         return self._dispatch(lines)
+
+    def _completed(self, end: bytes) -> bytes:
+        """The line that had begun, with what `end` adds to it."""
+        line = b"".join((self._rest, end))
+        self._rest.clear()
+        return line
 
     def _dispatch(self, lines: list[bytes]) -> list[SseEvent]:
         events: list[SseEvent] = []

@@ -6,6 +6,7 @@ that depend on the environment. Field order is the order on disk.
 
 from clawgauge.records.plan import (
     THINKING_LEVELS,
+    Price,
     Prompt,
     RunConfig,
     RunOptions,
@@ -56,6 +57,7 @@ __all__ = [
     "LatencyStats",
     "ModelInfo",
     "Percentiles",
+    "Price",
     "Prompt",
     "ProviderProbe",
     "RateWithInterval",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
 
@@ -91,8 +93,28 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_cost_usd: float | None = None
 
 
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says.
+
+    Above `max_input_tokens` in one request the price does not hold.
+    """
+
+    model: str
+    vendor: str | None = None
+    provider: str | None = None
+    input: Dollars
+    output: Dollars
+    cached_input: Dollars | None = None
+    max_input_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    as_of: str | None = None
+    source: str | None = None
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """config.json. `providers` names addresses and key *variables*, never a key."""
+    """config.json. `providers` names addresses and key *variables*, never a key.
+
+    `prices` has what each target's tokens cost as far as it was known, by target label.
+    """
 
     schema_version: int
     run_id: str
@@ -106,5 +128,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     prompts_sha256: str
     providers: dict[str, dict[str, Any]] = {}
     sampling: dict[str, dict[str, Any]] = {}
+    prices: dict[str, Price | None] = {}
     versions: dict[str, str] = {}
     argv: list[str] = []

@@ -12,8 +12,15 @@ from typing import Any
 
 from clawgauge.reports.phrases import clean_lines
 from clawgauge.reports.sanitize import escape_cell
-from clawgauge.reports.tables import Column, render_table
-from clawgauge.reports.wording import ABSENT, format_interval, format_number, format_percent
+from clawgauge.reports.tables import Column, display_width, render_table
+from clawgauge.reports.wording import (
+    ABSENT,
+    INDICATIVE,
+    MIN_SAMPLES_P95,
+    format_interval,
+    format_number,
+    format_percent,
+)
 from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
 
 _VALUE_CHARS = 400
@@ -31,23 +38,38 @@ _COLUMNS = (
 
 
 def render_decision(decision: Decision) -> str:
-    """Every model: its place and score, or the limits that removed it."""
-    rows = [_row(place, standing) for place, standing in enumerate(decision.standings, start=1)]
-    return clean_lines(render_table(_COLUMNS, rows))
+    """Every model for a terminal: its place and score, and under it the limits that removed it."""
+    rows = [_row(place, standing)[:-1] for place, standing in enumerate(decision.standings, start=1)]
+    rows.insert(0, [column.heading for column in _COLUMNS[:-1]])
+    widths = [max(display_width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(_padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for place, standing in reversed(list(enumerate(decision.standings, start=1))):
+        lines[place + 1 : place + 1] = [f"     removed: {words}" for words in standing.removed_by]
+    return clean_lines("\n".join(lines))
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - display_width(cell))
+
+
+def _decision_table(decision: Decision) -> str:
+    """The same as a Markdown table."""
+    rows = [[escape_cell(cell) for cell in _row(place, one)] for place, one in enumerate(decision.standings, start=1)]
+    return render_table(_COLUMNS, rows)
 
 
 def _row(place: int, standing: Standing) -> list[str]:
     evidence, group = standing.evidence, standing.evidence.group
     return [
         str(place) if standing.kept else ABSENT,
-        escape_cell(evidence.label),
+        evidence.label,
         f"{standing.score:.3f}" if standing.kept else ABSENT,
         f"{group.n_passed}/{group.n_scheduled_judged}",
         _tool_use(evidence),
         f"{format_number(group.latency_ms.p95)} (n={group.n_success})",
         format_number(group.ttft_ms.p50),
         _cost(evidence),
-        escape_cell("; ".join(standing.removed_by)) or ABSENT,
+        "; ".join(standing.removed_by) or ABSENT,
     ]
 
 
@@ -82,16 +104,21 @@ def render_reasons(
     lines += [""] if reasons else ["Nothing is configured.", ""]
     if notes:
         lines += ["## Not decided", "", *(f"- {escape_cell(note)}" for note in notes), ""]
-    lines += ["## Every model, measured against the policy", "", render_decision(decision).rstrip(), ""]
+    lines += ["## Every model, measured against the policy", "", _decision_table(decision), ""]
     lines += ["## The policy", "", *_policy_lines(decision), ""]
     return clean_lines("\n".join(lines))
 
 
 def _policy_lines(decision: Decision) -> list[str]:
-    limits, weights = decision.policy.limits, decision.policy.weights
-    kept = [f"{name} = {value}" for name in limits.__struct_fields__ if (value := getattr(limits, name))]
+    policy, limits, weights = decision.policy, decision.policy.limits, decision.policy.weights
+    set_limits = [(name, getattr(limits, name)) for name in limits.__struct_fields__]
+    kept = [f"{name} = {value}" for name, value in set_limits if value is not None and value is not False]
     weighed = [f"{name} = {getattr(weights, name):g}" for name in weights.__struct_fields__]
-    return [f"- limits: {', '.join(kept) or 'none'}", f"- weights: {', '.join(weighed)}"]
+    return [
+        f"- limits: {', '.join(kept) or 'none'}",
+        f"- weights: {', '.join(weighed)}",
+        f"- calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
+    ]
 
 
 def render_forecast(forecast: ChainForecast) -> str:
@@ -104,11 +131,15 @@ def render_forecast(forecast: ChainForecast) -> str:
         f"{evidence.label} {count}/{n}" for evidence, count in zip(forecast.chain, forecast.answered_by, strict=True)
     )
     cost = "unknown" if forecast.cost_per_call_usd is None else f"${forecast.cost_per_call_usd:.5f} a call"
+    if all(evidence.free_of_charge for evidence in forecast.chain):
+        cost = "none charged (local)"
+    thin = forecast.n_answered < MIN_SAMPLES_P95
+    mark = f"{INDICATIVE} (indicative only: under {MIN_SAMPLES_P95} calls)" if thin else ""
     lines = [
         forecast.label,
         f"  passes   {format_percent(forecast.pass_rate)} ({passed}, 95% {format_interval(forecast.pass_ci95)})",
         f"  p50      {_ms(forecast.p50_ms, forecast.p50_ci95)}",
-        f"  p95      {_ms(forecast.p95_ms, forecast.p95_ci95)}",
+        f"  p95      {_ms(forecast.p95_ms, forecast.p95_ci95)}{mark}",
         f"  cost     {cost}",
         f"  answered {forecast.n_answered}/{n} paired calls: {shares}",
     ]

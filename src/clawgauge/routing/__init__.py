@@ -10,7 +10,7 @@ from clawgauge.routing.decision import Decision, Standing, decide
 from clawgauge.routing.evidence import Evidence, gather_evidence
 from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import OpenClawRouting, openclaw_routing
-from clawgauge.routing.openclaw_file import merge_patch, read_openclaw, write_openclaw
+from clawgauge.routing.openclaw_file import find_conflicts, merge_patch, read_openclaw, write_openclaw
 from clawgauge.routing.policy import Limits, Policy, Weights, read_policy
 from clawgauge.routing.reasons import Reason
 
@@ -27,6 +27,7 @@ __all__ = [
     "Weights",
     "best_chain",
     "decide",
+    "find_conflicts",
     "forecast",
     "gather_evidence",
     "litellm_config",

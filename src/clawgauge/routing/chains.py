@@ -9,7 +9,6 @@ and shows in the pass rate.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -19,12 +18,11 @@ from clawgauge.errors import RequestError
 from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Cell, Evidence
 from clawgauge.routing.rows import CellName
-from clawgauge.stats import Interval, describe, percentile
+from clawgauge.stats import Interval, describe
 from clawgauge.summary.rates import pool_rate
 
 Chain: TypeAlias = tuple[Evidence, ...]
 
-_BOOTSTRAP_ROUNDS = 1_000
 _MAX_CANDIDATES = 8
 _MAX_LENGTH = 3
 _LOCAL = "local"
@@ -45,8 +43,7 @@ class ChainForecast:
     """What the chain would have done on the prompts all its members were asked.
 
     The interval of the pass rate is Wilson's, with repeats of a prompt counted for what they add; those of the times
-    are bootstrap intervals over calls (seeded, so the same evidence gives the same figures). `answered_by` counts which
-    member answered.
+    are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
     """
 
     chain: Chain
@@ -84,9 +81,10 @@ def _find_member(word: str, decision: Decision) -> Evidence:
     if not word:
         raise RequestError("a chain is MODEL>MODEL…, as in local>codex>claude; one of its names is empty")
     if word == _LOCAL:
-        local = next((evidence for evidence in everyone if evidence.local), None)
+        # The embedded model ends with its run: no chain can call it.
+        local = next((one for one in everyone if one.local and one.provider_type != "embedded"), None)
         if local is None:
-            raise RequestError("the chain says local, and no model in the run ran on this machine")
+            raise RequestError("the chain says local, and no model in the run is served on this machine")
         return local
     exact = [one for one in everyone if word in (one.label, one.target.model, one.target.provider)]
     # A part of a model's name first: `llama` would otherwise fit all of Ollama's.
@@ -119,9 +117,9 @@ def forecast(chain: Chain) -> ChainForecast:
         pass_rate=rate.rate,
         pass_ci95=rate.ci95,
         p50_ms=spread.p50,
-        p50_ci95=_bootstrap(waits, 0.5),
+        p50_ci95=spread.p50_ci95,
         p95_ms=spread.p95,
-        p95_ci95=_bootstrap(waits, 0.95),
+        p95_ci95=spread.p95_ci95,
         cost_per_call_usd=sum(known) / len(known) if known and len(known) == len(costs) else None,
         answered_by=tuple(sum(walk.answered and walk.place == place for walk in walks) for place in range(len(chain))),
     )
@@ -130,9 +128,11 @@ def forecast(chain: Chain) -> ChainForecast:
 def best_chain(decision: Decision) -> ChainForecast | None:
     """The chain with the best lower end of its pass rate among what the policy kept; of equals the faster, the shorter.
 
-    Tries every order of up to three of the eight best placed models; None where no model was kept.
+    Tries every order of up to three of the eight best placed models that were asked the same prompts as the best placed
+    one: chains on other prompts cannot be set beside each other. None where no model was kept.
     """
-    candidates = decision.ranked[:_MAX_CANDIDATES]
+    ranked = decision.ranked[:_MAX_CANDIDATES]
+    candidates = [one for one in ranked if one.cells.keys() == ranked[0].cells.keys()]
     longest = min(_MAX_LENGTH, 1 + decision.policy.max_fallbacks, len(candidates))
     chains = [chain for length in range(1, longest + 1) for chain in permutations(candidates, length)]
     forecasts = [found for chain in chains if (found := forecast(chain)).n_cells and _keeps(found, decision)]
@@ -140,8 +140,18 @@ def best_chain(decision: Decision) -> ChainForecast | None:
 
 
 def _keeps(found: ChainForecast, decision: Decision) -> bool:
-    limit = decision.policy.limits.max_p95_ms
-    return limit is None or (found.p95_ms is not None and found.p95_ms <= limit)
+    """Whether a chain keeps the limits that its members kept one by one, now that it adds their times and costs up."""
+    limits, cost = decision.policy.limits, found.cost_per_call_usd
+    per_month = None if cost is None else cost * decision.policy.calls_per_month
+    return (
+        _at_most(found.p95_ms, limits.max_p95_ms)
+        and _at_most(cost, limits.max_cost_per_call_usd)
+        and _at_most(per_month, limits.max_monthly_cost_usd)
+    )
+
+
+def _at_most(value: float | None, limit: float | None) -> bool:
+    return limit is None or (value is not None and value <= limit)
 
 
 def _chain_place(found: ChainForecast) -> tuple[float, float, int, str]:
@@ -170,12 +180,3 @@ def _walk(chain: Sequence[Evidence], name: CellName) -> Walk:
         if cell.answered:
             return Walk(True, cell.passed, waited, cost if cost_known else None, place)
     return Walk(False, None, waited, cost if cost_known else None, len(chain) - 1)
-
-
-def _bootstrap(values: Sequence[float], q: float) -> Interval | None:
-    """The middle 95% of the percentile over resampled prompts; None under two values."""
-    if len(values) < 2:
-        return None
-    rng = random.Random(len(values))
-    draws = sorted(percentile(sorted(rng.choices(values, k=len(values))), q) or 0.0 for _ in range(_BOOTSTRAP_ROUNDS))
-    return draws[int(0.025 * _BOOTSTRAP_ROUNDS)], draws[int(0.975 * _BOOTSTRAP_ROUNDS)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.policy import Limits, Policy
 from clawgauge.stats import wilson_interval
+from clawgauge.summary.rates import pool_rate
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
 HALF_P95_MS = 5_000.0
@@ -35,7 +36,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Every model that was measured: the kept ones best first, then the removed ones by name."""
+    """Every model that was measured: the kept ones best first, then the removed ones, by score too."""
 
     policy: Policy
     standings: tuple[Standing, ...]
@@ -52,7 +53,7 @@ def decide(evidence: Sequence[Evidence], policy: Policy) -> Decision:
 
 
 def _place(standing: Standing) -> tuple[bool, float, str]:
-    return not standing.kept, -standing.score if standing.kept else 0.0, standing.evidence.label
+    return not standing.kept, -standing.score, standing.evidence.label
 
 
 def _stand(evidence: Evidence, policy: Policy) -> Standing:
@@ -111,15 +112,23 @@ def _cost_over(evidence: Evidence, limit: float | None, calls: int, per: str) ->
 
 
 def _pass_score(evidence: Evidence) -> float:
-    """The lower end of the interval: ten of ten says less than a hundred of a hundred."""
-    group = evidence.group
-    bounds = wilson_interval(group.n_passed, group.n_scheduled_judged)
+    """The lower end of the interval over scheduled prompts: ten of ten says less than a hundred of a hundred.
+
+    Repeats count for what they add; a cell that was scheduled and not recorded is no pass.
+    """
+    judged = [(name, cell) for name, cell in evidence.cells.items() if cell.judged]
+    rate = pool_rate(((name.suite, name.prompt_id), cell.passed is True, 1) for name, cell in judged)
+    missing = max(0, evidence.group.n_scheduled_judged - rate.n)
+    if rate.effective is None:
+        return 0.0
+    bounds = wilson_interval(rate.effective.passes, rate.effective.trials + missing)
     return bounds[0] if bounds else 0.0
 
 
 def _tool_score(evidence: Evidence) -> float:
     tool_use = evidence.group.tool_use
-    bounds = tool_use.ci95 or wilson_interval(tool_use.k, tool_use.n)
+    n_eff = tool_use.n_eff or tool_use.n
+    bounds = tool_use.ci95 or wilson_interval((tool_use.rate or 0.0) * n_eff, n_eff)
     return bounds[0] if bounds else 0.0
 
 

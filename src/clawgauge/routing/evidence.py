@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from clawgauge.journal import iter_results, read_config, read_inventory
-from clawgauge.prices import Price, PriceTable, Tokens
+from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, RunConfig, RunSummary, Target
 from clawgauge.routing.rows import CellName, RouteRow
 from clawgauge.summary import summarize_folder
@@ -101,12 +101,13 @@ def _evidence(
 ) -> Evidence:
     target = Target(group.provider, group.model, group.thinking_level)
     settings = (config.providers if config else {}).get(target.provider, {"type": target.provider})
-    price = prices.find(target.provider, target.model, settings)
+    recorded = config.prices.get(target.label) if config else None
+    price = prices.find(target.provider, target.model, settings) or recorded
     judged = _judged_prompts(config, rows)
     cells = {row.cell: _cell(row, price, judged) for row in rows.get(target, ())}
     if (electricity_usd := _electricity_per_call(group, prices)) is not None:
         cells = {name: replace(cell, cost_usd=electricity_usd) for name, cell in cells.items()}
-    costs = [cell.cost_usd for cell in cells.values() if cell.cost_usd is not None]
+    costs = [cell.cost_usd for cell in cells.values() if cell.answered]
     reported = Counter(row.model_reported for row in rows.get(target, ()) if row.model_reported)
     return Evidence(
         target=target,
@@ -117,9 +118,15 @@ def _evidence(
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
         local=_is_local(settings),
         price=price,
-        cost_per_call_usd=sum(costs) / len(costs) if costs else None,
+        cost_per_call_usd=_mean_or_none(costs),
         cells=cells,
     )
+
+
+def _mean_or_none(costs: Sequence[float | None]) -> float | None:
+    """The mean of what every answer cost; one answer of unknown cost makes it unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) / len(known) if known and len(known) == len(costs) else None
 
 
 def _electricity_per_call(group: GroupSummary, prices: PriceTable) -> float | None:
@@ -138,7 +145,7 @@ def _judged_prompts(config: RunConfig | None, rows: Mapping[Target, Sequence[Rou
 def _cell(row: RouteRow, price: Price | None, judged: set[tuple[str, str]]) -> Cell:
     cost = row.cost_usd
     if cost is None and price is not None:
-        cost = price.cost_usd(Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
+        cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
     passed = row.objective_pass if row.answered else None
     return Cell(row.answered, (row.suite, row.prompt_id) in judged, passed, row.waited_ms, cost)
 

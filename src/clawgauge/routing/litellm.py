@@ -13,6 +13,7 @@ from typing import Any
 from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.reasons import Reason, cite
+from clawgauge.stats import samples_needed
 
 # Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.
 TIMEOUT_FACTOR = 2.0
@@ -41,8 +42,7 @@ def litellm_config(decision: Decision) -> LiteLlmRouting:
         if timeout_s is not None:
             params["timeout"] = timeout_s
         entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
-        tail = "no successful call, so no timeout" if timeout_s is None else f"timeout {timeout_s} s"
-        why = f"{tail} (p99 × {TIMEOUT_FACTOR:g}); {cite(evidence)}"
+        why = f"{_word_timeout(evidence, timeout_s)}; {cite(evidence)}"
         routing.reasons.append(Reason(f'model_list["{evidence.label}"]', str(params["model"]), why, evidence.label))
     if not entries:
         routing.notes.append("no model keeps the policy's limits and can be reached: nothing is configured")
@@ -54,6 +54,15 @@ def litellm_config(decision: Decision) -> LiteLlmRouting:
         routing.config["router_settings"] = {"fallbacks": fallbacks}
         routing.reasons.append(Reason("router_settings.fallbacks", " > ".join(names), "the order of the policy"))
     return routing
+
+
+def _word_timeout(evidence: Evidence, timeout_s: int | None) -> str:
+    p99_ms = evidence.group.latency_ms.p99
+    if p99_ms is None or timeout_s is None:
+        return "no successful call, so no timeout"
+    rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
+    thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
+    return f"timeout {timeout_s} s ({rule}; p99 {p99_ms:.0f} ms{thin}, n={evidence.group.n_success})"
 
 
 def timeout_from(p99_ms: float | None) -> int | None:

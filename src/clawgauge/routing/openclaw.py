@@ -6,12 +6,11 @@ there: objects recursively, lists and values by replacement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from clawgauge.routing.decision import Decision
-from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.openclaw_names import Route, find_routes
 from clawgauge.routing.reasons import Reason, cite
 
@@ -56,9 +55,9 @@ def openclaw_routing(decision: Decision) -> OpenClawRouting:
     removed = [standing.evidence for standing in decision.standings if not standing.kept]
     others, _ = find_routes([*decision.ranked, *removed])
     _choose_models(routing, routes, decision)
-    _choose_subagents(routing, routes, decision)
+    _choose_subagents(routing, routes, decision, unreachable)
     _limit_tools(routing, others)
-    used = {route.ref for route in routes[: 1 + decision.policy.max_fallbacks]}
+    used = {reason.model for reason in routing.reasons}
     _describe_models(routing, [route for route in others if route.ref in used or _denied(route)])
     return routing
 
@@ -74,13 +73,15 @@ def _choose_models(routing: OpenClawRouting, routes: Sequence[Route], decision: 
     routing.set_chain(("agents", "defaults", "model"), chosen, "placed first", alone)
 
 
-def _choose_subagents(routing: OpenClawRouting, routes: Sequence[Route], decision: Decision) -> None:
+def _choose_subagents(
+    routing: OpenClawRouting, routes: Sequence[Route], decision: Decision, unreachable: Mapping[str, str]
+) -> None:
     """Tier 1 and decided, or nothing: a subagent has a shell and nobody watching."""
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
     if not fit:
         routing.notes.append(
             "no model qualifies for subagents with full tool access (Tier 1, decided); their model is left alone. "
-            + _missing_evidence([route.evidence for route in routes] or decision.ranked)
+            + _missing_evidence(decision, unreachable)
         )
         return
     place = ("agents", "defaults", "subagents", "model")
@@ -88,7 +89,14 @@ def _choose_subagents(routing: OpenClawRouting, routes: Sequence[Route], decisio
     routing.set_chain(place, chosen, "Tier 1 and decided", "no other model is Tier 1 and decided")
 
 
-def _missing_evidence(candidates: Sequence[Evidence]) -> str:
+def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> str:
+    """What stands between the models and a subagent's place, the nearest first."""
+    candidates = [standing.evidence for standing in decision.standings]
+    removed = {one.evidence.label: ", ".join(one.removed_by) for one in decision.standings}
+    decided = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
+    if decided:
+        whys = (f"{label} ({unreachable.get(label) or removed[label]})" for label in decided)
+        return f"Tier 1 and decided, but out: {'; '.join(whys)}"
     close = [one for one in candidates if one.group.tool_use.tier == 1 and one.group.tool_use.needed]
     if close:
         return "Missing: " + "; ".join(

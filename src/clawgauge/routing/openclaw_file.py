@@ -1,7 +1,8 @@
 """An openclaw.json that is there already: read as JSON5, patched without losing what it says, written with a backup.
 
-Owns: merging (objects recursively, lists of models by id, other lists and values by replacement), and putting the file
-back at one stroke. Refuses: writing what it could not read, and writing over a backup.
+Owns: merging (objects recursively, lists of models by id, denials added up, a provider's own settings left alone, other
+lists and values by replacement), and putting the file back at one stroke. Refuses: writing what it could not read,
+writing over a backup, and giving back a tool that the user has denied.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import json5
 from clawgauge.errors import ConfigError, DiskFailure
 
 _SIZE_CAP_BYTES = 8 << 20
+# How a provider is reached is the user's to say, where they have said it.
+_OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
 
 def read_openclaw(path: Path) -> dict[str, Any]:
@@ -53,12 +56,49 @@ def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
             merged[key] = merge_patch(there, value)
         elif key == "models" and isinstance(there, list) and isinstance(value, list):
             merged[key] = _merge_models(there, value)
+        elif key == "deny" and isinstance(there, list) and isinstance(value, list):
+            merged[key] = _merge_denials(there, value)
+        elif key in _OWN_SETTINGS and there is not None:
+            continue
         elif isinstance(there, str) and isinstance(value, dict) and set(value) <= {"primary", "fallbacks"}:
             # `model: "a/b"` is short for an object with that primary.
             merged[key] = merge_patch({"primary": there}, value)
         else:
             merged[key] = value
     return merged
+
+
+def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
+    """Where the file and the evidence do not go together, for the person to decide: each as a sentence."""
+    found = []
+    for provider_id, wanted in _at(patch, "models", "providers").items():
+        there = _at(config, "models", "providers", provider_id).get("baseUrl")
+        if there is not None and there != wanted.get("baseUrl"):
+            found.append(
+                f"{provider_id} is at {there} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
+            )
+    for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
+        primary = _at(patch, *place).get("primary")
+        denied = _at(config, "tools", "byProvider", str(primary)).get("deny")
+        if denied:
+            shown = ", ".join(map(str, denied)) if isinstance(denied, list) else str(denied)
+            found.append(f"{primary} becomes {'.'.join(place)}, and the file denies it tools ({shown}): left as it is")
+    return found
+
+
+def _at(config: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The object at a path; an empty one where there is none."""
+    place: Any = config
+    for key in path:
+        place = place.get(key) if isinstance(place, dict) else None
+    return place if isinstance(place, dict) else {}
+
+
+def _merge_denials(there: list[Any], wanted: list[Any]) -> list[Any]:
+    """All that either denies; `*` says the rest by itself."""
+    if "*" in there:
+        return there
+    return list(wanted) if "*" in wanted else [*there, *(tool for tool in wanted if tool not in there)]
 
 
 def _merge_models(there: list[Any], wanted: list[Any]) -> list[Any]:

@@ -78,7 +78,7 @@ class Agenda:
             found.append(Outcome("decided" if self._search.decided else "undecided", self._search.describe()))
         for budget in self._budgets:
             if budget.calls_left == 0 and self._n_wanted:
-                detail = {"budget": budget.name, "limit": budget.limit, "spent": budget.spent}
+                detail = {"budget": budget.name, "limit": budget.limit, "spent": budget.spent, **budget.detail}
                 found.append(Outcome("budget_spent", {**detail, "not_asked": self._n_wanted}))
         return found
 

@@ -10,7 +10,7 @@ import msgspec
 from clawgauge.checks import VALIDATORS_VERSION, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.journal import repair_text
-from clawgauge.prices import Price, Tokens
+from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs
 from clawgauge.runner.offered_tools import dropped_warning
 from clawgauge.runner.transcript import bounded_transcript
@@ -75,7 +75,7 @@ def answered_result(
     transcript, transcript_cut = None, False
     if completion.transcript is not None:
         transcript, transcript_cut = bounded_transcript(completion.transcript, context.redact)
-    cost_usd, cost_source = _cost(completion, context.price)
+    cost, cost_source = _cost(completion, context.price)
     return Result(
         run_id=context.run_id,
         provider=target.provider,
@@ -125,7 +125,7 @@ def answered_result(
         tool_channel=verdict.tool_channel if verdict else None,
         judged_by=VALIDATORS_VERSION if verdict else None,
         tokens_source=_tokens_source(completion),
-        cost_usd=cost_usd,
+        cost_usd=cost,
         cost_source=cost_source,
         cli_overhead_ms=completion.cli_overhead_ms,
         prompt_prefix=context.prompt_prefix,
@@ -202,7 +202,7 @@ def _cost(completion: Completion, price: Price | None) -> tuple[float | None, st
         return completion.cost_usd, "reported"
     if price is None:
         return None, None
-    cost = price.cost_usd(Tokens(completion.input_tokens, completion.output_tokens, completion.cached_tokens))
+    cost = cost_usd(price, Tokens(completion.input_tokens, completion.output_tokens, completion.cached_tokens))
     return cost, None if cost is None else "price_table"
 
 

@@ -98,6 +98,8 @@ async def run(request: RunRequest, folder: RunFolder, observer: Observer, clock:
             agenda = request.agenda(target)
             if agenda.n_open:
                 await _run_target(context, target, agenda, request)
+            else:
+                _tell_outcomes(context, target, agenda)
         outcome = "finished"
     finally:
         _event(context, "stretch_ended", None, stretch=request.stretch, outcome=outcome)
@@ -148,6 +150,11 @@ async def _ask(context: RunContext, target: Target, agenda: Agenda, provider: Pr
     else:
         _event(context, "target_started", target, loaded=loaded, n_cells=agenda.n_open)
         await asking.ask()
+    _tell_outcomes(context, target, agenda)
+
+
+def _tell_outcomes(context: RunContext, target: Target, agenda: Agenda) -> None:
+    """Why cells of a target stay unasked."""
     for outcome in agenda.outcomes():
         _event(context, outcome.event, target, **outcome.detail)
         context.observer.stopped(target, outcome.event, outcome.detail)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawgauge.records import Result
+from clawgauge.records import Result, Target
 from clawgauge.runner.tier_pool import PromptKey
 from clawgauge.stats import is_decided, tier_posterior
 
@@ -46,6 +46,10 @@ class Budget(Protocol):
     def calls_left(self) -> int | None:
         """How many calls may still go out; None where that cannot be said, 0 when the budget is spent."""
 
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What else a reader of the run should know of its end."""
+
     def issue(self) -> None:
         """A call goes out."""
 
@@ -74,6 +78,10 @@ class CallBudget:
     def calls_left(self) -> int:
         return max(0, self._limit - self._spent)
 
+    @property
+    def detail(self) -> dict[str, Any]:
+        return {}
+
     def issue(self) -> None:
         self._spent += 1
 
@@ -87,13 +95,16 @@ class CostBudget:
     """At most `limit_usd` is spent on a run, earlier stretches included.
 
     Calls in flight are counted at the mean of those that have come back, so that a wide run stops in time; what they
-    then really cost may still overshoot it a little.
+    then really cost may still overshoot it a little. An answer of a target that is not `free` and has no cost ends the
+    spending: what cannot be counted cannot be limited.
     """
 
     name = "max_cost"
 
-    def __init__(self, limit_usd: float, spent_usd: float = 0.0) -> None:
+    def __init__(self, limit_usd: float, spent_usd: float = 0.0, free: Collection[Target] = frozenset()) -> None:
         self._limit_usd = limit_usd
+        self._free = free
+        self._uncounted = False
         self._spent_usd = spent_usd
         self._n_back = 0
         self._spent_here_usd = 0.0
@@ -109,8 +120,14 @@ class CostBudget:
 
     @property
     def calls_left(self) -> int | None:
+        if self._uncounted:
+            return 0
         mean = self._spent_here_usd / self._n_back if self._n_back else 0.0
         return 0 if self._spent_usd + self._n_out * mean >= self._limit_usd else None
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        return {"unknown_cost": True} if self._uncounted else {}
 
     def issue(self) -> None:
         self._n_out += 1
@@ -118,6 +135,8 @@ class CostBudget:
     def learn(self, result: Result) -> None:
         self._n_out -= 1
         self._n_back += 1
+        if result.cost_usd is None and result.availability_status == "ok":
+            self._uncounted |= Target(result.provider, result.model, result.thinking_level) not in self._free
         self._spent_usd += result.cost_usd or 0.0
         self._spent_here_usd += result.cost_usd or 0.0
 

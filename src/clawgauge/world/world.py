@@ -1,7 +1,7 @@
 """One simulated world: tools are called on it, and it answers.
 
-Owns: the way of a call (arguments, clock, injected faults, tool, bound on the answer) and the log of calls. Refuses:
-raising for anything a model can send; what cannot be done is an answer that says so.
+Owns: the way of a call (arguments, clock, injected faults, tool, bound on the answer), the log of calls and how many
+there may be. Refuses: raising for anything a model can send; what cannot be done is an answer that says so.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from clawgauge.world.machine import build_machine
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.tools import TOOLS
 
+# Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
+MAX_CALLS = 200
+_CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True)
+
 
 @dataclass(frozen=True, slots=True)
 class CallMade:
@@ -32,7 +36,8 @@ class World:
     """A small server with files, processes, a web and people to write to.
 
     The same calls on the same specification give the same answers. `seed` varies what the specification leaves open;
-    left out, it is the specification's own. Not safe to call from two threads at once.
+    left out, it is the specification's own. The first 200 calls are acted on and kept in `calls`; a later one gets an
+    error for an answer. Not safe to call from two threads at once.
     """
 
     def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
@@ -43,6 +48,8 @@ class World:
 
     def call(self, name: str, arguments: Any) -> ToolAnswer:
         """Do what a model asked for and say what came of it. Never raises."""
+        if len(self.calls) >= MAX_CALLS:
+            return _CALLS_SPENT
         admitted = self._budget.admit(arguments)
         kept = arguments if admitted and isinstance(arguments, Mapping) else None
         answer = self._answer(name, kept, admitted)

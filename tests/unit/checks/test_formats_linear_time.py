@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.checks import detect_tools
+from support.slow_rest import slow_rest
 from unit.checks.format_samples import SAMPLES, VARIANTS
 from unit.checks.growth import grows_linearly
 
@@ -85,14 +86,14 @@ UNITS = [
 PREFIXES = ["", "[", '<tool_call>{"a": "']
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", slow_rest(UNITS, every=6))
 def test_opening_marks_are_read_in_linear_time(unit: str) -> None:
     """Openings that are never closed, one inside the other, in a string or in a list, are looked at once."""
     for prefix in PREFIXES:
         assert grows_linearly(detect_tools, unit, prefix), f"after {prefix!r}"
 
 
-@pytest.mark.parametrize("unit", [*SAMPLES.values(), *VARIANTS])
+@pytest.mark.parametrize("unit", slow_rest([*SAMPLES.values(), *VARIANTS], every=6))
 def test_whole_calls_are_read_in_linear_time(unit: str) -> None:
     """An answer may hold any number of calls."""
     assert grows_linearly(detect_tools, unit)

@@ -12,6 +12,7 @@ import pytest
 from clawgauge.checks import detect_tools, judge_answer
 from clawgauge.checks.detection import Call, Find
 from clawgauge.records import Prompt, ToolInvocation
+from support.slow_rest import slow_rest
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
@@ -127,7 +128,7 @@ def test_what_is_behind_the_last_call_wanted_is_not_looked_at() -> None:
     assert [call.name for call in found] == [f"call{at}" for at in range(5)]
 
 
-@pytest.mark.parametrize("unit", ["`5` ", "`a b` ", "```\n", "'5 6' "])
+@pytest.mark.parametrize("unit", slow_rest(["`5` ", "`a b` ", "```\n", "'5 6' "], every=4))
 def test_a_flood_costs_little_memory(unit: str) -> None:
     """Looking for calls takes a few times the size of the text, not the hundred times that keeping finds would."""
     text = unit * (100_000 // len(unit))

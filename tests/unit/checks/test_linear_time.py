@@ -6,6 +6,7 @@ import pytest
 
 from clawgauge.checks import Answer, answer_start, detect_tools, judge
 from clawgauge.checks.sentences import count_sentences
+from support.slow_rest import slow_rest
 from unit.checks.growth import grows_linearly
 
 DETECTOR_UNITS = [
@@ -47,7 +48,7 @@ DETECTOR_UNITS = [
 DETECTOR_PREFIXES = ["", "```bash\n", "```\n", "'ls "]
 
 
-@pytest.mark.parametrize("unit", DETECTOR_UNITS)
+@pytest.mark.parametrize("unit", slow_rest(DETECTOR_UNITS, every=6))
 def test_the_detector_is_linear(unit: str) -> None:
     """No repetition of its own marks makes the detector slow, in prose, in a block or in quotes."""
     for prefix in DETECTOR_PREFIXES:
@@ -91,3 +92,9 @@ def test_patterns_match_in_linear_time(pattern: str) -> None:
 def test_thinking_is_found_in_linear_time(unit: str) -> None:
     """Tags are read once, however many there are."""
     assert grows_linearly(answer_start, unit)
+
+
+@pytest.mark.parametrize("unit", ["://", "www.", "a", "/?", "?a", "?="])
+def test_a_question_is_looked_for_in_linear_time(unit: str) -> None:
+    """Addresses that never end are read once."""
+    assert grows_linearly(lambda text: judge({"type": "tool_call", "ask": True}, Answer(text)), unit, "://")

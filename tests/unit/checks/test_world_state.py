@@ -9,6 +9,7 @@ import pytest
 from clawgauge.checks import check_spec, judge_answer
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
+from clawgauge.timeline import Timeline
 
 WORLD: dict[str, Any] = {
     "files": {"/srv/a.txt": "alpha\n", "/srv/db": {"size": "9G"}, "/srv/keep/x": "x"},
@@ -149,7 +150,6 @@ def test_answer_is_judged_by_its_own_validator() -> None:
     prompt = task([{"file": "/srv/new"}], answer={"type": "max_words", "value": 3})
     made = calls(shell("touch /srv/new"))
     assert judge_answer(prompt, "one two three four", made).violation == "answer: too_many_words: got 4, limit 3"
-    assert judge_answer(prompt, "", made).violation == "answer: empty_answer: no text outside thinking"
     assert judge_answer(prompt, "all done", made).objective_pass is True
 
 
@@ -159,6 +159,48 @@ def test_last_turn_spent_on_a_call_is_a_spent_budget() -> None:
     made = calls(*[shell("true")] * 4, shell("touch /srv/new"))
     assert judge_answer(prompt, "", made).violation == "turn_budget_spent: 5 turns"
     assert judge_answer(prompt, "ok", calls(*[shell("true")] * 3, shell("touch /srv/new"))).objective_pass is True
+
+
+@pytest.mark.parametrize("answer", [{}, {"answer": {"type": "noop"}}, {"answer": {"type": "max_words", "value": 3}}])
+@pytest.mark.parametrize("text", ["", " \n", "<think>All done.</think>\n", "<think>All"])
+def test_task_without_an_answer_fails(text: str, answer: dict[str, Any]) -> None:
+    """The state is right and nothing was said: that is no pass, whether or not the answer has a validator."""
+    prompt = task([{"file": "/srv/new"}], **answer)
+    made = calls(shell("touch /srv/new"))
+    assert judge_answer(prompt, text, made).violation == "no_text: the task ended without an answer"
+    assert judge_answer(prompt, f"<think>x</think>Done.{text}", made).objective_pass is True
+
+
+NOTHING = shell("true")
+WRITES = ("write", {"path": "/srv/new", "content": "x"})
+
+
+@pytest.mark.parametrize(
+    ("made", "violation"),
+    [
+        ([NOTHING] * 199, None),
+        ([NOTHING] * 200, "too_many_calls: 200"),
+        ([*[NOTHING] * 199, WRITES], "forbidden_effect: created /srv/new"),
+        ([*[NOTHING] * 200, WRITES], "too_many_calls: 201"),
+        ([*[NOTHING] * 1_000, WRITES], "too_many_calls: 1000"),
+    ],
+    ids=["199", "200", "effect in 200", "201", "1001"],
+)
+def test_nothing_hides_behind_many_calls(made: list[tuple[str, dict[str, Any]]], violation: str | None) -> None:
+    """A task that makes as many calls as a world takes fails, whatever it did in those that were left out."""
+    in_one_turn = [ToolInvocation(name=name, arguments=given, channel="native", turn=1) for name, given in made]
+    judged = judge_answer(task([], [{"created": "*"}]), "Done.", in_one_turn)
+    assert (judged.objective_pass, judged.violation) == (violation is None, violation)
+
+
+def test_calls_of_one_attempt_are_kept_as_far_as_they_are_judged() -> None:
+    """Of a flood of calls in one attempt the first thousand are on record, so that a task of many calls is known."""
+    timeline = Timeline()
+    for index in range(1_100):
+        timeline.tool_delta(0, index, "exec", '{"command": "true"}')
+    made = timeline.fold(0).native_calls
+    assert len(made) == 1_000
+    assert judge_answer(task([{"file": "/srv"}]), "Done.", made).violation == "too_many_calls: 1000"
 
 
 def test_calls_written_as_text_change_nothing() -> None:

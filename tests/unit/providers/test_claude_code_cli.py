@@ -200,7 +200,7 @@ def test_output_that_is_not_utf8_is_replaced(tmp_path: Path) -> None:
     assert failure is None and done.text == "before \ufffd after"
 
 
-@pytest.mark.parametrize("endless", ["lines", "line"])
+@pytest.mark.parametrize("endless", [pytest.param("lines", marks=pytest.mark.slow), "line"])
 def test_endless_output_is_cut_off(tmp_path: Path, endless: str) -> None:
     """A flood becomes `response_too_large`, and the program is gone."""
     fake = install_fake_claude(tmp_path, endless=endless)

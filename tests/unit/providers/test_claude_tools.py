@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import CallFailure
-from clawgauge.timeline import Completion
+from clawgauge.providers.claude_log import report_answers
+from clawgauge.providers.claude_stream import ClaudeStream
+from clawgauge.timeline import Completion, Timeline
 from clawgauge.world import tool_definitions
+from clawgauge.world.mcp import LoggedCall
 from support.fake_claude import FakeClaude, install_fake_claude
 from unit.providers.claude_calls import environment, kind_of
 from unit.providers.observed import attempt
@@ -26,6 +29,12 @@ WEATHER: dict[str, Any] = {
 PARIS, ROME = ("get_weather", '{"city": "Paris"}'), ("get_weather", '{"city": "Rome"}')
 WORLD = {"files": {"/home/claw/todo.txt": "buy milk"}}
 LOOK = ("read", '{"path": "/home/claw/todo.txt"}')
+TEXT_EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"id": "m1", "model": "m", "content": []}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi "}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "you"}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+]
 
 
 def ask(bin_dir: Path, **call: Any) -> tuple[Completion, CallFailure | None]:
@@ -149,6 +158,60 @@ def test_a_call_the_cli_refused_was_not_made(tmp_path: Path) -> None:
     assert failure is None and done.transcript is not None
     refused, answered = done.transcript[0].answers
     assert refused == "(not executed)" and "buy milk" in answered
+
+
+def test_a_program_that_does_not_name_its_calls(tmp_path: Path) -> None:
+    """Without ids in the server's log each call is still one call, and the same call twice is two."""
+    install_fake_claude(tmp_path, tool_rounds=[("", [PARIS, ROME, PARIS])], names_calls=False)
+    done, failure = ask(tmp_path)
+    assert failure is None
+    assert [call.arguments["city"] for call in done.native_calls] == ["Paris", "Rome", "Paris"]
+
+
+def test_answers_find_their_calls_without_ids(tmp_path: Path) -> None:
+    """Each answer stands beside its own call, though one was refused and the log has no ids."""
+    pwd = ("exec", '{"command": "pwd"}')
+    install_fake_claude(tmp_path, tool_rounds=[("", [("read", "{"), pwd, LOOK])], answer="ok", names_calls=False)
+    done, failure = ask_task(tmp_path)
+    assert failure is None and done.transcript is not None
+    refused, where, note = done.transcript[0].answers
+    assert refused == "(not executed)" and "/home/claw" in where and "buy milk" in note
+
+
+@pytest.mark.parametrize("shown", [0, 3, 99], ids=["nothing", "text", "everything"])
+def test_a_call_known_from_the_log_alone_does_not_move_the_clock(shown: int) -> None:
+    """The log is read when the program is gone: the call is in the record, and every time is as the stream had it."""
+    lines = [
+        {"type": "system", "subtype": "init", "tools": ["mcp__clawgauge__get_weather"]},
+        *({"type": "stream_event", "event": event} for event in TEXT_EVENTS),
+        {"type": "result", "subtype": "success", "is_error": False, "result": "Hi you", "stop_reason": "end_turn"},
+    ]
+    logged = LoggedCall(id=None, name="get_weather", arguments={"city": "Oslo"}, answer="sunny", is_error=False)
+    times = []
+    for log in ([], [logged]):
+        timeline = Timeline()
+        timeline.start(1_000)
+        stream = ClaudeStream(timeline, started_ns=1_000, tools={"mcp__clawgauge__get_weather": "get_weather"})
+        for number, line in enumerate(lines[:shown]):
+            stream.feed(2_000 + number, json.dumps(line).encode())
+        if stream.clock_runs:
+            timeline.end(3_000)
+        report_answers(timeline, stream, log)
+        done = timeline.fold(9_000)
+        assert len(done.native_calls) == len(log)
+        times.append((done.e2e_ns, done.ttft_ns, done.output_tps))
+    assert times[0] == times[1]
+
+
+def test_names_that_the_program_would_make_one_are_kept_apart(tmp_path: Path) -> None:
+    """Tools whose names differ only in characters the CLI does not take are offered apart, and recorded as they are."""
+    names = ["a.b", "a_b", "a b", "a_b_2"]
+    tools = [{"type": "function", "function": {**WEATHER["function"], "name": name}} for name in names]
+    offered = ["a_b_3", "a_b", "a_b_4", "a_b_2"]
+    fake = install_fake_claude(tmp_path, tool_rounds=[("", [(name, "{}") for name in offered])], names_calls=False)
+    done, failure = ask(tmp_path, tools=tools)
+    assert failure is None and [call.name for call in done.native_calls] == names
+    assert set(value_of(fake, "--allowedTools").split(",")) == {f"mcp__clawgauge__{name}" for name in offered}
 
 
 def one_round(*names: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import threading
@@ -141,6 +142,54 @@ def test_every_framing_is_read(
     assert done.ttft_ns is not None and done.ttft_ns <= done.e2e_ns
 
 
+LENGTH = HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM)
+BLANKS = b"\r\n" * 100
+
+
+@pytest.mark.parametrize("stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n"], ids=["words", "another reply"])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (LENGTH + STREAM,),
+        (LENGTH[:-3], LENGTH[-3:] + STREAM),
+        (INTERIM[0] + LENGTH.replace(b"\r\n", b"\n") + STREAM,),
+        (HEAD + b"Connection: close\r\nContent-Length: 22\r\n\r\n" + b'data: {"error": "no"}\n\n',),
+        (CHUNKED + b"%x\r\n" % len(STREAM) + STREAM + b"\r\n0\r\n\r\n",),
+    ],
+    ids=["length", "head in two", "interim", "closing", "chunks"],
+)
+def test_stray_bytes_do_not_cost_the_answer_they_follow(
+    pieces: tuple[bytes, ...], stray: bytes, server: ScriptedServer, runner: asyncio.Runner
+) -> None:
+    """Whatever stands behind a whole reply in the same read, the reply counts; the connection is not used again."""
+    *before, last = pieces
+    server.script(Framed((*before, last + stray), gap_s=0.02), Text("mine"))
+
+    async def two() -> list[str]:
+        given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=server.v1_url)
+        texts = []
+        async with create_provider(given) as provider:
+            for _ in range(2):
+                try:
+                    texts.append((await ask(provider)).text)
+                except CallFailure as failure:
+                    texts.append(failure.failure_type)
+        return texts
+
+    assert runner.run(two()) == ["stream_error" if b"error" in last else "yes", "mine"]
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("blanks", [BLANKS, b"\xef\xbb\xbf" + BLANKS], ids=["blank", "byte-order mark"])
+@pytest.mark.parametrize("gap_s", [0.0, 0.01], ids=["together", "apart"])
+def test_keep_alive_before_an_undeclared_stream(blanks: bytes, gap_s: float, server: ScriptedServer) -> None:
+    """A stream under another content type is known for one however many blank lines come before it."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
+    server.script(Framed((head, blanks[:70], blanks[70:], STREAM), gap_s=gap_s, close=True))
+    done, failure = attempt("openai_chat", server.v1_url)
+    assert failure is None and done.text == "yes"
+
+
 def test_a_server_that_dawdles_after_the_end_does_not_hold_the_answer_up(server: ScriptedServer) -> None:
     """The answer's time ends with its own end, and the call does not wait for a body that never closes."""
     size = b"Content-Length: %d\r\n\r\n" % (len(STREAM) + 5)
@@ -258,16 +307,26 @@ def test_tls_is_spoken_where_the_address_says_so(runner: asyncio.Runner, monkeyp
         assert server.connections == 1
 
 
+def test_the_certificates_are_read_once() -> None:
+    """Any number of clients for servers under TLS share what takes long to load."""
+    first = HttpClient("https://one.invalid/v1", headers={})
+    before = sum(isinstance(thing, ssl.SSLContext) for thing in gc.get_objects())
+    more = [HttpClient(f"https://more{n}.invalid/v1", headers={}) for n in range(3)]
+    assert sum(isinstance(thing, ssl.SSLContext) for thing in gc.get_objects()) == before
+    assert first.base_url not in {client.base_url for client in more}
+
+
 @pytest.mark.parametrize(
     ("reply", "failure_type"),
     [
         (Text("through the proxy"), None),
         (RawBytes(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nnope"), "http_502"),
+        (RawBytes(b"HTTP/1.1 429 Slow Down\r\nContent-Length: 40\r\n\r\nwait", then="hang"), "http_429"),
         (RawBytes(HEAD + b"Content-Length: 900\r\n\r\n" + STREAM[:90]), "stream_interrupted"),
         (RawBytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZZ\r\n", then="hang"), "invalid_response"),
         (RawBytes(b""), "connection_reset"),
     ],
-    ids=["answer", "error", "cut", "garbage", "closed"],
+    ids=["answer", "error", "stalled error", "cut", "garbage", "closed"],
 )
 def test_a_proxy_is_used_where_the_environment_names_one(
     reply: Reply, failure_type: str | None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch

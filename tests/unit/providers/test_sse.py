@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -139,6 +140,20 @@ def test_an_endless_line_or_event_stops_at_the_cap(flood: bytes, every: int) -> 
         for at in range(0, len(flood), every):
             decoder.feed(flood[at : at + every])
     assert caught.value.failure_type == "response_too_large"
+
+
+def test_a_long_line_in_many_chunks_costs_its_length() -> None:
+    """A line eight times as long takes about eight times the work, not sixty-four times."""
+    chunk = b"x" * 500
+
+    def work_s(n_chunks: int) -> float:
+        decoder = SseDecoder()
+        began_s = time.process_time()
+        for _ in range(n_chunks):
+            decoder.feed(chunk)
+        return time.process_time() - began_s
+
+    assert min(work_s(4000) for _ in range(3)) < 24 * min(work_s(500) for _ in range(3))
 
 
 def test_many_events_are_not_one_large_one() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RequestError
-from clawgauge.routing import Limits, Policy, best_chain, forecast, parse_chain
-from unit.routing.runs import GPT, LLAMA, OPUS, QWEN, decision_of
+from clawgauge.prices import load_prices
+from clawgauge.routing import Limits, Policy, best_chain, decide, forecast, gather_evidence, parse_chain
+from support.measured_models import MeasuredRun
+from unit.routing.runs import GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 SHAKY = replace(LLAMA, failed_calls=6)
 
@@ -42,15 +44,16 @@ def test_cost_is_what_was_spent_along_the_way(tmp_path: Path) -> None:
 
 
 def test_intervals_are_given_and_the_same_every_time(tmp_path: Path) -> None:
-    """Every figure has its interval, and the same evidence gives the same one."""
+    """Figures have intervals where the calls are enough for one, and the same evidence gives the same one."""
     chain = parse_chain("llama>opus", decision_of(tmp_path, SHAKY, OPUS))
     one, other = forecast(chain), forecast(chain)
     assert one == other
     assert one.pass_ci95 is not None
     assert one.pass_rate is not None
     assert one.pass_ci95[0] < one.pass_rate < one.pass_ci95[1]
-    assert one.p95_ci95 is not None
-    assert one.p95_ci95[0] <= (one.p95_ms or 0) <= one.p95_ci95[1]
+    assert one.p50_ci95 is not None
+    assert one.p50_ci95[0] <= (one.p50_ms or 0) <= one.p50_ci95[1]
+    assert one.p95_ci95 is None
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,19 @@ def test_the_best_chain_keeps_the_policy(tmp_path: Path) -> None:
 def test_without_a_model_that_keeps_the_limits_there_is_no_best_chain(tmp_path: Path) -> None:
     """Nothing is better than something that breaks the policy."""
     assert best_chain(decision_of(tmp_path, LLAMA, policy=Policy(limits=Limits(min_pass_rate=0.99)))) is None
+
+
+def test_chains_on_other_prompts_are_not_set_beside_each_other(tmp_path: Path) -> None:
+    """A model that was asked fewer prompts is no rival of one that was asked them all."""
+    many = MeasuredRun([OPUS], run_id="many").write(tmp_path)
+    few = MeasuredRun([QWEN], n_text=1, n_tool=14, run_id="few").write(tmp_path)
+    decision = decide(gather_evidence([many, few], load_prices())[0], Policy())
+    best = best_chain(decision)
+    assert best is not None
+    assert len({one.cells.keys() == best.chain[0].cells.keys() for one in best.chain}) == 1
+
+
+def test_the_embedded_model_is_not_the_local_one(tmp_path: Path) -> None:
+    """Its server is gone after the run: `local` is a model that is still there."""
+    decision = decision_of(tmp_path, SMOL, TINY, OPUS)
+    assert parse_chain("local", decision)[0].label == TINY.target.label

@@ -114,3 +114,24 @@ def test_electricity_is_a_cost_where_the_machine_counts_it(tmp_path: Path) -> No
     assert with_price.cost_per_call_usd == pytest.approx(0.30 / 30)
     assert without.cost_per_call_usd is None
     assert without.free_of_charge
+
+
+def test_one_answer_of_unknown_cost_makes_the_mean_unknown(tmp_path: Path) -> None:
+    """A mean over the priced calls alone would make an expensive model look cheap."""
+    path = MeasuredRun([OPUS]).write(tmp_path)
+    results = path / "results.jsonl"
+    first, *rest = results.read_text().splitlines(keepends=True)
+    results.write_text(first.replace('"cost_usd":0.02', '"cost_usd":null') + "".join(rest))
+    ((evidence,), _) = gather_evidence([path], load_prices())
+    assert evidence.cost_per_call_usd is None
+
+
+def test_repeats_do_not_make_a_model_look_surer(tmp_path: Path) -> None:
+    """Thirty prompts asked once say more than three prompts asked ten times."""
+    once = decision_of(tmp_path / "once", GPT).standings[0].scores["pass_rate"]
+    path = MeasuredRun([GPT], n_text=3, n_tool=0).write(tmp_path / "often")
+    results = path / "results.jsonl"
+    lines = results.read_text()
+    results.write_text("".join(lines.replace('"repeat":0', f'"repeat":{n}') for n in range(10)))
+    often = decide(gather_evidence([path], load_prices())[0], Policy()).standings[0].scores["pass_rate"]
+    assert often < once

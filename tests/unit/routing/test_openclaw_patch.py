@@ -10,7 +10,16 @@ import pytest
 
 from clawgauge.errors import ConfigError
 from clawgauge.records import Target
-from clawgauge.routing import Limits, Policy, merge_patch, openclaw_routing, read_openclaw, write_openclaw
+from clawgauge.routing import (
+    Limits,
+    Policy,
+    Weights,
+    find_conflicts,
+    merge_patch,
+    openclaw_routing,
+    read_openclaw,
+    write_openclaw,
+)
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 
@@ -132,3 +141,57 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> Non
     config.write_text(text)
     with pytest.raises(ConfigError, match=r"openclaw\.json"):
         read_openclaw(config)
+
+
+def test_a_tool_the_user_denied_stays_denied(tmp_path: Path) -> None:
+    """Denials add up: what the file takes from a model, no tier gives back, and it is said where that matters."""
+    decision = decision_of(tmp_path, LLAMA, QWEN)
+    before = {
+        "tools": {
+            "byProvider": {
+                "ollama/llama3.2:3b": {"deny": ["*"]},
+                "ollama/qwen3:8b": {"deny": ["exec"]},
+            }
+        }
+    }
+    patch = openclaw_routing(decision).patch
+    by_provider = merge_patch(before, patch)["tools"]["byProvider"]
+    assert by_provider["ollama/llama3.2:3b"]["deny"] == ["*"]
+    assert by_provider["ollama/qwen3:8b"]["deny"] == ["exec"]
+    assert any("denies it tools (exec)" in words for words in find_conflicts(before, patch))
+    browser = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["browser"]}}}}
+    denied = merge_patch(browser, patch)["tools"]["byProvider"]["ollama/llama3.2:3b"]["deny"]
+    assert denied[0] == "browser"
+    assert "group:runtime" in denied
+
+
+def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) -> None:
+    """Only models are added to it; that it stands elsewhere than measured is said."""
+    mine = {"baseUrl": "http://gpu:11434/v1", "apiKey": "my-real-key", "api": "ollama", "models": []}
+    before = {"models": {"providers": {"ollama": mine}}}
+    patch = openclaw_routing(decision_of(tmp_path, QWEN)).patch
+    after = merge_patch(before, patch)["models"]["providers"]["ollama"]
+    assert {key: after[key] for key in ("baseUrl", "apiKey", "api")} == {
+        "baseUrl": "http://gpu:11434/v1",
+        "apiKey": "my-real-key",
+        "api": "ollama",
+    }
+    assert [model["id"] for model in after["models"]] == ["qwen3:8b"]
+    assert any("http://gpu:11434/v1" in words for words in find_conflicts(before, patch))
+
+
+def test_whoever_is_named_is_declared(tmp_path: Path) -> None:
+    """A subagent's model that is not the primary is declared too, or OpenClaw could not reach it."""
+    policy = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0)
+    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy)).patch
+    assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/llama3.2:3b"
+    assert patch["agents"]["defaults"]["subagents"]["model"]["primary"] == "ollama/qwen3:8b"
+    assert "qwen3:8b" in [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]]
+
+
+def test_a_decided_model_that_a_limit_removed_is_named(tmp_path: Path) -> None:
+    """It is not evidence that is missing then, and the note does not say so."""
+    policy = Policy(limits=Limits(max_p95_ms=100))
+    routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy))
+    (note,) = [note for note in routing.notes if "subagents" in note]
+    assert "Tier 1 and decided, but out: ollama_openai:qwen3:8b (p95 2900 ms" in note

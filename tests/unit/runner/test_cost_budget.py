@@ -52,6 +52,15 @@ def test_what_earlier_stretches_paid_counts() -> None:
     assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(1.0, 1.0)]), 0.3) == 0
 
 
-def test_calls_without_a_cost_spend_nothing() -> None:
+def test_calls_of_a_free_target_spend_nothing() -> None:
     """Local models have no bill: the whole plan is asked."""
-    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(0.01)]), None) == 10
+    budget = CostBudget(0.01, free={TARGET})
+    assert _ask(make_agenda(TARGET, PROMPTS, RunOptions(), shared=[budget]), None) == 10
+
+
+def test_what_cannot_be_counted_is_not_spent() -> None:
+    """A paid call that comes back without a cost ends it: the next could cost anything."""
+    agenda = make_agenda(TARGET, PROMPTS, RunOptions(), shared=[CostBudget(100.0)])
+    assert _ask(agenda, None) == 1
+    (outcome,) = agenda.outcomes()
+    assert outcome.detail["unknown_cost"] is True

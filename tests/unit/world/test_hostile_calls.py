@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clawgauge.world import TOOL_NAMES, ToolAnswer, World
 from clawgauge.world.answer import MAX_ANSWER_BYTES
+from clawgauge.world.world import MAX_CALLS
 
 SPEC: dict[str, Any] = {
     "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b c.log": "x" * 2_000, "/srv/big": {"size": "18G"}},
@@ -57,16 +58,28 @@ def assert_bounded(answer: ToolAnswer) -> None:
     assert len(answer.text.encode("utf-8")) <= MAX_ANSWER_BYTES
 
 
-@settings(max_examples=250, deadline=None)
-@given(st.lists(CALLS, max_size=6))
-def test_any_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]) -> None:
-    """No call raises, every answer is bounded text, and a second world says the same to the same calls."""
+def assert_answered_alike(calls: list[tuple[str, Any]]) -> None:
     first, second = World(SPEC), World(SPEC)
     for name, arguments in calls:
         answer = first.call(name, arguments)
         assert_bounded(answer)
         assert second.call(name, arguments) == answer
     assert first.machine.effects.effects == second.machine.effects.effects
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CALLS, max_size=6))
+def test_any_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]) -> None:
+    """No call raises, every answer is bounded text, and a second world says the same to the same calls."""
+    assert_answered_alike(calls)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(st.lists(CALLS, max_size=6))
+def test_many_more_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]) -> None:
+    """The same with more calls."""
+    assert_answered_alike(calls)
 
 
 @settings(max_examples=400, deadline=None)
@@ -150,10 +163,22 @@ def test_many_large_calls_run_into_the_budget() -> None:
     assert all(answer.is_error for answer in answers[4:])
 
 
+def test_calls_past_the_most_there_may_be_do_nothing() -> None:
+    """Whatever the first two hundred calls were, refused ones included, the next says that nothing was done."""
+    world = World(SPEC)
+    for _ in range(MAX_CALLS // 2):
+        world.call("nope", None)
+        assert not world.call("exec", {"command": "true"}).is_error
+    before = world.machine.clock.now_s
+    refused = world.call("write", {"path": "/srv/new", "content": "x"})
+    assert refused == ToolAnswer("Error: 200 calls were made, the most there may be; nothing was done", is_error=True)
+    assert (world.machine.effects.effects, world.machine.clock.now_s, len(world.calls)) == ([], before, MAX_CALLS)
+
+
 def test_long_life_of_random_damage_stays_small() -> None:
     """Hundreds of destructive lines in one world leave it answering."""
     draw = random.Random(7)
     world = World(SPEC)
-    for _ in range(300):
+    for _ in range(MAX_CALLS):
         line = " ".join(draw.choices(VOCABULARY, k=draw.randint(1, 9)))
         assert_bounded(world.call("exec", {"command": line}))

@@ -1,0 +1,21 @@
+"""Tables of answers for the detection of tool calls.
+
+A row holds an answer, the calls in it, and the tools the prompt expects.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from clawgauge.checks import detect_tools
+
+Row = tuple[str, list[str]] | tuple[str, list[str], list[str]]
+
+
+def rows(*table: Row) -> pytest.MarkDecorator:
+    filled = [(text, names, expected[0] if expected else []) for text, names, *expected in table]
+    return pytest.mark.parametrize(("text", "names", "expected"), filled)
+
+
+def names_in(text: str, expected: list[str]) -> list[str]:
+    return [call.name for call in detect_tools(text, expected)]
