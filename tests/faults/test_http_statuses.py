@@ -89,9 +89,10 @@ def test_row_04_a_spent_quota_is_not_retried(server: ScriptedServer, tmp_path: P
         (b"Content-Encoding: gzip\r\nContent-Length: 9", b"not gzip!"),
         (b"Content-Encoding: br\r\nContent-Length: 9", b"brotli..."),
         (b"Content-Length: 12", b'{"error": \xff\xfe'),
+        (b"Transfer-Encoding: chunked", b"ZZZ\r\nno chunk\r\n"),
         (b"Content-Length: 100006", b'{"a":' + b"[" * 100_000 + b"}"),
     ],
-    ids=["cut", "bad gzip", "brotli", "not UTF-8", "deep"],
+    ids=["cut", "bad gzip", "brotli", "not UTF-8", "bad chunk", "deep"],
 )
 @pytest.mark.parametrize(("code", "status"), [(429, "rate_limited"), (401, "auth_error"), (503, "error")])
 def test_row_04_a_status_counts_whatever_its_body_is(

@@ -70,7 +70,7 @@ def _render(comparison: Comparison, form: str) -> str:
 
 
 def _say_refusal(wrong: IncomparableRuns) -> str:
-    lines = [f"clawgauge: {wrong}; these differ:"]
+    lines = [f"clawgauge: {wrong}, because these differ:"]
     lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
     return clean_lines("\n".join([*lines, "compare them anyway with --force"]))
 

@@ -13,6 +13,7 @@ from clawgauge.cli.output_file import output_file
 from clawgauge.cli.unreadable import tell_unreadable
 from clawgauge.errors import ConfigError
 from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.reports.phrases import clean_lines
 from clawgauge.reports.sanitize import clean_terminal
 from clawgauge.reports.wording import plural
 
@@ -24,7 +25,7 @@ def export(arguments: argparse.Namespace) -> int:
     form = _choose_format(arguments)
     names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
     columns = choose_columns(names)
-    results = ResultStream([open_run(ref, arguments.runs_dir) for ref in arguments.runs])
+    results = ResultStream(_open_runs(arguments))
     if form == "parquet":
         _write_parquet(results, columns, arguments.output)
     else:
@@ -37,15 +38,39 @@ def export(arguments: argparse.Namespace) -> int:
     return tell_unreadable(results.n_unreadable)
 
 
+def _open_runs(arguments: argparse.Namespace) -> list[Path]:
+    """The folders named, each once: `latest` and a run's own id may be the same one."""
+    folders: dict[Path, Path] = {}
+    for ref in arguments.runs:
+        folder = open_run(ref, arguments.runs_dir)
+        if folder.resolve() in folders:
+            sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
+        folders.setdefault(folder.resolve(), folder)
+    return list(folders.values())
+
+
 def _choose_format(arguments: argparse.Namespace) -> str:
     output: Path | None = arguments.output
-    form: str = arguments.format or (_SUFFIXES.get(output.suffix.lower(), "csv") if output else "csv")
+    form: str = arguments.format or _format_of(output)
     if arguments.excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:
         raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
     if form == "parquet" and find_spec("pyarrow") is None:
         raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
+    return form
+
+
+def _format_of(output: Path | None) -> str:
+    """The format a file's name asks for; CSV where it asks for none."""
+    if output is None or not output.suffix:
+        return "csv"
+    form = _SUFFIXES.get(output.suffix.lower())
+    if form is None:
+        raise ConfigError(
+            f"export writes no {output.suffix} files, as {output} would be: "
+            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
+        )
     return form
 
 

@@ -16,6 +16,7 @@ from clawgauge.compare.findings import (
     PairedShift,
     RuleFinding,
     SideInfo,
+    StoppedSide,
     Unanswered,
 )
 from clawgauge.compare.fingerprints import prompt_fingerprint
@@ -35,6 +36,7 @@ __all__ = [
     "Rule",
     "RuleFinding",
     "SideInfo",
+    "StoppedSide",
     "Unanswered",
     "Wishes",
     "compare_runs",

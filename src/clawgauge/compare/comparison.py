@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
 from clawgauge.compare.figures import METRICS, summarize_shared
-from clawgauge.compare.findings import Comparison, Difference, Figure, Flip, PairComparison, PairedRate, SideInfo
+from clawgauge.compare.findings import (
+    Comparison,
+    Difference,
+    Figure,
+    Flip,
+    PairComparison,
+    PairedRate,
+    RuleFinding,
+    SideInfo,
+    StoppedSide,
+)
 from clawgauge.compare.flips import find_flips, find_unanswered, read_answers
-from clawgauge.compare.gate import Rule, apply_rules
+from clawgauge.compare.gate import Rule, apply_rules, refuse_missing
 from clawgauge.compare.paired import (
     answered,
     correct_rates,
@@ -36,7 +47,8 @@ from clawgauge.compare.pairing import (
     pair_prompts,
     pair_targets,
 )
-from clawgauge.compare.tallies import RunSide, read_side
+from clawgauge.compare.reading import read_side
+from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
 from clawgauge.summary.schedule import read_schedule
@@ -95,8 +107,14 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
         only_in_a=[target.label for target in targets.only_a],
         only_in_b=[target.label for target in targets.only_b],
         pairs=compared,
-        rules=apply_rules(wishes.rules, compared),
+        rules=[*apply_rules(wishes.rules, compared), *_unmet(wishes, targets)],
     )
+
+
+def _unmet(wishes: Wishes, targets: TargetPairs) -> list[RuleFinding]:
+    """A target that A has and B lost has met no rule, unless the user said which targets are meant."""
+    explicit = bool(wishes.maps) or wishes.models is not None
+    return [] if explicit else refuse_missing(wishes.rules, [target.label for target in targets.only_a])
 
 
 def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
@@ -149,11 +167,12 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
         return
     spoiling = [difference for difference in differences if difference.scope == "verdicts"]
     if spoiling:
-        raise IncomparableRuns("these cannot be compared", [d for d in differences if d.scope != "note"])
+        raise IncomparableRuns("A and B cannot be compared", [d for d in differences if d.scope != "note"])
     timing = [rule.text for rule in wishes.rules if rule.metric.is_timing]
     spoiling = [difference for difference in differences if difference.scope == "latency"]
     if timing and spoiling:
-        raise IncomparableRuns(f"times cannot be compared, and the gate asks for them ({', '.join(timing)})", spoiling)
+        asked = ", ".join(timing)
+        raise IncomparableRuns(f"the gate asks for times ({asked}), which cannot be compared", spoiling)
 
 
 def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency: bool) -> list[PairComparison]:
@@ -183,8 +202,18 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency
             output_tokens=msgspec.structs.replace(tokens[place], n_cold_left_out=0),
             flips=find_flips(pair.prompts.shared),
             unanswered=find_unanswered(pair.prompts.shared),
+            stopped=_find_stopped(*groups[place]),
         )
         for place, pair in enumerate(pairs)
+    ]
+
+
+def _find_stopped(a: GroupSummary, b: GroupSummary) -> list[StoppedSide]:
+    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
+    return [
+        StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
+        for side, group in sides
+        if group.stopped_early
     ]
 
 
@@ -202,18 +231,18 @@ def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: 
     schedule = read_schedule(b.config or a.config, ())
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
     with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
-    repeats_a, repeats_b = (side.config.options.repeats if side.config else 0 for side in (a, b))
+    # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
+    fixed_size = not (group_a.stopped_early or group_b.stopped_early)
     found = {
-        "objective_pass_rate": pair_rates(shared, judged, judged),
-        "pass_rate_scheduled": pair_rates(with_verdict, scheduled(repeats_a), scheduled(repeats_b)),
-        "restraint": pair_rates([s for s, key in own if key in schedule.restraint], answered, answered),
-        "tasks": pair_rates([s for s, key in own if key in schedule.tasks], answered, answered),
+        "objective_pass_rate": pair_rates(shared, judged, fixed_size=fixed_size),
+        "pass_rate_scheduled": pair_rates(with_verdict, scheduled, fixed_size=fixed_size),
+        "restraint": pair_rates([s for s, key in own if key in schedule.restraint], answered),
+        "tasks": pair_rates([s for s, key in own if key in schedule.tasks], answered),
     }
     if group_a.tool_use.source == group_b.tool_use.source is not None:
-        apart = schedule.restraint | schedule.tasks
         native = group_a.tool_use.source == "native"
-        tools = [s for s, key in own if key not in apart and _offers_tool(s, native=native)]
-        found["tool_use_rate"] = pair_rates(tools, used_tool, used_tool)
+        tools = [s for s, key in own if key not in schedule.apart and _offers_tool(s, native=native)]
+        found["tool_use_rate"] = pair_rates(tools, used_tool, fixed_size=fixed_size)
     return {name: rate for name, rate in found.items() if rate.n_prompts}
 
 

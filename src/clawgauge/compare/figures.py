@@ -79,6 +79,6 @@ def summarize_shared(side: RunSide, target: Target, prompts: Iterable[PromptKey]
         for row in iter_results(side.path, SummaryRow)
         if (row.suite, row.prompt_id) in wanted and Target(row.provider, row.model, row.thinking_level) == target
     )
-    groups = summarize(rows, run_id=side.run_id, config=config).models
+    groups = summarize(rows, run_id=side.run_id, config=config, events=side.events).models
     # A target with neither a plan nor a record has no group; both would have kept it from being paired.
     return groups[0]

@@ -99,8 +99,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     b: float | None
 
 
+class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
+    """A side that asked no further once its tier was decided: the results set the number of its calls."""
+
+    side: Literal["a", "b"]
+    n_asked: int
+    n_not_needed: int
+
+
 class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One target of A beside one of B. The times are null where they cannot be compared."""
+    """One target of A beside one of B. The times are null where they cannot be compared.
+
+    `stopped` names the sides that ended early on purpose; rates over what they left out have no interval.
+    """
 
     target_a: str
     target_b: str
@@ -114,6 +125,7 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: PairedShift | None
     flips: list[Flip]
     unanswered: list[Unanswered]
+    stopped: list[StoppedSide] = []
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):

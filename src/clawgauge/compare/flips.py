@@ -71,6 +71,9 @@ def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
         if answered_a == answered_b:
             continue
         silent = prompt.b if answered_a else prompt.a
+        if not silent.n_scheduled:
+            # Left out on purpose, because the tier was already decided.
+            continue
         suite, prompt_id = prompt.key_a if prompt.key_a[0] else prompt.key_b
         found.append(
             Unanswered(

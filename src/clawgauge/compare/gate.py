@@ -1,7 +1,8 @@
 """The gate: rules that a change must not break.
 
 Owns: the grammar `METRIC OP NUMBER[%] [(significant)]` and how a rule is judged on a pair. Refuses: choosing limits. A
-rule names what must *not* happen: `objective_pass_rate<-0.05` is broken when B's rate is more than 0.05 below A's.
+rule names what must *not* happen: `objective_pass_rate<-0.05` is broken when B's rate is more than 0.05 below A's. A
+rate that has a paired test is that of the paired prompts: what one side left unanswered must not flatter the other.
 """
 
 from __future__ import annotations
@@ -74,10 +75,30 @@ def apply_rules(rules: Sequence[Rule], pairs: Sequence[PairComparison]) -> list[
     return [_apply(rule, pair) for rule in rules for pair in pairs]
 
 
+def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
+    """Every rule on every target that has no partner in B: none of them can be judged."""
+    return [
+        RuleFinding(
+            rule=rule.text,
+            target_a=target,
+            target_b=target,
+            outcome="not_judged",
+            a=None,
+            b=None,
+            change=None,
+            p_holm=None,
+            reason="B has no such target, and a rule that cannot be judged is not met; "
+            "--map says which targets belong together",
+        )
+        for rule in rules
+        for target in targets
+    ]
+
+
 def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
-    figure = next(figure for figure in pair.figures if figure.name == rule.metric.name)
     evidence = find_evidence(pair, rule.metric)
-    change = _change(figure.a, figure.b, relative=rule.relative)
+    a, b = _sides(rule.metric, pair)
+    change = _change(a, b, relative=rule.relative)
 
     def finding(outcome: str, reason: str) -> RuleFinding:
         return RuleFinding(
@@ -85,16 +106,15 @@ def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
             target_a=pair.target_a,
             target_b=pair.target_b,
             outcome=outcome,  # type: ignore[arg-type]
-            a=figure.a,
-            b=figure.b,
+            a=a,
+            b=b,
             change=change if change is None or math.isfinite(change) else None,
             p_holm=evidence.p_holm if evidence else None,
             reason=reason,
         )
 
     if change is None:
-        side = "A and B" if figure.a is None and figure.b is None else "A" if figure.a is None else "B"
-        return finding("not_judged", f"{side} has no {rule.metric.name}; a rule that cannot be judged is not met")
+        return finding("not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met")
     if not rule.is_crossed_by(change):
         return finding("held", "within the limit")
     if not rule.significant:
@@ -105,6 +125,27 @@ def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
     if evidence.p_holm < SIGNIFICANCE_LEVEL and (evidence.difference or 0) * change > 0:
         return finding("broken", f"beyond the limit, and more than luck: {paired}")
     return finding("not_significant", f"beyond the limit, but not enough evidence: {paired}")
+
+
+def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
+    """The two figures a rule is about: of the same prompts wherever a paired rate says so."""
+    if metric.unit == "rate" and metric.evidence is not None:
+        rate = pair.rates.get(metric.evidence)
+        return (rate.rate_a, rate.rate_b) if rate else (None, None)
+    return _summed_up(metric, pair)
+
+
+def _summed_up(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
+    return next((figure.a, figure.b) for figure in pair.figures if figure.name == metric.name)
+
+
+def _say_absent(metric: Metric, pair: PairComparison) -> str:
+    a, b = _summed_up(metric, pair)
+    if a is None and b is None:
+        return f"neither A nor B has {metric.name}"
+    if a is None or b is None:
+        return f"{'A' if a is None else 'B'} has no {metric.name}"
+    return f"no prompt has {metric.name} on both sides"
 
 
 def find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:

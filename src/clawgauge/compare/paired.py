@@ -21,9 +21,19 @@ import msgspec
 from clawgauge.compare.findings import PairedRate, PairedShift
 from clawgauge.compare.pairing import SharedPrompt
 from clawgauge.compare.tallies import PromptTally
-from clawgauge.stats import holm, mcnemar_exact, paired_difference, percentile, percentile_interval, sign_flip_p
+from clawgauge.stats import (
+    PairedDifference,
+    holm,
+    mcnemar_exact,
+    paired_difference,
+    percentile,
+    percentile_interval,
+    sign_flip_p,
+)
 
 Numbers: TypeAlias = Sequence[float]
+# The sign test and the order-statistic interval can say nothing at 95% of fewer; a Student interval only seems to.
+MIN_PROMPTS_FOR_INTERVAL = 6
 
 
 class Trials(NamedTuple):
@@ -51,18 +61,17 @@ def used_tool(tally: PromptTally) -> Trials:
     return Trials(tally.n_tool_successes, tally.n_answered)
 
 
-def scheduled(repeats: int) -> Outcome:
+def scheduled(tally: PromptTally) -> Trials:
     """Passes among the calls that were to be made: no answer is no pass."""
-
-    def outcome(tally: PromptTally) -> Trials:
-        return Trials(tally.n_passed, max(repeats, tally.n_recorded))
-
-    return outcome
+    return Trials(tally.n_passed, tally.n_scheduled)
 
 
-def pair_rates(prompts: Sequence[SharedPrompt], outcome_a: Outcome, outcome_b: Outcome) -> PairedRate:
-    """The rates of both sides over the prompts that have a trial on both."""
-    trials = [(outcome_a(prompt.a), outcome_b(prompt.b)) for prompt in prompts]
+def pair_rates(prompts: Sequence[SharedPrompt], outcome: Outcome, *, fixed_size: bool = True) -> PairedRate:
+    """The rates of both sides over the prompts that have a trial on both.
+
+    Without `fixed_size` the results themselves decided how many prompts there are, and no interval is given.
+    """
+    trials = [(outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
     trials = [(a, b) for a, b in trials if a.n and b.n]
     rates_a, rates_b = [a.k / a.n for a, _ in trials], [b.k / b.n for _, b in trials]
     difference = paired_difference(rates_b, rates_a)
@@ -77,14 +86,21 @@ def pair_rates(prompts: Sequence[SharedPrompt], outcome_a: Outcome, outcome_b: O
         rate_a=_mean(rates_a),
         rate_b=_mean(rates_b),
         difference=difference.mean,
-        # Prompts that all moved alike leave no spread, and an interval of no width would claim certainty.
-        ci95=difference.ci95 if difference.error else None,
+        ci95=_interval(difference) if fixed_size else None,
         only_a=only_a,
         only_b=only_b,
         test="mcnemar_exact" if single else "sign_flip",
         p=p,
         p_holm=p,
     )
+
+
+def _interval(difference: PairedDifference) -> tuple[float, float] | None:
+    """The interval of a difference of rates, which cannot be beyond ±1, where there are prompts enough for one."""
+    # Prompts that all moved alike leave no spread, and an interval of no width would claim certainty.
+    if difference.ci95 is None or not difference.error or difference.n < MIN_PROMPTS_FOR_INTERVAL:
+        return None
+    return max(-1.0, difference.ci95[0]), min(1.0, difference.ci95[1])
 
 
 def pair_shift(prompts: Sequence[SharedPrompt], values: Callable[[PromptTally], Numbers]) -> PairedShift:

@@ -62,8 +62,8 @@ def find_target(side: RunSide, name: str) -> Target:
     if len(fitting) == 1:
         return fitting[0]
     known = ", ".join(target.label for target in fitting or side.targets) or "none"
-    problem = "is ambiguous" if fitting else "is not one of its targets"
-    raise TargetError(f"{name!r} {problem} in run {side.run_id}: name one of {known}")
+    problem = f"has several targets named {name!r}" if fitting else f"has no target {name!r}"
+    raise TargetError(f"run {side.run_id} {problem}: name one of {known}")
 
 
 def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPairs:
@@ -117,12 +117,7 @@ def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> 
 
 def _prompts_of(side: RunSide, target: Target) -> dict[PromptKey, PromptTally]:
     """What was scheduled for a target and what it has records of; a prompt with no record has an empty tally."""
-    recorded = side.tallies.get(target, {})
-    config = side.config
-    if config is None or target not in config.targets:
-        return dict(recorded)
-    planned = {(prompt.suite, prompt.id): prompt.name for prompt in config.prompts}
-    return {key: recorded.get(key) or PromptTally(name) for key, name in planned.items()} | recorded
+    return side.tallies.get(target, {})
 
 
 def _match_by_id(

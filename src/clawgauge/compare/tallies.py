@@ -1,7 +1,7 @@
 """What is kept of a run for comparing it: one tally per target and prompt.
 
-Owns: reading results.jsonl once, and the few numbers of each call that pairing needs. Refuses: the answers' text, which
-is read later and only for the prompts that are shown, and every judgement of what the numbers mean.
+Owns: the few numbers of each call that pairing needs. Refuses: reading folders, the answers' text, which is read later
+and only for the prompts that are shown, and every judgement of what the numbers mean.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.journal import is_first_harness, iter_results, read_config, read_inventory, started_at_ms
-from clawgauge.records import Inventory, RunConfig, Status, Target
+from clawgauge.records import Event, Inventory, RunConfig, Status, Target
 from clawgauge.summary.rows import Whole
 from clawgauge.summary.schedule import PromptKey
 
@@ -58,6 +57,7 @@ class PromptTally:
         "n_cold",
         "n_judged",
         "n_passed",
+        "n_planned",
         "n_recorded",
         "n_tool_successes",
         "name",
@@ -70,10 +70,16 @@ class PromptTally:
     def __init__(self, name: str) -> None:
         self.name = name
         self.n_recorded = self.n_answered = self.n_judged = self.n_passed = self.n_tool_successes = self.n_cold = 0
+        self.n_planned = 0
         self.expects_tool = self.tools_offered = False
         self.failure_type: str | None = None
         self.violation: str | None = None
         self.e2e_ms, self.ttft_ms, self.output_tokens = array("q"), array("q"), array("q")
+
+    @property
+    def n_scheduled(self) -> int:
+        """Cells that were to be filled and could not be done without; whatever has a record was one."""
+        return max(self.n_planned, self.n_recorded)
 
     def add(self, row: CallRow) -> None:
         """Take in one call."""
@@ -119,6 +125,7 @@ class RunSide:
     inventory: Inventory | None
     first_harness: bool
     n_unreadable_lines: int
+    events: list[Event] = field(repr=False)
     tallies: dict[Target, dict[PromptKey, PromptTally]] = field(repr=False)
     judged_by: dict[Target, set[str | None]] = field(repr=False)
     reported: dict[Target, set[str]] = field(repr=False)
@@ -128,39 +135,3 @@ class RunSide:
         """The planned targets, then others that have records."""
         planned = self.config.targets if self.config else []
         return list(dict.fromkeys([*planned, *self.tallies]))
-
-
-def read_side(path: Path) -> RunSide:
-    """Read the run in folder `path`, ours or the first harness's."""
-    config = read_config(path)
-    reader = iter_results(path, CallRow)
-    tallies: dict[Target, dict[PromptKey, PromptTally]] = {}
-    judged_by: dict[Target, set[str | None]] = {}
-    reported: dict[Target, set[str]] = {}
-    for row in reader:
-        _tally_for(row, tallies).add(row)
-        if row.objective_pass is not None:
-            judged_by.setdefault(row.target, set()).add(row.judged_by)
-        if row.model_reported is not None:
-            reported.setdefault(row.target, set()).add(row.model_reported)
-    return RunSide(
-        path=path,
-        run_id=config.run_id if config else path.resolve().name,
-        started_at_ms=started_at_ms(path),
-        config=config,
-        # The first harness wrote an inventory of its own shape, which reads as none.
-        inventory=read_inventory(path),
-        first_harness=is_first_harness(path),
-        n_unreadable_lines=reader.bad_lines,
-        tallies=tallies,
-        judged_by=judged_by,
-        reported=reported,
-    )
-
-
-def _tally_for(row: CallRow, tallies: dict[Target, dict[PromptKey, PromptTally]]) -> PromptTally:
-    prompts = tallies.setdefault(row.target, {})
-    key = (row.suite, row.prompt_id)
-    if key not in prompts:
-        prompts[key] = PromptTally(row.prompt_name)
-    return prompts[key]

@@ -15,7 +15,7 @@ import msgspec
 from clawgauge.history.entries import RunEntry, target_of
 from clawgauge.history.findings import Point, Trend
 from clawgauge.records import GroupSummary, SuiteBreakdown, Target
-from clawgauge.stats import percentile
+from clawgauge.stats import newcombe_interval, percentile
 
 _FORM_CHARS = 8
 
@@ -108,7 +108,9 @@ def _rate_drift(earlier: Sequence[Point], latest: Point) -> str | None:
     if not judged or interval is None or latest.pass_rate is None or latest.stopped_early:
         return None
     before = passed / judged
-    if interval[0] <= before <= interval[1]:
+    # Luck may have made either side; and repeats, which only the latest run's own interval accounts for, are no proof.
+    change = newcombe_interval(latest.n_passed, latest.n_judged, passed, judged)
+    if change is None or change[0] <= 0 <= change[1] or interval[0] <= before <= interval[1]:
         return None
     word = "fell" if latest.pass_rate < before else "rose"
     return (

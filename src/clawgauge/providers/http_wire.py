@@ -210,6 +210,8 @@ class Wire(asyncio.Protocol):
             failure = found
         except aiohttp.ClientPayloadError:
             pass  # the parser keeps what it had read to itself
+        if asked.intake is not None and asked.intake.is_error:
+            failure = asked.intake.broken_off(_words_of(fault))
         self.abort()
         if asked.answered:
             self._conclude(asked, None)

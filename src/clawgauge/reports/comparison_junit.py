@@ -19,8 +19,9 @@ _MAX_CHARS = 10_000
 
 
 def render_comparison_junit(comparison: Comparison) -> str:
-    """One test suite per pair of targets."""
-    suites = [_suite(pair, comparison) for pair in comparison.pairs]
+    """One test suite per pair of targets, and one per target that rules could not be judged on for want of a pair."""
+    lone = (_lone_suite(target, comparison) for target in comparison.only_in_a)
+    suites = [_suite(pair, comparison) for pair in comparison.pairs] + [suite for suite in lone if suite is not None]
     root = ET.Element("testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}"))
     root.extend(suites)
     for count in ("tests", "failures", "errors"):
@@ -45,6 +46,16 @@ def _suite(pair: PairComparison, comparison: Comparison) -> ET.Element:
     suite.extend(cases)
     said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
     ET.SubElement(suite, "system-out").text = _text("\n".join(line for line in said if line))
+    return suite
+
+
+def _lone_suite(target: str, comparison: Comparison) -> ET.Element | None:
+    rules = [rule for rule in comparison.rules if rule.target_a == rule.target_b == target]
+    if not rules:
+        return None
+    name = _text(target)
+    suite = ET.Element("testsuite", name=name, tests=str(len(rules)), failures="0", errors=str(len(rules)))
+    suite.extend(_rule_case(rule, name) for rule in rules)
     return suite
 
 

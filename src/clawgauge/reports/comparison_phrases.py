@@ -19,6 +19,7 @@ from clawgauge.compare import (
     PairedShift,
     RuleFinding,
     SideInfo,
+    StoppedSide,
 )
 from clawgauge.reports.wording import ABSENT, INDICATIVE, MIN_SAMPLES_P95, plural
 
@@ -163,9 +164,21 @@ def say_pace(pair: PairComparison) -> str:
 
 def say_rule(finding: RuleFinding) -> str:
     """A rule, the two figures and why it ended as it did."""
+    if finding.a is None and finding.b is None:
+        return f"{finding.rule}: {finding.reason}"
     name = finding.rule.partition("<")[0].partition(">")[0].strip()
     figures = f"{say_figure(name, finding.a)} → {say_figure(name, finding.b)}"
     return f"{finding.rule}: {figures}; {finding.reason}"
+
+
+def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
+    """That a side asked no further on purpose, and what that does to the figures."""
+    letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
+    return (
+        f"{letter} stopped early: the tier of {target} was decided after {plural(stopped.n_asked, 'call')}, "
+        f"{plural(stopped.n_not_needed, 'cell was', 'cells were')} not needed; "
+        "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
+    )
 
 
 def closing_notes(comparison: Comparison) -> list[str]:
@@ -179,6 +192,7 @@ def closing_notes(comparison: Comparison) -> list[str]:
         notes.append("times are not compared (--force compares them) because these differ:")
         notes += [f"  {say_difference(d)}" for d in spoilt]
     notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
+    notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if targets:
             notes.append(f"only in {letter}: {', '.join(targets)}")

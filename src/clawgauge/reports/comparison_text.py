@@ -41,7 +41,7 @@ def render_comparison_text(comparison: Comparison, width: int | None = None) -> 
 
 
 def _pair(pair: PairComparison, width: int) -> str:
-    lines = [one_line(title_pair(pair), _NAME_CHARS), *_table([_HEADINGS, *figure_rows(pair)]), ""]
+    lines = [one_line(title_pair(pair), _NAME_CHARS), *_table([_HEADINGS, *figure_rows(pair)], width), ""]
     lines += [_wrap(sentence, width) for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
     for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
         lines += _flips([flip for flip in pair.flips if flip.direction == direction], heading, width)
@@ -53,8 +53,12 @@ def _pair(pair: PairComparison, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(display_width(row[column]) for row in rows) for column in range(len(rows[0]))]
+def _table(rows: Sequence[tuple[str, ...]], room: int) -> list[str]:
+    """Aligned columns. In a narrow terminal intervals go below their values, then the n below its title."""
+    for column, mark in ((3, " ["), (0, " (")):
+        if 2 * len(rows[0]) + sum(_widths(rows)) > room:
+            rows = [line for row in rows for line in _in_two_lines(row, column, mark)]
+    widths = _widths(rows)
     lines = []
     for row in rows:
         cells = [
@@ -62,6 +66,18 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
         ]
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
+
+
+def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max(display_width(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+
+def _in_two_lines(row: tuple[str, ...], column: int, mark: str) -> list[tuple[str, ...]]:
+    head, found, rest = row[column].partition(mark)
+    if not found or row is _HEADINGS:
+        return [row]
+    below = ("  " if column == 0 else "") + mark.strip() + rest
+    return [(*row[:column], head, *row[column + 1 :]), (*[""] * column, below, *[""] * (len(row) - column - 1))]
 
 
 def _pad(cell: str, width: int, *, left: bool) -> str:
@@ -101,7 +117,7 @@ def _some(names: Sequence[str]) -> str:
 def _gate(comparison: Comparison, width: int) -> str:
     if not comparison.rules:
         return ""
-    several = len(comparison.pairs) > 1
+    several = len({(finding.target_a, finding.target_b) for finding in comparison.rules}) > 1
     lines = [f"gate: {'failed' if comparison.gate_failed else 'passed'}"]
     for finding in comparison.rules:
         where = f"{one_line(finding.target_b, _NAME_CHARS)}: " if several else ""
@@ -122,7 +138,16 @@ def _wrap(text: str, width: int, *, indent: int = 2) -> str:
     """A sentence in lines of the terminal's width, all but the first further in; what is indented already stays so."""
     own = len(text) - len(text.lstrip())
     first = " " * (own if indent == 2 else own + 2)
-    return textwrap.fill(text.strip(), width, initial_indent=first, subsequent_indent=" " * (own + indent))
+    further = " " * (own + indent)
+    # Names and paths are there to be typed: they are never cut.
+    return textwrap.fill(
+        text.strip(),
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _cold_left_out(pairs: Sequence[PairComparison]) -> int:
