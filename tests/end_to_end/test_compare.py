@@ -87,6 +87,7 @@ def test_a_changed_suite_is_refused_prompt_by_prompt(two_runs: Path, server: Scr
     done = compare(two_runs, "before", "edited")
     assert done.code == 2 and "small/P1 asks something else" in done.stderr and done.stdout == ""
     assert "small/P0" not in done.stderr and "--force" in done.stderr
+    assert done.stderr.startswith("clawgauge: A and B cannot be compared, because these differ:\n")
     assert "1 prompt only in A: small/P1" in compare(two_runs, "before", "edited", "--skip-changed").stdout
     forced = compare(two_runs, "before", "edited", "--force")
     assert forced.code == 0 and "compared by force although these differ" in forced.stdout

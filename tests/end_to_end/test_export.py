@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -40,11 +41,26 @@ def test_csv_on_stdout_is_the_records(finished: Outcome) -> None:
 
 def test_the_format_follows_the_file(finished: Outcome) -> None:
     """-o name.jsonl is JSON Lines; several runs stack; the file is whole and what was said on stderr."""
-    done = clawgauge(finished.cwd, "export", "latest", str(finished.folder), "-o", "all.jsonl")
+    copytree(finished.folder, finished.cwd / "copy")
+    done = clawgauge(finished.cwd, "export", str(finished.folder), "./copy", "-o", "all.jsonl")
     assert done.code == 0 and done.stdout == "" and "8 rows of" in done.stderr
     lines = [json.loads(line) for line in (finished.cwd / "all.jsonl").read_text().splitlines()]
     assert [line["prompt_id"] for line in lines] == ["P0", "P1", "P2", "P3"] * 2
     assert sorted(p.name for p in finished.cwd.iterdir() if p.name.startswith(".")) == []
+
+
+def test_a_run_named_twice_is_written_once(finished: Outcome) -> None:
+    """Rows counted twice would look like evidence; it is said."""
+    done = clawgauge(finished.cwd, "export", "latest", str(finished.folder), "--columns", "prompt_id")
+    assert done.code == 0 and done.stdout.count("\n") == 5
+    assert "named already: its rows are written once" in done.stderr
+
+
+def test_an_unknown_ending_needs_a_format(finished: Outcome) -> None:
+    """CSV under the name of a workbook helps nobody; --format says it is meant."""
+    refused = clawgauge(finished.cwd, "export", "latest", "-o", "x.xlsx")
+    assert refused.code == 2 and "--format" in refused.stderr and not (finished.cwd / "x.xlsx").exists()
+    assert clawgauge(finished.cwd, "export", "latest", "-o", "x.txt", "--format", "csv").code == 0
 
 
 def test_spreadsheets(finished: Outcome) -> None:

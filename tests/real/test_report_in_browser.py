@@ -249,6 +249,20 @@ def test_a_phone_does_not_scroll_sideways(browser: Browser, sample: str) -> None
         browser.resize(1280, 900)
 
 
+@pytest.mark.parametrize("width", [1024, 1200])
+def test_no_figure_of_a_model_is_off_the_screen(browser: Browser, sample: str, width: int) -> None:
+    """On a small laptop the table of models shows its last column, the cost, without scrolling."""
+    browser.resize(width, 900)
+    try:
+        browser.open("about:blank#", until="true")
+        browser.open(sample)
+        table = "document.getElementById('models-table')"
+        assert "Cost" in browser.run(f"{table}.querySelector('thead th:last-child').textContent")
+        assert browser.run(f"{table}.scrollWidth <= {table}.clientWidth")
+    finally:
+        browser.resize(1280, 900)
+
+
 def test_light_dark_and_paper(page: Browser, tmp_path: Path) -> None:
     """The page follows the system, the button overrules it, and paper gets every table and the calls."""
     background = "getComputedStyle(document.body).backgroundColor"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from clawgauge.compare import Comparison, Flip, PairComparison, Unanswered
 from clawgauge.reports.comparison_answers import side_by_side
@@ -28,6 +29,8 @@ _DEFAULT_WIDTH = 100
 _MAX_LISTED = 50
 _NAME_CHARS = 120
 _HEADINGS = ("", "A", "B", "B − A [95%]", "p")
+# Where a cell may be broken: before its interval, before its n, and between an interval and the per cent.
+_BREAKS = ((" [", "\n["), (" (n=", "\n(n="), ("], ", "],\n"))
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
 
 
@@ -54,30 +57,27 @@ def _pair(pair: PairComparison, width: int) -> str:
 
 
 def _table(rows: Sequence[tuple[str, ...]], room: int) -> list[str]:
-    """Aligned columns. In a narrow terminal intervals go below their values, then the n below its title."""
-    for column, mark in ((3, " ["), (0, " (")):
-        if 2 * len(rows[0]) + sum(_widths(rows)) > room:
-            rows = [line for row in rows for line in _in_two_lines(row, column, mark)]
-    widths = _widths(rows)
+    """Aligned columns. In a narrow terminal the parts of a cell go below each other, as few as it takes."""
+    heading, *figures = rows
+    for mark, broken in _BREAKS:
+        if 2 * len(heading) + sum(_widths([heading, *figures])) > room:
+            figures = [tuple(cell.replace(mark, broken) for cell in row) for row in figures]
+    widths = _widths([heading, *figures])
     lines = []
-    for row in rows:
-        cells = [
-            _pad(cell, width, left=place == 0) for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
+    for row in [heading, *figures]:
+        for parts in zip_longest(*(cell.split("\n") for cell in row), fillvalue=""):
+            cells = [
+                _pad(part, width, left=place == 0)
+                for place, (part, width) in enumerate(zip(parts, widths, strict=True))
+            ]
+            lines.append("  " + "  ".join(cells).rstrip())
     return lines
 
 
 def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
-    return [max(display_width(row[column]) for row in rows) for column in range(len(rows[0]))]
-
-
-def _in_two_lines(row: tuple[str, ...], column: int, mark: str) -> list[tuple[str, ...]]:
-    head, found, rest = row[column].partition(mark)
-    if not found or row is _HEADINGS:
-        return [row]
-    below = ("  " if column == 0 else "") + mark.strip() + rest
-    return [(*row[:column], head, *row[column + 1 :]), (*[""] * column, below, *[""] * (len(row) - column - 1))]
+    return [
+        max(display_width(part) for row in rows for part in row[place].split("\n")) for place in range(len(rows[0]))
+    ]
 
 
 def _pad(cell: str, width: int, *, left: bool) -> str:

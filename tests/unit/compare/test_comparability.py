@@ -30,6 +30,7 @@ def compare_with(tmp_path: Path, wishes: Wishes | None = None, **b: Any) -> Comp
 def spoils_verdicts(tmp_path: Path, **b: Any) -> str:
     with pytest.raises(IncomparableRuns) as refused:
         compare_with(tmp_path, **b)
+    assert str(refused.value) == "A and B cannot be compared"
     assert compare_with(tmp_path, Wishes(force=True), **b).forced
     return "; ".join(f"{d.what}: {d.a} / {d.b} ({d.advice})" for d in refused.value.differences)
 
@@ -158,7 +159,7 @@ def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
         compare_runs(a, b, Wishes())
     (pair,) = compare_runs(a, b, Wishes(maps=["llama3.2:3b=qwen3:4b"])).pairs
     assert (pair.target_a, pair.target_b) == (LABEL, f"{PROVIDER}:qwen3:4b")
-    with pytest.raises(RequestError, match="'nobody' is not one of its targets"):
+    with pytest.raises(RequestError, match="run a has no target 'nobody': name one of "):
         compare_runs(a, b, Wishes(maps=["nobody=qwen3:4b"]))
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
-from support.written_runs import config, prompt, record, unanswered, write_run
+from clawgauge.reports.comparison_junit import render_comparison_junit
+from clawgauge.reports.comparison_text import render_comparison_text
+from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
 PLAN = config([prompt(i) for i in IDS])
@@ -67,6 +70,51 @@ def test_a_model_that_is_down_does_not_pass(tmp_path: Path) -> None:
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05", (20, 0), silent=True)
     assert (outcome, failed) == ("not_judged", True) and "B has no objective_pass_rate" in reason
     assert judge(tmp_path, "n_error>0", (20, 0), silent=True)[0] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [("objective_pass_rate<-0.05", {}), ("tool_use_rate<-0.05", {"expected_tools": ["free"]})],
+)
+def test_a_rate_is_judged_on_the_prompts_both_sides_answered(
+    tmp_path: Path, rule: str, change: dict[str, list[str]]
+) -> None:
+    """B left the prompts that A failed unanswered and failed two that A passed: that is a fall, not a rise."""
+    passes_a, passes_b = [n < 10 for n in range(20)], [n < 8 for n in range(10)]
+
+    def lines(passes: list[bool]) -> list[dict[str, object] | str]:
+        silent = [unanswered(i, **change) for i in IDS[len(passes) :]]
+        made = zip(IDS, passes, strict=False)
+        return [*(record(i, p, tool_use_success=p and bool(change), **change) for i, p in made), *silent]
+
+    a = write_run(tmp_path / "a", lines(passes_a), config=PLAN)
+    b = write_run(tmp_path / "b", lines(passes_b), config=PLAN)
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    assert (finding.outcome, finding.a, finding.b) == ("broken", 1.0, 0.8)
+
+
+def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
+    """No rule is met by a model that is not there, unless the user says which targets are meant."""
+    prompts = [prompt(i) for i in IDS]
+    records = [record(i) for i in IDS]
+    both = config(prompts, [MODEL, "gone"])
+    a = write_run(tmp_path / "a", [*records, *({**r, "model": "gone"} for r in records)], config=both)
+    b = write_run(tmp_path / "b", records, config=PLAN)
+    rules = [parse_rule("n_error>0"), parse_rule("objective_pass_rate<-0.05")]
+    found = compare_runs(a, b, Wishes(rules=rules))
+    lost = [(f.target_a, f.outcome) for f in found.rules if f.target_a != LABEL]
+    assert lost == [(f"{PROVIDER}:gone", "not_judged")] * 2 and found.gate_failed
+    assert "B has no such target" in found.rules[-1].reason
+    assert not compare_runs(a, b, Wishes(rules=rules, maps=[f"{MODEL}={MODEL}"])).gate_failed
+    assert not compare_runs(b, a, Wishes(rules=rules)).gate_failed
+    cases = ElementTree.fromstring(render_comparison_junit(found)).iter("testcase")
+    assert sum(case.find("error") is not None for case in cases) == 2
+    assert f"{PROVIDER}:gone: n_error>0: B has no such target" in render_comparison_text(found, 200)
+
+
+def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
+    """Neither, A or B: the grammar follows the count."""
+    assert "neither A nor B has tasks;" in judge(tmp_path, "tasks<0", (20, 20))[2]
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -188,3 +188,23 @@ def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> Non
     rate = pair.rates["tool_use_rate"]
     assert (rate.n_prompts, rate.only_a, rate.rate_b) == (8, 7, pytest.approx(1 / 8))
     assert figure(pair, "tier") == (1, 3)
+
+
+@pytest.mark.parametrize(("a", "b"), [("+-", "--"), ("+-+++", "-----")])
+def test_few_prompts_give_no_interval_of_rates(tmp_path: Path, a: str, b: str) -> None:
+    """A Student interval over five prompts or fewer runs to thousands of points: it says nothing and is left out."""
+    plan = config([prompt(i) for i in IDS[: len(a)]])
+    runs = [
+        write_run(tmp_path / name, [record(i, s == "+") for i, s in zip(IDS, signs, strict=False)], config=plan)
+        for name, signs in (("a", a), ("b", b))
+    ]
+    assert only_pair(compare_runs(*runs, Wishes())).rates["objective_pass_rate"].ci95 is None
+
+
+def test_a_difference_of_rates_stays_within_its_bounds(tmp_path: Path) -> None:
+    """No rate can fall by more than a hundred points, whatever the formula gives."""
+    plan = config([prompt(i) for i in IDS[:6]])
+    a = write_run(tmp_path / "a", [record(i) for i in IDS[:6]], config=plan)
+    b = write_run(tmp_path / "b", [record(i, n == 0) for n, i in enumerate(IDS[:6])], config=plan)
+    interval = only_pair(compare_runs(a, b, Wishes())).rates["objective_pass_rate"].ci95
+    assert interval is not None and interval[0] == -1.0 and -1 < interval[1] < 0

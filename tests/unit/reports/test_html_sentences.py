@@ -50,7 +50,17 @@ def test_none_passes(tmp_path):
     """Where no model passes, the fastest of all is told, and that it does not."""
     rows = [record(f"P{i}", objective_pass=False, violation="v: x") for i in range(3)]
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
-    assert answer == "None: no model passes 80% of its judged answers." and "0% · 0/3" in notes
+    assert answer == "None: no model passes 80% of what was scheduled." and "0% · 0/3" in notes
+
+
+def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
+    """One quick answer of thirty does not win, however right; both of its rates are told."""
+    down = [failed(f"P{i}", "skipped_unavailable", "connection_refused") for i in range(1, 30)]
+    rows = as_model("down", [record("P0", e2e_ms=5), *down])
+    rows += as_model("solid", [record(f"P{i}", e2e_ms=50) for i in range(30)])
+    answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
+    assert answer == "solid, median 50 ms over 30 calls."
+    assert "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was scheduled" in notes
 
 
 def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):

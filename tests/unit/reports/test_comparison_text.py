@@ -1,0 +1,41 @@
+"""A comparison in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawgauge.compare import Comparison, Wishes, compare_runs
+from clawgauge.reports.comparison_text import render_comparison_text
+from support.written_runs import config, prompt, record, write_run
+
+IDS = [f"P{n}" for n in range(120)]
+PLAN = config([prompt(i) for i in IDS])
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Comparison:
+    """Figures of five digits and more on both sides."""
+
+    def write(name: str, factor: int, n_passed: int) -> Path:
+        times = {"ttft_ms": 9_000 * factor, "output_tokens": 20_000 * factor}
+        lines = [record(i, n < n_passed, e2e_ms=(50_000 + 97 * n) * factor, **times) for n, i in enumerate(IDS)]
+        return write_run(tmp_path / name, lines, config=PLAN)
+
+    return compare_runs(write("a", 1, 100), write("b", 3, 70), Wishes())
+
+
+@pytest.mark.parametrize("width", [80, 72])
+def test_the_table_fits_a_narrow_terminal(wide: Comparison, width: int) -> None:
+    """Nothing is lost: intervals go below the values they belong to, and the n below its title."""
+    shown = render_comparison_text(wide, width)
+    table = shown.split("\n\n")[1].splitlines()
+    assert max(map(len, table)) <= width
+    assert "+111" in shown and "(n=120)" in shown and ", +200%" in shown
+
+
+def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparison) -> None:
+    """A wide terminal has each figure with its interval in one line."""
+    (line,) = [line for line in render_comparison_text(wide, 140).splitlines() if "latency, warm" in line]
+    assert "(n=120)" in line and "[" in line and "+200%" in line
