@@ -121,7 +121,8 @@ class Connection(asyncio.Protocol):
         if sent == len(data):
             return True
         self._transport.write(data[sent:])
-        return False
+        # The client may have made room since: then the rest is gone already, and nobody would tell us to go on.
+        return self._transport.get_write_buffer_size() == 0
 
     def finished(self) -> None:
         """The reply under way is out; serve what has arrived meanwhile."""
