@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from clawgauge.providers.embedded_model import fetch
 from support.command import clean_environment
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and every program started from here would inherit
+# that: the tests that send one would wait for nothing.
+for caught in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(caught) is signal.SIG_IGN:
+        signal.signal(caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL)
 
 TOOL_TEMPLATE = Path(__file__).parent / "data" / "smollm2_tools.jinja"
 
