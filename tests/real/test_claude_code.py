@@ -70,7 +70,10 @@ def test_the_real_cli_on_the_real_model(place: Path, llama_address: str) -> None
     # The CLI samples as it likes, so what the model says is its own affair.
     assert first["raw_output"].strip()
     assert "Usage:" not in second["raw_output"], "a prompt that looks like an option is a prompt"
-    assert first["cli_overhead_ms"] is not None and 0 < first["cli_overhead_ms"] < first["e2e_ms"]
+    for record in (first, second):
+        # A reply that the token limit cuts ends the CLI before it could say what it took.
+        if record["finish_reason"] == "stop":
+            assert record["cli_overhead_ms"] is not None and 0 < record["cli_overhead_ms"] < record["e2e_ms"]
 
 
 def test_a_reply_cut_by_the_limit(place: Path, llama_address: str) -> None:
