@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clawgauge.cli.exit_codes import DONE, GATE_FAILED, UNREADABLE_LINES
 from clawgauge.cli.opening import open_run
-from clawgauge.cli.output_file import write_output
+from clawgauge.cli.output_file import print_output
 from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_document
@@ -37,10 +37,7 @@ def compare(arguments: argparse.Namespace) -> int:
         sys.stderr.write(_say_refusal(wrong))
         return wrong.exit_code
     rendered = _render(comparison, arguments.format)
-    if arguments.output is None:
-        sys.stdout.write(rendered)
-    else:
-        write_output(arguments.output, rendered)
+    print_output(arguments.output, rendered)
     return _exit_code(comparison)
 
 

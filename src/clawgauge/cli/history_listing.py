@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import msgspec
 
 from clawgauge.cli.exit_codes import DONE, UNREADABLE_LINES
 from clawgauge.cli.opening import configured_runs_dir
-from clawgauge.cli.output_file import write_output
+from clawgauge.cli.output_file import print_output
 from clawgauge.cli.writing import refill_command
 from clawgauge.history import FillCommand, FillStep, History, read_history
 from clawgauge.journal import encode_document
@@ -40,10 +39,7 @@ def list_history(arguments: argparse.Namespace) -> int:
     if arguments.fill:
         history = msgspec.structs.replace(history, fill=[_command(step, arguments.runs_dir) for step in steps])
     rendered = _render(history, arguments.format)
-    if arguments.output is None:
-        sys.stdout.write(rendered)
-    else:
-        write_output(arguments.output, rendered)
+    print_output(arguments.output, rendered)
     spoilt = history.unreadable or any(run.n_unreadable_lines for run in history.runs)
     return UNREADABLE_LINES if spoilt else DONE
 

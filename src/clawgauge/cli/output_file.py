@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,6 +53,14 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def print_output(path: Path | None, text: str) -> None:
+    """`text` into the file that was named, or to standard output where none was."""
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        write_output(path, text)
 
 
 def write_output(path: Path, text: str) -> None:

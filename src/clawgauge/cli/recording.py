@@ -17,7 +17,7 @@ from clawgauge.suites import prompts_sha256
 _VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
-def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> RunConfig:
+def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | None = None) -> RunConfig:
     """All that decides the run, and no secret."""
     providers = {target: plan.provider_for(target) for target in plan.targets}
     return RunConfig(
@@ -33,7 +33,7 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         prompts_sha256=prompts_sha256(plan.prompts),
         providers={target.provider: provider.describe() for target, provider in providers.items()},
         sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
-        prices=Pricing(plan).describe(),
+        prices=pricing.describe(),
         versions=_versions(),
         argv=[plan.redact(word) for word in sys.argv[1:]],
     )

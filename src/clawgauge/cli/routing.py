@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from clawgauge.cli.opening import configured_prices, open_run
-from clawgauge.cli.output_file import write_output
+from clawgauge.cli.output_file import print_output, write_output
 from clawgauge.cli.unreadable import tell_unreadable
 from clawgauge.errors import ConfigError, DiskFailure, RequestError
 from clawgauge.prices import load_prices
@@ -131,11 +131,9 @@ def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[st
 
 def _print(arguments: argparse.Namespace, text: str, facts: dict[str, Any]) -> None:
     content = json.dumps(facts, indent=2, ensure_ascii=True) + "\n" if arguments.json else text
-    if arguments.output is None:
-        sys.stdout.write(content)
-        return
-    write_output(arguments.output, content)
-    _tell(f"wrote {arguments.output}\n")
+    print_output(arguments.output, content)
+    if arguments.output is not None:
+        _tell(f"wrote {arguments.output}\n")
 
 
 def _write_reasons(

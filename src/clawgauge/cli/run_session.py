@@ -61,21 +61,21 @@ async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -
     if settled.plan.options.max_cost_usd is not None:
         pricing.refuse_unpriced()
     if settled.path is not None and settled.recorded is not None:
-        session = _resume(arguments, settled.plan, settled.recorded, settled.path, tell)
+        session = _resume(arguments, settled.plan, pricing, settled.recorded, settled.path, tell)
     else:
         if not plan.patterns:
             tell("\n".join(plan_lines(plan, OpenWork())))
-        session = _begin(plan, arguments.run_id)
+        session = _begin(plan, pricing, arguments.run_id)
     try:
         return await _run_and_summarise(arguments, session, pricing)
     finally:
         session.folder.close()
 
 
-def _begin(plan: Plan, run_id: str | None) -> Session:
+def _begin(plan: Plan, pricing: Pricing, run_id: str | None) -> Session:
     folder = RunFolder.create(plan.runs_dir, run_id)
     try:
-        folder.write_json("config.json", make_config(plan, folder.run_id))
+        folder.write_json("config.json", make_config(plan, pricing, folder.run_id))
     except BaseException as fault:
         # A folder without its plan can be neither read nor resumed, and would only take the run id.
         folder.close()
@@ -90,7 +90,12 @@ def _begin(plan: Plan, run_id: str | None) -> Session:
 
 
 def _resume(
-    arguments: argparse.Namespace, plan: Plan, recorded: RunConfig, path: Path, tell: Callable[[str], None]
+    arguments: argparse.Namespace,
+    plan: Plan,
+    pricing: Pricing,
+    recorded: RunConfig,
+    path: Path,
+    tell: Callable[[str], None],
 ) -> Session:
     folder = RunFolder.open_existing(path)
     try:
@@ -103,7 +108,7 @@ def _resume(
             folder.supersede(set(work.refill))
         given_up = _give_up(plan, recorded, folder, tell) if arguments.force else False
         if given_up or changes_extent(plan, recorded):
-            folder.write_json("config.json", make_config(plan, folder.run_id, recorded.created_at_ms))
+            folder.write_json("config.json", make_config(plan, pricing, folder.run_id, recorded.created_at_ms))
         _tell_idle([plan.agenda(target, work) for target in plan.targets], tell)
     except BaseException:
         folder.close()

@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
+from clawgauge.prices import vendor_of
 from clawgauge.routing.evidence import Evidence
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
-OPENAI_HOST = "api.openai.com"
 _APIS = {
     "ollama_openai": "openai-completions",
     "openai_chat": "openai-completions",
@@ -67,7 +66,7 @@ def _route(evidence: Evidence, provider_ids: dict[str, str]) -> Route | None:
     address = evidence.settings.get("base_url")
     if kind not in _APIS or not isinstance(address, str):
         return None
-    if kind == "openai_responses" and urlsplit(address).hostname == OPENAI_HOST:
+    if kind == "openai_responses" and vendor_of(evidence.settings) == "openai":
         return Route(evidence, "openai", model, None)
     provider_id = _provider_id(evidence, provider_ids)
     return Route(evidence, provider_id, model, _declare(evidence, address, _APIS[kind]))
