@@ -6,7 +6,6 @@ alias have been sold at different prices before, so each is its own entry or non
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -16,6 +15,7 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 from clawgauge.records import Price
+from clawgauge.toml_file import read_toml
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
@@ -96,13 +96,7 @@ def _dated(file: _PriceFile) -> list[Price]:
 
 
 def _read(path: Path) -> _PriceFile:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        file = msgspec.convert(table, _PriceFile)
-    except OSError as fault:
-        raise ConfigError(f"cannot read the prices {path}: {fault.strerror}") from fault
-    except (ValueError, RecursionError) as fault:  # TOML's and msgspec's errors are kinds of ValueError
-        raise ConfigError(f"the prices {path} cannot be used: {fault}") from fault
+    file = read_toml(path, _PriceFile, "prices")
     for number, price in enumerate(file.price, start=1):
         if (price.vendor is None) == (price.provider is None):
             raise ConfigError(

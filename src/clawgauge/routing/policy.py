@@ -5,13 +5,13 @@ Owns: the policy's shape, its defaults, and the refusal of a file that cannot be
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.toml_file import read_toml
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -62,12 +62,7 @@ def read_policy(path: Path | None) -> Policy:
     """The policy in a TOML file, or the default one."""
     if path is None:
         return Policy()
-    try:
-        policy = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), Policy)
-    except OSError as fault:
-        raise ConfigError(f"cannot read the policy {path}: {fault.strerror}") from fault
-    except (ValueError, RecursionError) as fault:  # TOML's and msgspec's errors are kinds of ValueError
-        raise ConfigError(f"the policy {path} cannot be used: {fault}") from fault
+    policy = read_toml(path, Policy, "policy")
     if not any(msgspec.structs.astuple(policy.weights)):
         raise ConfigError(
             f"the policy {path}: all weights are 0, so nothing could be ordered; give one of them a value"
