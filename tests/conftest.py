@@ -1,8 +1,9 @@
-"""What every test may use: `support` on the path, and one real model behind all three protocols."""
+"""What every test may use: `support` on the path, one Hypothesis profile, and one real model behind all protocols."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,11 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from clawgauge.providers.embedded_model import fetch
 from support.command import clean_environment
+from support.waiting import PATIENCE_S
+
+# How fast a machine draws examples, and the first time it has to build its tables of characters, is nothing we claim.
+settings.register_profile(
+    "clawgauge",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.load_profile("clawgauge")
 
 # A shell starts what it puts into the background with Ctrl-C ignored, and every program started from here would inherit
 # that: the tests that send one would wait for nothing.
@@ -56,5 +68,5 @@ def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
         yield json.loads(process.stdout.readline())["address"]
     finally:
         process.stdin.close()
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE_S)
         process.stdout.close()

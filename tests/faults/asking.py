@@ -30,6 +30,7 @@ from clawgauge.runner.target_run import RunContext, TargetRun
 from support.command import read_records
 from support.published_schema import check_run_folder
 from support.scripted_server import Reply, ScriptedServer
+from support.waiting import PATIENCE_S
 
 PROTOCOLS = ["openai_chat", "openai_responses"]
 
@@ -73,7 +74,7 @@ def ask_provider(
         context = RunContext(
             run_id=run_folder.run_id,
             folder=run_folder,
-            options=RunOptions(**{"timeout_s": 20.0, "retry_base_s": 0.001, **options}),
+            options=RunOptions(**{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options}),
             observer=Observer(),
             clock=clock or SystemClock(),
             redact=Redactor(),

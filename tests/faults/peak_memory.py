@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from support.command import Outcome, clean_environment
+from support.waiting import PATIENCE_S
 
 MIB = 1 << 20
 _LAUNCHER = """
@@ -24,7 +25,7 @@ _UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 def clawgauge_measured(
-    cwd: Path, *words: str, timeout_s: float = 100.0, env: dict[str, str] | None = None
+    cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None
 ) -> tuple[Outcome, float]:
     """Run the command to its end; returns how it ended and its peak resident memory in MiB."""
     note = cwd / "peak_memory"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from typing import IO, Any
 import psutil
 
 from support.command import clean_environment
+from support.waiting import PATIENCE_S, wait_until
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 Process = subprocess.Popen[bytes]
@@ -50,16 +52,32 @@ def started(
 
 def ended(process: Process) -> tuple[int, str, str]:
     """Its exit code and what it said, once it is over; a command that hangs fails the test."""
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, (out or b"").decode(), (err or b"").decode()
 
 
-def wait_until(happened: Callable[[], object], within_s: float = 30.0) -> None:
-    """Look again and again until it is so."""
-    deadline = time.monotonic() + within_s
-    while not happened():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.02)
+def interrupt_until_it_ends(process: Process) -> None:
+    """Ctrl-C, again and again, as a person does: two that come before the program has heard the first are one."""
+    wait_until(lambda: has_ended_or_is_interrupted(process), every_s=0.2)
+
+
+def has_ended_or_is_interrupted(process: Process) -> bool:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    return process.returncode is not None
+
+
+def await_rest(process: Process) -> None:
+    """Every thread of the command waits for something: what it could do by itself is done."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    if not tasks.exists():
+        time.sleep(0.5)  # no other system shows the threads of a process
+        return
+
+    def at_rest() -> bool:
+        return all(path.read_text().rpartition(")")[2].split()[0] == "S" for path in tasks.glob("*/stat"))
+
+    wait_until(lambda: at_rest() and at_rest(), every_s=0.05)
 
 
 def members(group_id: int) -> list[int]:
@@ -98,14 +116,14 @@ def await_child(process: Process, word: str) -> psutil.Process:
     return child
 
 
-def await_gone(*group_ids: int, within_s: float = 5.0) -> None:
+def await_gone(*group_ids: int) -> None:
     """All groups are empty, or soon will be."""
-    wait_until(lambda: not any(members(group_id) for group_id in group_ids), within_s)
+    wait_until(lambda: not any(members(group_id) for group_id in group_ids))
 
 
-def await_ended(*processes: psutil.Process, within_s: float = 5.0) -> None:
+def await_ended(*processes: psutil.Process) -> None:
     """All have ended, whether or not somebody has noticed yet."""
-    wait_until(lambda: all(_has_ended(process) for process in processes), within_s)
+    wait_until(lambda: all(_has_ended(process) for process in processes))
 
 
 def _has_ended(process: psutil.Process) -> bool:

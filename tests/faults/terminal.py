@@ -10,6 +10,7 @@ import termios
 from pathlib import Path
 
 from support.command import clean_environment
+from support.waiting import PATIENCE_S
 
 
 def on_a_terminal(cwd: Path, *words: str, env: dict[str, str] | None = None) -> bytes:
@@ -36,5 +37,5 @@ def on_a_terminal(cwd: Path, *words: str, env: dict[str, str] | None = None) -> 
         pass  # how Linux says that the other end is closed
     finally:
         os.close(ours)
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_S)
     return drawn

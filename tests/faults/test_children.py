@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +14,22 @@ import uvloop
 
 from clawgauge.providers.child_process import ChildCommand, running
 from clawgauge.providers.embedded_model import fetch
-from faults.processes import Process, await_child, await_ended, await_gone, ended, members, started, wait_until
+from faults.processes import (
+    Process,
+    await_child,
+    await_ended,
+    await_gone,
+    await_rest,
+    ended,
+    interrupt_until_it_ends,
+    members,
+    started,
+)
 from support.command import clean_environment, read_records, write_suite
 from support.fake_claude import FakeClaude, install_fake_claude
 from support.fake_tools import install_tool
 from support.scripted_server import Hang, ScriptedServer
+from support.waiting import wait_until
 
 CLAUDE = ("run", "-t", "claude_code_cli:m", "-s", "one.json", "--run-id", "cut")
 SYSTEM_BIN = "/usr/bin:/bin"
@@ -33,15 +43,9 @@ def once(number: signal.Signals) -> Callable[[Process], None]:
     return lambda process: process.send_signal(number)
 
 
-def twice(process: Process) -> None:
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-
-
 WAYS = {
     "ctrl_c_once": (once(signal.SIGINT), 130),
-    "ctrl_c_twice": (twice, 130),
+    "ctrl_c_twice": (interrupt_until_it_ends, 130),
     "sigterm": (once(signal.SIGTERM), 130),
     "kill_9": (once(signal.SIGKILL), -signal.SIGKILL),
 }
@@ -74,8 +78,9 @@ def test_children_cli_and_its_grandchild_are_gone(stubborn: FakeClaude, tmp_path
 def test_children_many_clis_at_once_are_gone_after_kill_9(tmp_path: Path) -> None:
     """Every call in flight is known to the supervisor, not only the last."""
     write_suite(tmp_path / "one.json", *({"prompt": str(n)} for n in range(4)))
-    fake = install_fake_claude(tmp_path / "bin", hang="before_output")
-    with started(tmp_path, *CLAUDE, "--concurrency", "3", "--timeout", "1", env=with_claude(fake.bin_dir)) as process:
+    first = {"0": {"hang": None, "answer": "done"}}
+    fake = install_fake_claude(tmp_path / "bin", hang="before_output", by_prompt=first)
+    with started(tmp_path, *CLAUDE, "--concurrency", "3", env=with_claude(fake.bin_dir)) as process:
         wait_until(lambda: len(fake.calls) == 4)  # the first alone, then the others together
         in_flight = [call.pid for call in fake.calls[1:]]
         assert all(members(pid) for pid in in_flight)
@@ -88,10 +93,12 @@ def test_children_a_supervisor_that_was_killed_is_replaced(tmp_path: Path) -> No
     """With the supervisor gone the run goes on, the next call has a new one, and kill -9 still leaves nothing."""
     write_suite(tmp_path / "one.json", *({"prompt": str(n)} for n in range(2)))
     fake = install_fake_claude(tmp_path / "bin", hang="before_output")
-    with started(tmp_path, *CLAUDE, "--timeout", "0.6", env=with_claude(fake.bin_dir)) as process:
+    with started(tmp_path, *CLAUDE, env=with_claude(fake.bin_dir)) as process:
         wait_until(lambda: fake.calls)
         first = await_child(process, "supervisor.py")
         first.kill()
+        await_ended(first)
+        os.kill(fake.calls[0].pid, signal.SIGKILL)
         wait_until(lambda: len(fake.calls) == 2)
         second = await_child(process, "supervisor.py")
         assert second != first
@@ -110,7 +117,7 @@ def test_children_a_system_tool_that_hangs_is_gone(tmp_path: Path, way: str) -> 
     end, expected = WAYS[way]
     with started(tmp_path, *CLAUDE, env=with_claude(tmp_path / "bin")) as process:
         wait_until(note.exists)
-        time.sleep(0.3)  # a tool is known to the supervisor a moment after it starts, and has no input to wait for
+        await_rest(process)  # a tool is known to the supervisor a moment after it starts
         end(process)
         assert ended(process)[0] == expected
     await_gone(int(note.read_text()))
@@ -119,10 +126,11 @@ def test_children_a_system_tool_that_hangs_is_gone(tmp_path: Path, way: str) -> 
 def test_children_nothing_is_left_after_success(tmp_path: Path) -> None:
     """A run that ends well leaves no process of any kind, and whoever waits for its output is not kept waiting."""
     write_suite(tmp_path / "one.json", {"prompt": "one"})
-    fake = install_fake_claude(tmp_path / "bin", answer="fine", first_delay_s=0.2)
+    fake = install_fake_claude(tmp_path / "bin", answer="fine", waits_for=tmp_path / "go")
     with started(tmp_path, *CLAUDE, env=with_claude(fake.bin_dir)) as process:
         wait_until(lambda: fake.calls)
         seen = psutil.Process(process.pid).children(recursive=True)
+        (tmp_path / "go").touch()
         assert ended(process)[0] == 0
     assert seen
     await_ended(*seen)
@@ -168,7 +176,7 @@ def test_children_cancelled_at_any_moment_of_a_start(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(cancel_often())
-    await_ended(*sleepers(tmp_path), within_s=0.5)
+    await_ended(*sleepers(tmp_path))
 
 
 def sleepers(folder: Path) -> list[psutil.Process]:

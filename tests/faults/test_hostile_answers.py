@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from clawgauge.reports.phrases import clean_lines, one_line
 from clawgauge.reports.sanitize import clean_terminal, escape_cell
 from clawgauge.timeline import Timeline
 from support.command import clawgauge, write_suite
+from support.growth import grows_linearly
 from support.scripted_server import ScriptedServer, Text
 from support.slow_rest import slow_rest
 
@@ -157,19 +156,7 @@ HOSTILE_UNITS = [
 
 
 def takes_linear_time(work: Callable[[str], object], unit: str, size: int) -> bool:
-    """Twice the text takes at most three times as long; four tries, since the machine is shared."""
-
-    def measure(n_chars: int) -> float:
-        text = unit * (n_chars // len(unit))
-        started = time.process_time()
-        work(text)
-        return time.process_time() - started
-
-    gc.disable()  # a full collection walks the heap of the whole test run, whenever it happens to come
-    try:
-        return any(measure(2 * size) <= 3 * max(measure(size), 0.02) for _ in range(4))
-    finally:
-        gc.enable()
+    return grows_linearly(lambda n_chars: work(unit * (n_chars // len(unit))), size)
 
 
 def judge_everything(text: str) -> None:

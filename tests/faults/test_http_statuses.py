@@ -14,6 +14,7 @@ import pytest
 from faults.asking import PROTOCOLS, WaitingClock, ask, ask_once, verdict
 from support.command import chat_config, clawgauge
 from support.scripted_server import RawBytes, ScriptedServer, Status, Text, model_not_found
+from support.waiting import NO_SUCH_HOST, PATIENCE_S, growing_deadlines
 
 BACKOFF_S = [1, 2, 4, 8, 16, 32, 60, 60]
 SMALL = ("run", "-s", "small.json", "-t", "fake:scripted-model")
@@ -107,15 +108,18 @@ def test_row_04_a_status_counts_whatever_its_body_is(
 STALLED = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 99\r\n\r\n"
 
 
-@pytest.mark.parametrize("timeout_s", [20.0, 0.4], ids=["long before the deadline", "at the deadline"])
+@pytest.mark.parametrize("timeout_s", [PATIENCE_S, 0.4], ids=["long before the deadline", "at the deadline"])
 @pytest.mark.parametrize("words", [b"", b"slow down"], ids=["no words", "some words"])
 def test_row_04_a_status_counts_though_its_body_never_ends(
     words: bytes, timeout_s: float, server: ScriptedServer, tmp_path: Path
 ) -> None:
     """A 429 whose words stall is rate_limited with what came of them, and its Retry-After is kept to; no timeout."""
-    server.script(RawBytes(STALLED + words, then="hang"), Text("yes"))
-    clock = WaitingClock()
-    record = ask_once(tmp_path, server.v1_url, timeout_s=timeout_s, max_retries=1, clock=clock)
+    for deadline_s in growing_deadlines(timeout_s):
+        server.script_anew(RawBytes(STALLED + words, then="hang"), Text("yes"))
+        clock = WaitingClock()
+        record = ask_once(tmp_path, server.v1_url, timeout_s=deadline_s, max_retries=1, clock=clock)
+        if "timeout" not in [attempt["failure_type"] for attempt in record["attempts"]]:
+            break  # both replies came before the deadline
     assert verdict(record) == ("ok", True, None) and clock.waits_s == [7.0]
     refused = record["attempts"][0]
     assert (refused["failure_type"], refused["http_status"]) == ("http_429", 429)
@@ -125,15 +129,15 @@ def test_row_04_a_status_counts_though_its_body_never_ends(
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_05_rate_limited_then_answered(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
     """429, 429, 200 is ok with the last attempt's e2e; the waits stand in `attempts` and in `total_ms`."""
-    limit = Status(429, headers={"Retry-After": "7"})
+    limit = Status(429, headers={"Retry-After": "50"})
     server.script(limit, limit, Text("yes", usage=(5, 1)))
     clock = WaitingClock()
     record = ask_once(tmp_path, server.v1_url, kind=kind, clock=clock)
     assert verdict(record) == ("ok", True, None) and record["raw_output"] == "yes"
     assert [a["failure_type"] for a in record["attempts"]] == ["http_429", "http_429", None]
-    assert [a["waited_ms"] for a in record["attempts"]] == [7000, 7000, 0]
-    assert record["e2e_ms"] == record["attempts"][-1]["e2e_ms"] < 7000
-    assert 14_000 <= record["total_ms"] < 21_000
+    assert [a["waited_ms"] for a in record["attempts"]] == [50_000, 50_000, 0]
+    assert record["e2e_ms"] == record["attempts"][-1]["e2e_ms"] < 50_000
+    assert record["total_ms"] >= 100_000 + record["e2e_ms"]
 
 
 def test_row_06_retry_after_in_seconds(server: ScriptedServer, tmp_path: Path) -> None:
@@ -142,10 +146,10 @@ def test_row_06_retry_after_in_seconds(server: ScriptedServer, tmp_path: Path) -
     clock = WaitingClock()
     record = ask_once(tmp_path, server.v1_url, clock=clock)
     assert clock.waits_s == [2.0] and record["success"]
-    assert record["attempts"][0]["retry_after_s"] == 2.0 and 2000 <= record["total_ms"] < 4000
+    assert record["attempts"][0]["retry_after_s"] == 2.0 and record["total_ms"] >= 2000
 
 
-@pytest.mark.parametrize(("ahead_s", "least_s", "most_s"), [(40, 30.0, 40.0), (-40, 0.0, 0.0)], ids=["ahead", "past"])
+@pytest.mark.parametrize(("ahead_s", "least_s", "most_s"), [(55, 1.0, 55.0), (-55, 0.0, 0.0)], ids=["ahead", "past"])
 def test_row_07_retry_after_as_a_date(
     ahead_s: int, least_s: float, most_s: float, server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -237,7 +241,7 @@ def closed_port() -> Iterator[int]:
 def test_row_11_unreachable_servers(place: Path, server: ScriptedServer, closed_port: int) -> None:
     """Refused connections and unknown names are skipped_unavailable, tried once; the run goes on to the next target."""
     chat_config(
-        place, closed=f"http://127.0.0.1:{closed_port}/v1", unnamed="http://no-such-host.invalid/v1", fake=server.v1_url
+        place, closed=f"http://127.0.0.1:{closed_port}/v1", unnamed=f"http://{NO_SUCH_HOST}/v1", fake=server.v1_url
     )
     done = clawgauge(place, "run", "-s", "small.json", "-t", "closed:m", "-t", "unnamed:m", "-t", "fake:scripted-model")
     records = done.records()

@@ -15,12 +15,13 @@ import pytest
 from clawgauge.errors import MachineError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.claude_code_cli import ClaudeCodeCli
-from faults.processes import SMALL, await_gone, ended, started, wait_until
+from faults.processes import SMALL, await_gone, ended, started
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.fake_claude import install_fake_claude
 from support.fake_tools import install_tool
 from support.published_schema import check_run_folder
 from support.scripted_server import ScriptedServer, Text
+from support.waiting import wait_until
 
 ON_DISK = (*SMALL, "--runs-dir", "disk", "--run-id", "r")
 BIG = Text("x" * 20_000, chunks=4)
@@ -80,12 +81,13 @@ def test_row_36_disk_full_while_asking(place: Path, disk: Path, server: Scripted
 def test_row_36_disk_full_with_a_cli_at_work(place: Path, disk: Path) -> None:
     """Calls in flight when the disk fills are ended with all they started."""
     write_suite(place / "two.json", {"prompt": "one"}, {"prompt": "two"})
-    fake = install_fake_claude(place / "bin", answer="x" * 3000, gap_s=0.3, hang="after_result")
+    fake = install_fake_claude(place / "bin", answer="x" * 3000, waits_for=place / "go", hang="after_result")
     env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "HOME": str(place), "ANTHROPIC_API_KEY": "key-of-a-test"}
     words = ("run", "-t", "claude_code_cli:m", "-s", "two.json", "--runs-dir", "disk", "--run-id", "r")
     with started(place, *words, env=env) as process:
         wait_until(lambda: fake.calls)
         fill(disk)
+        (place / "go").touch()
         code, _, err = ended(process)
     assert code == 4 and "No space left" in err and "Traceback" not in err
     await_gone(*(start.pid for start in fake.starts))

@@ -28,6 +28,7 @@ from support.scripted_server import (
     StreamError,
     Text,
 )
+from support.waiting import NO_SUCH_HOST
 
 KEY = "Canary7/very+long\"and\\awkward'key=0123456789"
 URL_PASSWORD = "canary8-in-the-url"
@@ -190,7 +191,7 @@ def test_row_41_a_key_inside_the_path(place: Path, server: ScriptedServer) -> No
 
 def test_row_41_a_dead_address_with_a_key_in_it(place: Path) -> None:
     """A server that cannot be reached, a name that cannot be found and a port that is none tell no key either."""
-    for host in ("127.0.0.1:9", "no-such-host.invalid", "127.0.0.1:99999"):
+    for host in ("127.0.0.1:9", NO_SUCH_HOST, "127.0.0.1:99999"):
         (place / "clawgauge.toml").write_text(
             f'[providers.fake]\ntype = "openai_chat"\nbase_url = "http://me:{URL_PASSWORD}@{host}/v1?key={QUERY_KEY}"\n'
         )

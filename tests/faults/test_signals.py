@@ -6,23 +6,33 @@ import json
 import os
 import pty
 import random
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.processes import SMALL, await_gone, ended, started, wait_until
+from faults.processes import (
+    SMALL,
+    await_gone,
+    ended,
+    has_ended_or_is_interrupted,
+    interrupt_until_it_ends,
+    started,
+)
 from support.command import clawgauge, clean_environment, read_records
 from support.fake_tools import install_tool
-from support.scripted_server import Hang, ScriptedServer, Text
+from support.scripted_server import Hang, Held, ScriptedServer, Text
+from support.waiting import FOREVER_S, PATIENCE_S, wait_until
 
 CUT = (*SMALL, "--run-id", "cut")
-SLOW = Text("yes", first_delay_s=60)
+SLOW = Text("yes", first_delay_s=FOREVER_S)
 
 
 def loop_environment(place: Path, name: str) -> dict[str, str]:
@@ -98,7 +108,7 @@ def test_row_39_ctrl_c_twice_during_the_last_snapshot(place: Path, server: Scrip
         flag.touch()
         process.send_signal(signal.SIGINT)
         wait_until((place / "tool pid").exists)
-        process.send_signal(signal.SIGINT)
+        interrupt_until_it_ends(process)
         code, _, err = ended(process)
     assert code == 130 and says_nothing_strange(err)
     assert not list((place / "runs" / "cut").glob("resources_*_after.txt"))
@@ -135,6 +145,16 @@ def test_row_40_sigterm_during_the_inventory(place: Path, server: ScriptedServer
     assert (place / "runs" / "cut" / "inventory.json").is_file()
 
 
+def is_pending(process_id: int, number: signal.Signals) -> bool:
+    """Whether a signal has been sent to a process that has not been woken by it yet."""
+    status = Path(f"/proc/{process_id}/status")
+    if not status.exists():
+        time.sleep(0.2)  # no other system shows it
+        return False
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 class SlowDocument:
     """config.json as a pipe: whoever reads it, as the summary does, waits until `deliver`."""
 
@@ -168,13 +188,15 @@ def test_row_39_and_40_a_signal_while_the_summary_is_written(
     place: Path, server: ScriptedServer, number: signal.Signals, loop: str
 ) -> None:
     """A signal after the last call does not cost the summary: it is written whole, and the exit code is 130."""
-    server.reply_with(Text("yes", first_delay_s=0.1))
+    config_is_slow = threading.Event()
+    server.reply_with(Held(Text("yes"), config_is_slow.is_set))
     with started(place, *CUT, env=loop_environment(place, loop)) as process:
         wait_until(lambda: server.calls)
         config = SlowDocument(place / "runs" / "cut" / "config.json")
+        config_is_slow.set()
         wait_until(config.is_waited_for)
         process.send_signal(number)
-        time.sleep(0.1)
+        wait_until(lambda: not is_pending(process.pid, number))
         config.deliver()
         config.close()
         code, out, err = ended(process)
@@ -184,14 +206,14 @@ def test_row_39_and_40_a_signal_while_the_summary_is_written(
 
 def test_row_39_ctrl_c_twice_while_the_summary_is_written(place: Path, server: ScriptedServer) -> None:
     """A disk that does not answer holds the summary, not the person: the second Ctrl-C ends it at once."""
-    server.reply_with(Text("yes", first_delay_s=0.1))
+    config_is_slow = threading.Event()
+    server.reply_with(Held(Text("yes"), config_is_slow.is_set))
     with started(place, *CUT) as process:
         wait_until(lambda: server.calls)
         config = SlowDocument(place / "runs" / "cut" / "config.json")
+        config_is_slow.set()
         wait_until(config.is_waited_for)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        interrupt_until_it_ends(process)
         code, _, err = ended(process)
         config.close()
     assert code == 130 and says_nothing_strange(err)
@@ -226,7 +248,7 @@ def test_row_40_a_program_that_says_it_twice(place: Path, server: ScriptedServer
     with started(place, *CUT) as process:
         wait_until(lambda: len(server.calls) == 2)
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.05)
+        wait_until(lambda: not is_pending(process.pid, signal.SIGTERM))
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGHUP)
         code, out, err = ended(process)
@@ -236,10 +258,12 @@ def test_row_40_a_program_that_says_it_twice(place: Path, server: ScriptedServer
 
 def test_row_40_nohup_is_respected(place: Path, server: ScriptedServer) -> None:
     """A SIGHUP that was ignored when the command started stays ignored: the run goes on to its end."""
-    server.script(Text("yes", first_delay_s=0.3))
+    hung_up = threading.Event()
+    server.script(Held(Text("yes"), hung_up.is_set))
     with started(place, *CUT, prefix=["nohup"]) as process:
         wait_until(lambda: server.calls)
         process.send_signal(signal.SIGHUP)
+        hung_up.set()
         code, _, err = ended(process)
     assert code == 0, err
     assert len(read_records(place / "runs" / "cut")) == 4
@@ -248,14 +272,15 @@ def test_row_40_nohup_is_respected(place: Path, server: ScriptedServer) -> None:
 def in_shell(place: Path, script: str) -> tuple[list[str], str]:
     """What a shell line prints, by lines, and all that went to stderr. `$CG` is the command."""
     env = clean_environment(CG=shlex.join([sys.executable, "-m", "clawgauge"]))
-    done = subprocess.run(["bash", "-c", script], cwd=place, env=env, capture_output=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], cwd=place, env=env, capture_output=True, timeout=PATIENCE_S)
     return done.stdout.decode().splitlines(), done.stderr.decode()
 
 
 def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer) -> None:
     """`2>&1 | head -1` ends the run as one Ctrl-C: 130, what was answered stands and is summed up, no traceback."""
-    server.reply_with(Text("yes", first_delay_s=0.2))
-    lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
+    server.reply_with(Held(Text("yes"), (place / "closed").exists))
+    head = "{ head -n 1; exec <&-; : > closed; }"
+    lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | {head}; echo ${{PIPESTATUS[0]}}")
     assert lines == ["using clawgauge.toml", "130"] and err == ""
     folder = place / "runs" / "cut"
     assert len(read_records(folder)) < 4 and len(server.calls) < 4
@@ -285,7 +310,7 @@ def test_row_40_ctrl_c_for_a_whole_pipeline(place: Path, server: ScriptedServer)
         process.send_signal(signal.SIGINT)
         process.stderr.close()
         process.stdout.close()
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
     assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
 
 
@@ -321,8 +346,8 @@ def test_row_39_the_cursor_is_back_after_ctrl_c_twice(place: Path, server: Scrip
         flag.touch()
         process.send_signal(signal.SIGINT)
         wait_until((place / "tool pid").exists)
-        process.send_signal(signal.SIGINT)
-        wait_until(lambda: terminal.read() is not None and process.poll() is not None)
+        # What is drawn has to be read, or the program would wait for that.
+        wait_until(lambda: terminal.read() and has_ended_or_is_interrupted(process), every_s=0.2)
     assert process.returncode == 130
     assert terminal.read().rindex(b"\x1b[?25h") > terminal.shown.rindex(b"\x1b[?25l")
     terminal.close()
@@ -331,13 +356,15 @@ def test_row_39_the_cursor_is_back_after_ctrl_c_twice(place: Path, server: Scrip
 @pytest.mark.parametrize("hang_up", [True, False], ids=["sighup", "silent"])
 def test_row_40_a_terminal_that_goes_away(place: Path, server: ScriptedServer, hang_up: bool) -> None:
     """With its terminal closed the run ends in order on SIGHUP, and without one goes on to its end unseen."""
-    server.script(Text("yes"), Text("yes", first_delay_s=60 if hang_up else 0.5))
+    closed = threading.Event()
+    server.script(Text("yes"), SLOW if hang_up else Held(Text("yes"), closed.is_set))
     terminal = Terminal()
     how: dict[str, Any] = {"stderr": terminal.slave, "env": {"TERM": "xterm"}, "start_new_session": True}
     with started(place, *CUT, **how) as process:
         os.close(terminal.slave)
         wait_until(lambda: terminal.read() is not None and len(server.calls) == 2)
         terminal.close()
+        closed.set()
         if hang_up:
             process.send_signal(signal.SIGHUP)
         code, out, _ = ended(process)

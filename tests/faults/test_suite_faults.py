@@ -12,9 +12,9 @@ import pytest
 
 from support.command import clean_environment
 from support.scripted_server import ScriptedServer
+from support.waiting import PATIENCE_S
 
 MEMORY_KB = 3_000_000
-DEADLINE_S = 60.0
 
 
 def run_suite(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,7 @@ def run_suite(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=PATIENCE_S,
     )
 
 

@@ -80,7 +80,7 @@ class Browser:
             raise AssertionError(f"{script}: {reply['exceptionDetails'].get('exception', {}).get('description')}")
         return reply["result"].get("value")
 
-    def wait_for(self, script: str, *, timeout_s: float = 10.0) -> None:
+    def wait_for(self, script: str, *, timeout_s: float = 60.0) -> None:
         """Until an expression is true."""
         end = time.monotonic() + timeout_s
         while not self.run(script):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from support.command_forks import fork_server
+from support.waiting import PATIENCE_S
 
 KEPT = ("PATH", "HOME", "LANG", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
 
@@ -44,7 +45,7 @@ def clean_environment(**changes: str) -> dict[str, str]:
     return {**kept, "CLAWGAUGE_RETRY_BASE_S": "0.01", "OLLAMA_HOST": "127.0.0.1:9", **changes}
 
 
-def clawgauge(cwd: Path, *words: str, timeout_s: float = 100.0, env: dict[str, str] | None = None) -> Outcome:
+def clawgauge(cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None) -> Outcome:
     """Run the command to its end, in a fork of a started interpreter where that makes no difference."""
     environment = clean_environment(**(env or {}))
     forks = fork_server()

@@ -90,7 +90,7 @@ class ForkServer:
         self._usable = False
         self._channel.close()
         self._process.kill()
-        self._process.wait(timeout=10)
+        self._process.wait()  # it was killed
 
 
 class _Reading(threading.Thread):

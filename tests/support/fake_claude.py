@@ -37,6 +37,8 @@ class ClaudeBehaviour:
     How it uses tools: `tool_rounds` (for each turn before `answer`: (text, [(name, arguments as JSON), …])),
     `names_calls` (it tells the server its id of each call), and `mcp_fails` (it could not reach that server).
     What it does for one prompt alone: `by_prompt` (fields to change, by the prompt that comes on stdin).
+    When it speaks: `first_delay_s`, `gap_s`, `apart` (each line waits until the one before has been read), and
+    `waits_for` (a file that must be there before it says anything).
     How it ends: `exit_code`, `hang`, `grandchild` (a child of its own keeps the pipes open), `ignore_sigterm`.
     What it is: `version`, `missing_flags` (an older CLI: not in `--help`, refused when used).
     What it notes: the names of all environment variables, and the values of those in `env_values`.
@@ -59,6 +61,8 @@ class ClaudeBehaviour:
     exit_code: int | None = None
     first_delay_s: float = 0.0
     gap_s: float = 0.0
+    apart: bool = False
+    waits_for: Path | None = None
     hang: Literal["before_output", "mid_stream", "after_result"] | None = None
     grandchild: bool = False
     ignore_sigterm: bool = False
@@ -99,7 +103,8 @@ class FakeClaude:
         """Every start, questions about version and help included."""
         if not self.log_path.exists():
             return []
-        return [ClaudeCall(**json.loads(line)) for line in self.log_path.read_bytes().splitlines()]
+        *whole, _being_written = self.log_path.read_bytes().split(b"\n")
+        return [ClaudeCall(**json.loads(line)) for line in whole]
 
     @property
     def calls(self) -> list[ClaudeCall]:
@@ -130,7 +135,7 @@ def recording_names() -> list[str]:
 
 
 def _settings(wanted: ClaudeBehaviour) -> dict[str, Any]:
-    settings = asdict(wanted)
+    settings = asdict(wanted) | {"waits_for": str(wanted.waits_for or "")}
     if wanted.stdout is not None:
         settings["stdout"] = wanted.stdout.decode("latin-1")
     if wanted.invalid_utf8:

@@ -5,12 +5,14 @@ down how it was called, then does what the behaviour file says. Not to be import
 """
 
 # Importing pathlib would double the time this program takes to start.
-# ruff: noqa: PTH100, PTH109, PTH120, PTH123, PTH208
+# ruff: noqa: PTH100, PTH109, PTH110, PTH120, PTH123, PTH208
 
+import fcntl
 import json
 import os
 import signal
 import sys
+import termios
 import time
 
 FOREVER_S = 600.0
@@ -55,13 +57,13 @@ def main():
     options, words = parse(arguments, known)
     stdin = read_all(0) if behaviour["read_stdin"] else b""
     grandchild = spawn_grandchild() if behaviour["grandchild"] else None
+    if behaviour["ignore_sigterm"]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     write_log(behaviour, arguments, kind="call", stdin=stdin, grandchild_pid=grandchild)
     if behaviour["read_stdin"] and not stdin and not words:
         fail("Error: Input must be provided either through stdin or as a prompt argument when using --print")
     if options.get("--output-format") == "stream-json" and "--verbose" not in options:
         fail("Error: When using --print, --output-format=stream-json requires --verbose")
-    if behaviour["ignore_sigterm"]:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     prompt = stdin.decode("utf-8", "replace") or " ".join(words)
     return behave(behaviour | behaviour["by_prompt"].get(prompt, {}), options, prompt)
 
@@ -72,6 +74,8 @@ def behave(behaviour, options, prompt):
     if behaviour["hang"] == "before_output":
         time.sleep(FOREVER_S)
     time.sleep(behaviour["first_delay_s"])
+    while behaviour["waits_for"] and not os.path.exists(behaviour["waits_for"]):
+        time.sleep(0.01)
     if behaviour["endless"]:
         flood(b'{"type":"system"}\n' * 4096 if behaviour["endless"] == "lines" else b"x" * 65536)
     elif behaviour["tool_rounds"] is not None:
@@ -125,6 +129,8 @@ def answer(behaviour, options, text):
         for _ in range(rounds):
             for line in message_lines(behaviour, options, text):
                 emit_line(line, bad_byte=behaviour["invalid_utf8"])
+                if behaviour["apart"]:
+                    wait_until_read()
                 if behaviour["hang"] == "mid_stream" and "content_block_delta" in json.dumps(line):
                     emit(1, '{"type":"stream_ev')
                     time.sleep(FOREVER_S)
@@ -250,6 +256,13 @@ def emit(descriptor, text):
 def write_all(descriptor, data):
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def wait_until_read():
+    """Nothing of what was printed is left in the pipe. Where a system does not tell, some time has passed."""
+    time.sleep(0.01)
+    while int.from_bytes(fcntl.ioctl(1, termios.FIONREAD, bytes(4)), sys.byteorder):
+        time.sleep(0.002)
 
 
 def read_all(descriptor):

@@ -33,7 +33,7 @@ class McpClient:
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait(timeout=10)
+        self._process.wait()
 
     def _send(self, message):
         self._process.stdin.write(json.dumps(message) + "\n")

@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from support.waiting import PATIENCE_S
+
 
 class ForwardingProxy:
     """Forwards every POST to `address`; `bodies` are the requests as they arrived."""
@@ -30,7 +32,7 @@ class ForwardingProxy:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 proxy.bodies.append(json.loads(json.dumps(body)))
                 change(body)
-                connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=60)
+                connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=PATIENCE_S)
                 try:
                     connection.request("POST", self.path, json.dumps(body), {"Content-Type": "application/json"})
                     self._pass_on(connection.getresponse())
@@ -63,4 +65,4 @@ class ForwardingProxy:
     def __exit__(self, *exc_info: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(timeout=5)
+        self._thread.join()

@@ -14,10 +14,14 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from support.waiting import happening
 from support.wire_frames import Frame
+
+SOCKETS = Path("/proc/net/tcp")
 
 
 @dataclass(eq=False)
@@ -129,6 +133,21 @@ class Exchange:
 
     async def end_chunks(self) -> None:
         await self.send(b"0\r\n\r\n")
+
+    async def wait_until_read(self) -> None:
+        """All that was sent has been read by the client: what is sent next will be another read of its."""
+        if SOCKETS.exists():
+            await happening(lambda: not any(self._unread()))
+        else:
+            await asyncio.sleep(0.05)  # no other system shows what waits in the sockets of a process
+
+    def _unread(self) -> list[int]:
+        """The bytes on their way to the client, and those that wait for it to read them."""
+        ours, theirs = (f":{self._writer.get_extra_info(name)[1]:04X}" for name in ("sockname", "peername"))
+        rows = [row.split() for row in SOCKETS.read_text().splitlines()[1:]]
+        sent = [row[4].split(":")[0] for row in rows if row[1].endswith(ours) and row[2].endswith(theirs)]
+        waiting = [row[4].split(":")[1] for row in rows if row[1].endswith(theirs) and row[2].endswith(ours)]
+        return [int(n_bytes, 16) for n_bytes in sent + waiting]
 
     async def wait_until_client_leaves(self) -> None:
         """Say nothing more; ends with the client's connection or with the server."""

@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from support.scripted_server import ScriptedServer
+from support.waiting import PATIENCE_S
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 
@@ -16,7 +17,7 @@ CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messag
 def ask(server: ScriptedServer, path: str = CHAT, *, stream: bool = False, **extra: Any) -> tuple[int, bytes]:
     """One request on a connection of its own; (status, body)."""
     request = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream, **extra}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     try:
         connection.request("POST", path, json.dumps(request))
         reply = connection.getresponse()
@@ -28,7 +29,7 @@ def ask(server: ScriptedServer, path: str = CHAT, *, stream: bool = False, **ext
 def open_raw(server: ScriptedServer, path: str = CHAT, *, stream: bool = True) -> socket.socket:
     """A socket on which the request has been sent and nothing read."""
     body = json.dumps({"model": "m", "stream": stream}).encode()
-    raw = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    raw = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
     raw.sendall(b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body))
     return raw
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from support.http_exchange import Exchange
+from support.waiting import happening
 from support.wire_frames import Frame, dump_json, opening
 
 JSON_TYPE = {"Content-Type": "application/json; charset=utf-8"}
@@ -30,8 +31,8 @@ class Text:
 
     `text`: None sends null content; `chunks`: the pieces, or how many to make (by default one per word).
     `head_delay_s` passes before the first byte, `first_delay_s` between the opening events and the first piece,
-    `gap_s` between pieces. `usage`: (input, output), "auto" (12, one per piece), None to leave it out, or a dict that
-    is sent as it stands. `tool_calls`: (name, *argument fragments) each. `finish`: None never says why it stopped.
+    `gap_s` between pieces; with `apart` each piece waits until the client has read the one before. `usage`: (input,
+    output), "auto" (12, one per piece), None to leave it out, or a dict that is sent as it stands. `tool_calls`: (name, *argument fragments) each. `finish`: None never says why it stopped.
     `model`: what the server says answered, by default what was asked for. `done` is the chat protocol's `[DONE]`.
     """
 
@@ -40,6 +41,7 @@ class Text:
     head_delay_s: float = 0.0
     first_delay_s: float = 0.0
     gap_s: float = 0.0
+    apart: bool = False
     usage: tuple[int, int] | dict[str, Any] | Literal["auto"] | None = "auto"
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -83,6 +85,18 @@ class Text:
         await exchange.start_chunks(headers=self.headers)
         await send_frames(exchange, exchange.wire.frames(self, exchange.request, exchange.dialect), self)
         await exchange.end_chunks()
+
+
+@dataclass(frozen=True)
+class Held:
+    """Answers once something has happened: for what a test must see, or do, while a call is in flight."""
+
+    reply: Reply
+    until: Callable[[], object]
+
+    async def play(self, exchange: Exchange) -> None:
+        await happening(self.until)
+        await self.reply.play(exchange)
 
 
 @dataclass(frozen=True)
@@ -171,6 +185,8 @@ async def send_frames(exchange: Exchange, frames: Iterable[Frame], pace: Text) -
     for frame in frames:
         if frame.token:
             delay_s = pace.gap_s if tokens_sent else pace.first_delay_s
+            if pace.apart and tokens_sent:
+                await exchange.wait_until_read()
             if delay_s:
                 await asyncio.sleep(delay_s)
             tokens_sent += 1

@@ -38,7 +38,7 @@ from support.faulty_replies import (
 )
 from support.http_exchange import Exchange, ReceivedRequest, read_request
 from support.ollama_format import InstalledModel, OllamaState, model_not_found
-from support.replies import Redirect, Reply, SseBytes, Status, StreamError, Text
+from support.replies import Held, Redirect, Reply, SseBytes, Status, StreamError, Text
 
 __all__ = [
     "BadJson200",
@@ -49,6 +49,7 @@ __all__ = [
     "GzipBomb",
     "Hang",
     "HeaderFlood",
+    "Held",
     "Html200",
     "InstalledModel",
     "RawBytes",
@@ -96,6 +97,7 @@ class ScriptedServer:
         self.state = OllamaState(installed, list(loaded))
         self.requests: list[ReceivedRequest] = []
         self.connections = 0
+        self.closed_connections = 0
         self.port = 0
         self._ollama = ollama
         self._ssl_context = ssl_context
@@ -124,6 +126,11 @@ class ScriptedServer:
     def script(self, *replies: Reply) -> None:
         """Queue replies; each answers one call."""
         self._script.extend(replies)
+
+    def script_anew(self, *replies: Reply) -> None:
+        """The same in place of what is left of the script."""
+        self._script.clear()
+        self.script(*replies)
 
     def reply_with(self, reply: Reply | ReplyMaker) -> None:
         """Answer every call that the script does not cover: with one reply, or with what a function makes of it."""
@@ -202,6 +209,7 @@ class ScriptedServer:
         finally:
             # A cancelled or failed conversation may have unsent bytes; they must not hold the socket open.
             writer.transport.abort()
+            self.closed_connections += 1
 
     def _accept(self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
         self.requests.append(request)

@@ -65,7 +65,7 @@ def test_a_character_less_invents_nothing(text: str) -> None:
         assert_nothing_invented(text[:place] + text[place + 1 :])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_bent_call_invents_nothing(data: st.DataObject) -> None:
     """Characters put in, replaced or doubled anywhere neither raise nor make up a call."""
@@ -80,7 +80,7 @@ def test_a_bent_call_invents_nothing(data: st.DataObject) -> None:
     detect_tools(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25), expected=st.lists(st.just("get_sky"))
 )

@@ -42,7 +42,7 @@ for spec in SPECS:
     check_spec(spec)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=answers, expected=tool_names, spec=st.sampled_from(SPECS), offered=st.booleans())
 def test_every_answer_gets_a_judgement_that_can_be_written(
     text: str, expected: list[str], spec: dict[str, Any], offered: bool
@@ -59,7 +59,7 @@ def test_every_answer_gets_a_judgement_that_can_be_written(
     assert msgspec.json.decode(msgspec.json.encode(fields)) is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=answers, expected=tool_names)
 def test_names_are_lower_case_names(text: str, expected: list[str]) -> None:
     """A tool is never called by white space, punctuation, capitals or a path; a malformed call may have no name."""
@@ -72,7 +72,7 @@ def test_names_are_lower_case_names(text: str, expected: list[str]) -> None:
         assert not set(call.name) & set(" \t\n\0/`'\"|&;<>$()")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=answers, thought=answers)
 def test_thinking_changes_nothing_that_is_detected(text: str, thought: str) -> None:
     """Thinking before or after an answer neither adds a call nor hides one."""
@@ -83,7 +83,7 @@ def test_thinking_changes_nothing_that_is_detected(text: str, thought: str) -> N
     assert detect_tools(f"{answer}<think>{thought}") == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=answers)
 def test_the_answer_starts_where_the_text_without_thinking_does(text: str) -> None:
     """The first visible character of the raw answer is that of the answer alone."""

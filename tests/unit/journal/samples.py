@@ -77,6 +77,6 @@ def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
 def run_child(code: str, *arguments: object) -> str:
     """Run `code` to its end and return what it printed; a failure shows its traceback."""
     child = start_child(code, *arguments)
-    printed, complaints = child.communicate(timeout=60)
+    printed, complaints = child.communicate(timeout=120)
     assert child.returncode == 0, complaints
     return printed

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.journal import encode_line, repair_text
@@ -45,7 +45,6 @@ def join_by_hand(text: str) -> str:
     return "".join(joined)
 
 
-@settings(deadline=None)
 @given(ANY_TEXT | HOSTILE_TEXT)
 def test_any_text_comes_back(text: str) -> None:
     """A result with any text in it is one line of strict JSON that reads back as the repaired text."""
@@ -56,7 +55,6 @@ def test_any_text_comes_back(text: str) -> None:
     assert msgspec.json.decode(line, type=Result).raw_output == join_by_hand(text)
 
 
-@settings(deadline=None)
 @given(HOSTILE_TEXT)
 def test_no_raw_character_that_hurts(text: str) -> None:
     """No control, bidi or line-separating character stands raw in a line, so every tool sees exactly one line."""
@@ -74,7 +72,6 @@ def test_escapes_are_visible(character: str, escape: str) -> None:
     assert f"a{escape}b".encode() in encode_line(make_result(raw_output=f"a{character}b"))
 
 
-@settings(deadline=None)
 @given(ANY_TEXT | HOSTILE_TEXT)
 def test_repair_joins_halves_and_flags_what_stays_alone(text: str) -> None:
     """Surrogate pairs become one character, lone halves U+FFFD, and only the latter raise the flag."""
@@ -106,7 +103,6 @@ def test_numbers_that_json_has_not_are_null(number: float) -> None:
     assert json.loads(line, parse_constant=refuse)["detail"] == {"lag_ms": None}
 
 
-@settings(deadline=None)
 @given(st.dictionaries(ANY_TEXT, HOSTILE_TEXT, max_size=3), st.booleans())
 def test_documents_are_as_strict_as_lines(detail: dict[str, str], pretty: bool) -> None:
     """config.json and its kind hold the same text as a line would, with the same escapes."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.errors import RunFolderError
@@ -101,7 +101,6 @@ def test_an_endless_line_is_one_bad_line(tmp_path: Path) -> None:
     assert reader.bad_examples == [1, 3]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=())), max_size=5))
 def test_any_texts_round_trip_through_the_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     """Whatever models answer, there are as many records as answers."""

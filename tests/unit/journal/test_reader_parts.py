@@ -25,7 +25,7 @@ def write(folder, lines):
     return folder
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(0, 40), max_size=12), offset=st.integers(-5, 900), torn=st.booleans())
 def test_two_parts_are_the_whole(tmp_path_factory, lengths, offset, torn):
     """Cut anywhere, the part before a line's start and the part from it on hold every line exactly once, in order."""

@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.journal import resource_tag
@@ -22,7 +22,6 @@ def on_any_file_system(tag: str) -> str:
     return tag.casefold()
 
 
-@settings(deadline=None)
 @given(st.lists(TARGETS, min_size=2, max_size=6, unique=True))
 def test_two_targets_never_share_a_tag(targets: list[Target]) -> None:
     """Different targets have different tags even where the file system ignores case."""
@@ -36,7 +35,6 @@ def test_every_way_to_cut_the_same_letters_stays_apart() -> None:
     assert len({resource_tag(target) for target in targets}) == len(targets)
 
 
-@settings(deadline=None)
 @given(TARGETS)
 def test_tags_are_safe_file_names(target: Target) -> None:
     """A tag is at most 120 plain characters, so it fits into a file name anywhere."""

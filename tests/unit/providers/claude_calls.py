@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from clawgauge.errors import CallFailure
+from support.waiting import PATIENCE_S
 
 STREAM_RECORDINGS = Path(__file__).parents[2] / "data" / "wire" / "claude_cli_stream"
 
@@ -90,7 +91,7 @@ def kind_of(failure: CallFailure | None) -> tuple[str, str] | None:
     return None if failure is None else (failure.status, failure.failure_type)
 
 
-def is_gone(pid: int, within_s: float = 5.0) -> bool:
+def is_gone(pid: int, within_s: float = PATIENCE_S) -> bool:
     """Whether the process has ended, or ends soon; one that nobody has reaped yet has ended."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

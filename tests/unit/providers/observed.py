@@ -10,10 +10,11 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
+from support.waiting import PATIENCE_S
 
 
 def attempt(
-    kind: str, base_url: str, *, timeout_s: float = 5.0, settings: dict[str, Any] | None = None, **call: Any
+    kind: str, base_url: str, *, timeout_s: float = PATIENCE_S, settings: dict[str, Any] | None = None, **call: Any
 ) -> tuple[Completion, CallFailure | None]:
     """Make one attempt with a fresh client, under a deadline of the test's own."""
     asked = Call(**{"model": "scripted-model", "prompt": "hi", "timeout_s": timeout_s, **call})

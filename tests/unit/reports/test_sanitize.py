@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from clawgauge.reports.sanitize import clean_terminal, escape_cell
+from support.growth import grows_linearly
 
 HOSTILE = st.text(
     st.sampled_from(
@@ -89,13 +89,4 @@ def test_long_text_is_cut_before_it_is_escaped():
 
 def test_hostile_text_takes_linear_time():
     """Twice the unterminated sequences take at most about three times as long."""
-
-    def seconds(n):
-        best = float("inf")
-        for _ in range(3):
-            start = time.perf_counter()
-            clean_terminal("\x1b]0;" * n + "\x1b[" + "0" * n)
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    assert seconds(80_000) <= 3 * seconds(40_000) + 0.05
+    assert grows_linearly(lambda n: clean_terminal("\x1b]0;" * n + "\x1b[" + "0" * n), 40_000)

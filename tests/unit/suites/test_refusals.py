@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +219,8 @@ def test_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
     """Nine lines of YAML that would unfold to a billion values are refused without unfolding one."""
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    started = time.monotonic()
-    assert "anchors and aliases" in refusal(tmp_path / "bomb.yaml", "\n".join(lines))
-    assert time.monotonic() - started < 5
+    told = refusal(tmp_path / "bomb.yaml", "\n".join(lines))
+    assert told.startswith("line 1: anchors and aliases (&a0)"), "the first anchor is enough, before any alias"
 
 
 def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:

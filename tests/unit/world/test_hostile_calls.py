@@ -67,7 +67,7 @@ def assert_answered_alike(calls: list[tuple[str, Any]]) -> None:
     assert first.machine.effects.effects == second.machine.effects.effects
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(CALLS, max_size=6))
 def test_any_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]) -> None:
     """No call raises, every answer is bounded text, and a second world says the same to the same calls."""
@@ -75,14 +75,14 @@ def test_any_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(CALLS, max_size=6))
 def test_many_more_calls_get_an_answer_and_the_same_again(calls: list[tuple[str, Any]]) -> None:
     """The same with more calls."""
     assert_answered_alike(calls)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(COMMANDS)
 def test_any_command_line_gets_an_answer(command: str) -> None:
     """No command line, however broken, raises or hangs; the disk never holds less than nothing."""
