@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clawgauge.providers.embedded_model import fetch
 from support.command import clawgauge, clean_environment, read_records, write_suite
 from support.slow_rest import slow_rest
+from support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -39,20 +40,19 @@ def servers_of(gguf: Path) -> list[str]:
     return found
 
 
-def await_gone(gguf: Path) -> None:
-    deadline = time.monotonic() + 10
-    while servers_of(gguf):
-        assert time.monotonic() < deadline, "the embedded server outlived its parent"
-        time.sleep(0.05)
+def is_answering(gguf: Path) -> bool:
+    """Whether the server of this file has a connection: it has loaded, and was asked."""
+    tcp = [c.pid for c in psutil.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED]
+    return any(int(pid) in tcp for pid in servers_of(gguf))
 
 
 def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     """`embedded:PATH` answers from that file, is recorded under the path, and its server is gone afterwards."""
-    done = clawgauge(gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "8")
+    done = clawgauge(gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "64")
     assert done.code == 0, done.stderr
     (record,) = done.records()
     assert record["model"] == str(gguf) and record["model_reported"] == str(gguf)
-    assert record["output_tokens"] == 8 and record["finish_reason"] == "length" and record["cached_tokens"] == 0
+    assert record["output_tokens"] == 64 and record["finish_reason"] == "length" and record["cached_tokens"] == 0
     assert record["warnings"] == [] and record["output_tps"] > 0
     assert servers_of(gguf) == []
 
@@ -70,14 +70,10 @@ def test_the_server_ends_with_the_run(gguf: Path, number: signal.Signals) -> Non
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
-    while not servers_of(gguf):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    time.sleep(1.0)
+    wait_until(lambda: is_answering(gguf))
     process.send_signal(number)
-    process.communicate(timeout=30)
-    await_gone(gguf)
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: not servers_of(gguf))
     assert read_records(gguf.parent / "runs" / "cut") == []
 
 

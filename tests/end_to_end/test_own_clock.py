@@ -43,7 +43,7 @@ def test_a_cell_that_was_not_sent_has_no_lag_and_no_prefix(place: Path, server: 
 def test_token_counts_are_the_servers_or_nobodys(place: Path, server: ScriptedServer) -> None:
     """`tokens_source` is `server` where the server counted; without its count nothing is estimated."""
     server.script(
-        Text("yes", cached_tokens=7), Text("yes", usage=None), Text("yes", chunks=1), Text("so be it", gap_s=0.01)
+        Text("yes", cached_tokens=7), Text("yes", usage=None), Text("yes", chunks=1), Text("so be it", apart=True)
     )
     done = clawgauge(place, *SMALL)
     counted, uncounted, whole, streamed = done.records()

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.waiting import PATIENCE_S
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -31,7 +33,7 @@ def test_the_documented_provider_runs(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     lines = (Path(tmp_path, done.stdout.strip()) / "results.jsonl").read_text().splitlines()

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from support.command import chat_config, clawgauge, clean_environment, read_records
-from support.scripted_server import ScriptedServer, Status, Text
+from support.scripted_server import Held, ScriptedServer, Status, Text
+from support.waiting import FOREVER_S, PATIENCE_S, wait_until
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 
@@ -28,20 +28,17 @@ def start(place: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_calls(server: ScriptedServer, n_calls: int) -> None:
-    deadline = time.monotonic() + 30
-    while len(server.calls) < n_calls:
-        assert time.monotonic() < deadline, "the calls never came"
-        time.sleep(0.01)
+    wait_until(lambda: len(server.calls) >= n_calls)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 def test_one_signal_ends_the_run_well(place: Path, server: ScriptedServer, number: signal.Signals) -> None:
     """The call in flight is given up, what was recorded stands and is summed up, exit 130, no traceback."""
-    server.script(Text("yes"), Text("yes", first_delay_s=60))
+    server.script(Text("yes"), Text("yes", first_delay_s=FOREVER_S))
     process = start(place, *SMALL, "--run-id", "cut")
     wait_for_calls(server, 2)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert out.decode() == "runs/cut\n" and b"Traceback" not in err
     assert b"clawgauge run --resume cut" in err
@@ -52,19 +49,19 @@ def test_one_signal_ends_the_run_well(place: Path, server: ScriptedServer, numbe
 
 def test_a_second_signal_ends_it_at_once(place: Path, server: ScriptedServer) -> None:
     """An impatient second Ctrl-C does not wait for anything; the records before it stand."""
-    server.script(Text("yes"), Text("yes", first_delay_s=60))
+    server.script(Text("yes"), Text("yes", first_delay_s=FOREVER_S))
     process = start(place, *SMALL, "--run-id", "cut")
     wait_for_calls(server, 2)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert len(read_records(place / "runs" / "cut")) == 1
 
 
 def test_resume_asks_only_what_is_open(place: Path, server: ScriptedServer) -> None:
     """After kill -9 the run goes on where it was: each cell once, in one file, as if nothing had happened."""
-    server.script(Text("yes"), Text("yes"), Text("yes", first_delay_s=60))
+    server.script(Text("yes"), Text("yes"), Text("yes", first_delay_s=FOREVER_S))
     process = start(place, *SMALL, "--run-id", "cut")
     wait_for_calls(server, 3)
     process.kill()
@@ -202,7 +199,8 @@ def test_resume_keeps_the_recorded_concurrency(place: Path, server: ScriptedServ
     server.script(*(Status(400) for _ in range(4)))
     done = clawgauge(place, *SMALL, "--concurrency", "4")
     n_before = len(server.calls)
-    server.reply_with(Text("yes", first_delay_s=0.3))
+    # The first goes alone; the others are answered once all are there.
+    server.reply_with(Held(Text("yes"), lambda: len(server.calls) in (n_before + 1, n_before + 4)))
     again = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors")
     _, *others = sorted(again.records(), key=lambda record: record["started_at_ms"])
     assert max(r["started_at_ms"] for r in others) < min(r["ended_at_ms"] for r in others)
@@ -220,7 +218,7 @@ def test_a_dry_run_of_a_resume_counts_what_is_open(place: Path, server: Scripted
 
 def test_two_writers_of_one_folder(place: Path, server: ScriptedServer) -> None:
     """A second process on the same folder is turned away with the first one's id; after a kill the lock is gone."""
-    server.script(Text("yes", first_delay_s=60))
+    server.script(Text("yes", first_delay_s=FOREVER_S))
     process = start(place, *SMALL, "--run-id", "held")
     wait_for_calls(server, 1)
     second = clawgauge(place, "run", "--resume", "held")

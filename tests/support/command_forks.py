@@ -81,6 +81,7 @@ class ForkServer:
             stream.join(max(0.0, deadline - time.monotonic()))
         if any(stream.is_alive() for stream in streams):
             os.kill(process_id, signal.SIGKILL)
+            receive_number(self._channel)  # it is gone, and holds nothing any more
             raise subprocess.TimeoutExpired(request["words"], timeout_s)
         code = receive_number(self._channel)
         return subprocess.CompletedProcess(request["words"], code, streams[0].read, streams[1].read)

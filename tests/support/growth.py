@@ -11,7 +11,7 @@ FLOOR_S = 0.02
 ATTEMPTS = 12
 
 
-def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2) -> bool:
+def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2, floor_s: float = FLOOR_S) -> bool:
     """So many times the work takes at most one and a half times as many times as long, in time of the processor.
 
     The shortest of several times is the work's own: whatever else a machine does makes a time longer, never shorter.
@@ -27,7 +27,7 @@ def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2)
     try:
         for _ in range(ATTEMPTS):
             once_s, more_s = min(once_s, measure_s(size)), min(more_s, measure_s(factor * size))
-            if more_s <= 1.5 * factor * max(once_s, FLOOR_S):
+            if more_s <= 1.5 * factor * max(once_s, floor_s):
                 return True
     finally:
         gc.enable()

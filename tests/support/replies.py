@@ -32,8 +32,9 @@ class Text:
     `text`: None sends null content; `chunks`: the pieces, or how many to make (by default one per word).
     `head_delay_s` passes before the first byte, `first_delay_s` between the opening events and the first piece,
     `gap_s` between pieces; with `apart` each piece waits until the client has read the one before. `usage`: (input,
-    output), "auto" (12, one per piece), None to leave it out, or a dict that is sent as it stands. `tool_calls`: (name, *argument fragments) each. `finish`: None never says why it stopped.
-    `model`: what the server says answered, by default what was asked for. `done` is the chat protocol's `[DONE]`.
+    output), "auto" (12, one per piece), None to leave it out, or a dict that is sent as it stands. `tool_calls`: (name,
+    *argument fragments) each. `finish`: None never says why it stopped. `model`: what the server says answered, by
+    default what was asked for. `done` is the chat protocol's `[DONE]`.
     """
 
     text: str | None = "Hello from the scripted server."

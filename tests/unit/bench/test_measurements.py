@@ -46,7 +46,7 @@ def test_the_bare_client_sees_the_same_calls(workplace: Workplace) -> None:
 def test_a_command_is_weighed_alone(tmp_path: Path) -> None:
     """Memory and CPU are the command's own: a small one stays small beside a large one."""
     small = run_command([sys.executable, "-I", "-S", "-c", "pass"], cwd=tmp_path, env={})
-    hungry = "x = bytearray(64_000_000); sum(range(2_000_000))"
+    hungry = "x = bytearray(64_000_000); sum(range(10_000_000))"
     large = run_command([sys.executable, "-I", "-S", "-c", hungry], cwd=tmp_path, env={})
     assert small.peak_rss_mb < 32
     assert large.peak_rss_mb > small.peak_rss_mb + 50

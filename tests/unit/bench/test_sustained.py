@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from bench.sustained import describe_memory, measure, pair_in_order
 from bench.targets import judge
 from bench.truth import TruthRow
 from bench.workplace import Record, Timings
+
+from support.waiting import wait_until
 
 
 def record(prompt_id: str, started_at_ms: int) -> Record:
@@ -46,11 +48,21 @@ def test_memory_is_compared_in_full_swing() -> None:
 def test_the_watch_sees_a_command_grow(tmp_path: Path) -> None:
     """Samples are of the command and not of what launched it."""
     watch = MemoryWatch()
-    script = "import time; time.sleep(0.6); x = bytearray(64_000_000); time.sleep(0.6)"
+
+    def let_it_grow() -> None:
+        """It is small until it was seen small, and large until it was seen large."""
+        wait_until(lambda: watch.samples_mb and watch.samples_mb[-1] > 4)
+        small_mb = watch.samples_mb[-1]
+        (tmp_path / "grow").touch()
+        wait_until(lambda: watch.samples_mb[-1] > small_mb + 40)
+        (tmp_path / "end").touch()
+
+    follow = "while not os.path.exists(name): time.sleep(0.01)"
+    script = f"import os, time\nname = 'grow'\n{follow}\nx = bytearray(64_000_000)\nname = 'end'\n{follow}"
+    growing = threading.Thread(target=let_it_grow)
+    growing.start()
     run_command([sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, started=watch.begin)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and not watch.samples_mb:
-        time.sleep(0.01)
+    growing.join()
     assert max(watch.samples_mb) > min(watch.samples_mb) + 40
 
 

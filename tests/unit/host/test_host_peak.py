@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clawgauge.host import PeakSampler
 from support.fake_tools import install_tool, path_of
+from support.waiting import wait_until
 
 BLOCK_BYTES = 96 << 20
 HOLD = f"import sys; block = b'x' * {BLOCK_BYTES}; print('ready', flush=True); sys.stdin.read()"
@@ -24,9 +25,7 @@ def test_a_process_tree_is_added_up_and_its_peak_stays() -> None:
         assert process.stdout is not None
         with PeakSampler(0.01, lambda: [process.pid], environ=NOTHING) as sampler:
             process.stdout.readline()
-            deadline = time.monotonic() + 5
-            while (sampler.peak_process_bytes or 0) < BLOCK_BYTES and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda: (sampler.peak_process_bytes or 0) >= BLOCK_BYTES)
             process.communicate()
     assert BLOCK_BYTES <= (sampler.peak_process_bytes or 0) < 3 * BLOCK_BYTES
 

@@ -111,7 +111,7 @@ def test_an_interrupted_close_hangs_nobody_later(tmp_path: Path) -> None:
     """After Ctrl-C while close waits for a stuck disk, the next row is answered and the next close ends."""
     printed = run_child(
         """
-import os, signal, threading
+import os, signal, threading, time
 from contextlib import suppress
 from pathlib import Path
 from clawgauge.errors import DiskFailure
@@ -132,7 +132,20 @@ def drain():
 stuck = threading.Thread(target=record, args=(b"x" * 1_000_000 + b"\\n",))
 stuck.start()
 os.read(far_end, 1)
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+main_thread = threading.get_ident()
+
+def is_joining():
+    frame = sys._current_frames()[main_thread]
+    while frame is not None and frame.f_code is not threading.Thread.join.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+def interrupt_close():
+    while not is_joining():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt_close).start()
 try:
     appender.close()
 except KeyboardInterrupt:

@@ -20,7 +20,7 @@ from pathlib import Path
 from clawgauge.journal.folder import RunFolder
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 print("held", flush=True)
-time.sleep(60)
+time.sleep(3600)
 """
 
 
@@ -87,7 +87,7 @@ if child == 0:
             os.write(told, b"refused ")
     folder.close()
     os.write(told, b"\\n")
-    time.sleep(60)
+    time.sleep(3600)
 said = b""
 while not said.endswith(b"\\n"):
     said += os.read(ready, 100)

@@ -19,6 +19,7 @@ from clawgauge.providers.child_process import GRACE_S
 from clawgauge.providers.claude_code_cli import ClaudeCodeCli
 from clawgauge.timeline import Completion
 from support.fake_claude import FakeClaude, install_fake_claude
+from support.waiting import growing_deadlines, wait_until
 from unit.providers.claude_calls import SeenCall, environment, is_gone, kind_of, write_program
 from unit.providers.observed import attempt
 
@@ -26,7 +27,7 @@ from unit.providers.observed import attempt
 def ask(bin_dir: Path, *, environ: dict[str, str] | None = None, **call: Any) -> tuple[Completion, CallFailure | None]:
     """One attempt as the runner makes it, with `bin_dir` on PATH."""
     given = {"environ": environ or environment(bin_dir)}
-    return attempt("claude_code_cli", "", settings=given, **{"timeout_s": 30.0, **call})
+    return attempt("claude_code_cli", "", settings=given, **call)
 
 
 def provider(bin_dir: Path, **environ: str) -> ClaudeCodeCli:
@@ -55,12 +56,12 @@ async def cancel_once_text_came(fake: FakeClaude) -> SeenCall:
 
 def test_an_answer_is_whole_and_timed(tmp_path: Path) -> None:
     """Text, tokens, finish, model, cost and a first-token time arrive through the real pipe."""
-    install_fake_claude(tmp_path, answer="Paris.", chunks=["Pa", "ris."], gap_s=0.05, first_delay_s=0.1)
+    install_fake_claude(tmp_path, answer="Paris.", chunks=["Pa", "ris."], apart=True, first_delay_s=0.1)
     done, failure = ask(tmp_path, model="sonnet")
     assert failure is None
     assert (done.text, done.input_tokens, done.output_tokens) == ("Paris.", 12, 7)
     assert (done.finish_reason, done.model_reported, done.cost_usd) == ("stop", "sonnet", 0.000141)
-    assert done.ttft_ns is not None and 0.15e9 <= done.ttft_ns <= done.e2e_ns - 0.04e9
+    assert done.ttft_ns is not None and 0.1e9 <= done.ttft_ns < done.e2e_ns
     assert done.connect_ns is None
 
 
@@ -211,11 +212,14 @@ def test_endless_output_is_cut_off(tmp_path: Path, endless: str) -> None:
 def test_a_hanging_program_ends_at_the_deadline(tmp_path: Path) -> None:
     """The runner's deadline ends the call on time, also for a program that ignores SIGTERM, with nothing left."""
     fake = install_fake_claude(tmp_path, hang="before_output", ignore_sigterm=True, grandchild=True)
-    began_ns = time.perf_counter_ns()
-    done, failure = ask(tmp_path, timeout_s=2.0)
-    took_ns = time.perf_counter_ns() - began_ns
-    assert kind_of(failure) == ("error", "timeout")
-    assert 1.9e9 <= done.e2e_ns <= took_ns - 0.9e9 * GRACE_S, "the clean-up is not part of the call"
+    for timeout_s in growing_deadlines(1.0):
+        began_ns = time.perf_counter_ns()
+        done, failure = ask(tmp_path, timeout_s=timeout_s)
+        took_ns = time.perf_counter_ns() - began_ns
+        assert kind_of(failure) == ("error", "timeout")
+        if fake.calls:
+            break  # it was there before the deadline
+    assert 0.5e9 * timeout_s <= done.e2e_ns <= took_ns - 0.9e9 * GRACE_S, "the clean-up is not part of the call"
     (call,) = fake.calls
     assert is_gone(call.pid) and is_gone(call.grandchild_pid or 0)
 
@@ -231,7 +235,7 @@ def test_a_cancelled_call_keeps_its_text_and_leaves_no_process(tmp_path: Path) -
 def test_a_grandchild_with_the_pipe_does_not_hold_the_call(tmp_path: Path) -> None:
     """The answer is back although something the program started still holds its output, and that is ended."""
     fake = install_fake_claude(tmp_path, answer="done", grandchild=True)
-    done, failure = ask(tmp_path, timeout_s=20.0)
+    done, failure = ask(tmp_path)
     assert failure is None and done.text == "done"
     assert is_gone(fake.calls[0].grandchild_pid or 0)
 
@@ -239,10 +243,9 @@ def test_a_grandchild_with_the_pipe_does_not_hold_the_call(tmp_path: Path) -> No
 def test_a_program_that_does_not_leave_after_its_result_is_ended(tmp_path: Path) -> None:
     """The result counts, the clock stopped with it, and the lingering program is gone."""
     fake = install_fake_claude(tmp_path, answer="done", hang="after_result")
-    began = time.monotonic()
     done, failure = ask(tmp_path)
     assert failure is None and done.text == "done"
-    assert time.monotonic() - began < 20 and is_gone(fake.calls[0].pid)
+    assert is_gone(fake.calls[0].pid)
 
 
 @pytest.mark.parametrize(("install", "expected"), [(False, "cli_missing"), (True, "cli_not_executable")])
@@ -290,8 +293,6 @@ def test_the_program_dies_with_us(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "TMPDIR": str(tmp_path)}) as asker:
-        deadline = time.monotonic() + 20
-        while not fake.calls and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: fake.calls)
         os.kill(asker.pid, signal.SIGKILL)
     assert is_gone(fake.calls[0].pid)

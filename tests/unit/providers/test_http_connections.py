@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
 from support.http_exchange import Exchange
 from support.scripted_server import RawBytes, Reply, ScriptedServer, SseBytes, Text
+from support.waiting import FOREVER_S, growing_deadlines, happening
 from unit.providers.observed import attempt
 
 LOOPBACK = Path(__file__).parents[2] / "data" / "tls" / "loopback.pem"
@@ -51,14 +52,16 @@ async def ask(provider: Provider, **call: object) -> Completion:
     return timeline.fold(time.perf_counter_ns())
 
 
-async def ask_in_turn(url: str, n_calls: int, pause_s: float = 0.0) -> list[Completion]:
-    """So many calls over one client, each after the other."""
+async def ask_in_turn(
+    url: str, n_calls: int, settled: Callable[[int], object] = lambda n_asked: True
+) -> list[Completion]:
+    """So many calls over one client, each after the other, once the one before has `settled`."""
     given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=url)
     done = []
     async with create_provider(given) as provider:
-        for _ in range(n_calls):
+        for n_asked in range(1, n_calls + 1):
             done.append(await ask(provider))
-            await asyncio.sleep(pause_s)
+            await happening(lambda n_asked=n_asked: settled(n_asked))
     return done
 
 
@@ -88,7 +91,7 @@ def test_a_connection_the_server_has_closed_costs_nothing(server: ScriptedServer
     """A server that closes after its reply without having said so: the next call goes over a new connection."""
     size = b"Content-Length: %d\r\n\r\n" % len(STREAM)
     server.reply_with(Framed((HEAD + size + STREAM,), close=True))
-    done = runner.run(ask_in_turn(server.v1_url, 3, pause_s=0.05))
+    done = runner.run(ask_in_turn(server.v1_url, 3, lambda n_asked: server.closed_connections == n_asked))
     assert [one.text for one in done] == ["yes"] * 3
     assert len(server.calls) == server.connections == 3
 
@@ -112,7 +115,8 @@ def test_a_server_that_speaks_out_of_turn_is_not_asked_there_again(
     size = b"Content-Length: %d\r\n\r\n" % len(STREAM)
     forged = HEAD + b"Content-Length: 2\r\n\r\n{}"
     server.script(Framed((HEAD + size + STREAM, forged), gap_s=0.02), Text("mine"))
-    done = runner.run(ask_in_turn(server.v1_url, 2, pause_s=0.05))
+    sent_bytes = len(HEAD + size + STREAM + forged)
+    done = runner.run(ask_in_turn(server.v1_url, 2, lambda _: server.calls[0].sent_bytes == sent_bytes))
     assert [one.text for one in done] == ["yes", "mine"]
     assert server.connections == 2
 
@@ -193,43 +197,49 @@ def test_keep_alive_before_an_undeclared_stream(blanks: bytes, gap_s: float, ser
 def test_a_server_that_dawdles_after_the_end_does_not_hold_the_answer_up(server: ScriptedServer) -> None:
     """The answer's time ends with its own end, and the call does not wait for a body that never closes."""
     size = b"Content-Length: %d\r\n\r\n" % (len(STREAM) + 5)
-    server.script(Framed((HEAD + size + STREAM,), gap_s=3.0))
+    server.script(Framed((HEAD + size + STREAM,), gap_s=FOREVER_S))
     began_ns = time.perf_counter_ns()
-    done, failure = attempt("openai_chat", server.v1_url, timeout_s=10.0)
+    done, failure = attempt("openai_chat", server.v1_url)
     assert failure is None and done.text == "yes"
-    assert done.e2e_ns < 1e9 and time.perf_counter_ns() - began_ns < 2e9
+    assert done.e2e_ns < time.perf_counter_ns() - began_ns
 
 
 def test_an_idle_connection_is_closed_before_the_server_would(server: ScriptedServer, runner: asyncio.Runner) -> None:
     """A connection is used again while it is warm; after the keep-alive time it is closed, and the next one is new."""
 
-    async def idle(pool: ConnectionPool, pause_s: float) -> Taken:
+    async def use(pool: ConnectionPool) -> Taken:
         taken = await pool.take()
         timeline = Timeline()
         await taken.wire.ask(REQUEST, timeline, ChatReader(timeline, "m"))
         pool.give_back(taken.wire)
-        await asyncio.sleep(pause_s)
         return taken
 
-    async def three() -> list[bool]:
-        pool = ConnectionPool(URL(server.base_url), tls=None, reuse=True, keepalive_s=0.1)
-        taken = [await idle(pool, pause_s) for pause_s in (0.0, 0.3, 0.0)]
-        assert taken[1].wire.closed.done()
+    async def three(keepalive_s: float) -> list[bool]:
+        pool = ConnectionPool(URL(server.base_url), tls=None, reuse=True, keepalive_s=keepalive_s)
+        taken = [await use(pool), await use(pool)]
+        await taken[1].wire.closed
+        taken.append(await use(pool))
         await pool.close()
         return [one.connect_ns is None for one in taken]
 
-    assert runner.run(three()) == [False, True, False]
+    # A busy machine may let the shorter times pass between two calls that follow each other at once.
+    assert any(runner.run(three(keepalive_s)) == [False, True, False] for keepalive_s in growing_deadlines(0.1))
 
 
 def test_a_deadline_gives_the_connection_up(server: ScriptedServer, runner: asyncio.Runner) -> None:
     """A call that was cut off in the middle leaves no half-read reply to the next."""
-    server.script(SseBytes(STREAM, splits=[20], gap_s=1.0), Text("mine"))
+    server.script(SseBytes(STREAM, splits=[20], gap_s=FOREVER_S), Text("mine"))
+
+    async def come_once_asked(deadline: asyncio.Timeout) -> None:
+        await happening(lambda: server.calls and server.calls[0].sent_bytes)
+        deadline.reschedule(asyncio.get_running_loop().time())
 
     async def two() -> str:
         given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=server.v1_url)
         async with create_provider(given) as provider:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
+                async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as tasks:
+                    tasks.create_task(come_once_asked(deadline))
                     await ask(provider)
             return (await ask(provider)).text
 
@@ -262,7 +272,7 @@ def test_an_answer_that_comes_before_the_prompt_is_read_does_not_mix_two_prompts
             kept.append(connection)
             beginnings.append(connection.recv(100))
             connection.sendall(reply)
-        finished.wait(10)
+        finished.wait()
         for connection in kept:
             connection.close()
 

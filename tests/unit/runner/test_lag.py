@@ -42,11 +42,16 @@ def test_a_hold_up_shows_in_the_calls_it_touched_and_in_no_other(
             await asyncio.sleep(0.02)
             return during_ns, watch.largest_since(later_ns), watch.describe().max
 
+    afterwards = []
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        during_ns, after_ns, max_ms = runner.run(watched())
-    assert during_ns >= 150 * MS
-    assert after_ns < 150 * MS
-    assert max_ms is not None and max_ms >= 150
+        for _ in range(10):
+            during_ns, after_ns, max_ms = runner.run(watched())
+            assert during_ns >= 150 * MS
+            assert max_ms is not None and max_ms >= 150
+            afterwards.append(after_ns)
+            if after_ns < 150 * MS:
+                break  # a busy machine may hold the loop up once more; what leaked from before would always be there
+    assert min(afterwards) < 150 * MS
 
 
 def test_a_hold_up_that_ends_with_the_call_is_seen_before_the_next_tick() -> None:

@@ -11,6 +11,7 @@ import pytest
 from support.command import chat_config, clean_environment, read_records, start_and_wait, write_suite
 from support.command_forks import ForkServer, fork_server
 from support.scripted_server import Hang, ScriptedServer
+from support.waiting import PATIENCE_S, growing_deadlines
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked on Linux alone")
 
@@ -23,7 +24,7 @@ def forks() -> ForkServer:
 
 
 def forked(forks: ForkServer, words: tuple[str, ...], cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
-    done = forks.run(words, cwd, clean_environment(**env), 60.0)
+    done = forks.run(words, cwd, clean_environment(**env), PATIENCE_S)
     assert done is not None
     return done
 
@@ -33,7 +34,7 @@ def forked(forks: ForkServer, words: tuple[str, ...], cwd: Path, **env: str) -> 
 )
 def test_it_says_what_a_started_interpreter_says(forks: ForkServer, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Exit code and both streams of a fork are those of `python -m clawgauge`."""
-    started = start_and_wait(words, tmp_path, clean_environment(), 60.0)
+    started = start_and_wait(words, tmp_path, clean_environment(), PATIENCE_S)
     done = forked(forks, words, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (started.returncode, started.stdout, started.stderr)
 
@@ -58,20 +59,23 @@ def test_calls_share_nothing(forks: ForkServer, tmp_path: Path) -> None:
 
 def test_a_steered_interpreter_is_not_forked(forks: ForkServer, tmp_path: Path) -> None:
     """What is read while an interpreter starts cannot be shown by a fork of one that has."""
-    assert forks.run(("--version",), tmp_path, clean_environment(PYTHONIOENCODING="latin-1"), 60.0) is None
-    assert forks.run(("--version",), tmp_path, clean_environment(TZ="Asia/Tokyo"), 60.0) is None
+    assert forks.run(("--version",), tmp_path, clean_environment(PYTHONIOENCODING="latin-1"), PATIENCE_S) is None
+    assert forks.run(("--version",), tmp_path, clean_environment(TZ="Asia/Tokyo"), PATIENCE_S) is None
 
 
 def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     """It is ended and reported as such, and the server, whose channel is out of step now, takes no other."""
-    forks = ForkServer()
     write_suite(tmp_path / "s.json", {"prompt": "never"})
     with ScriptedServer() as server:
-        server.script(Hang())
         chat_config(tmp_path, fake=server.v1_url)
-        words = ("run", "-t", "fake:scripted-model", "-s", "s.json", "--run-id", "r")
-        with pytest.raises(subprocess.TimeoutExpired):
-            forks.run(words, tmp_path, clean_environment(), 2.0)
-        assert forks.run(("--version",), tmp_path, clean_environment(), 60.0) is None
-        resumed = start_and_wait(("run", "--resume", "r"), tmp_path, clean_environment(), 60.0)
+        for number, timeout_s in enumerate(growing_deadlines(1.0)):
+            server.script_anew(Hang())
+            words = ("run", "-t", "fake:scripted-model", "-s", "s.json", "--run-id", f"r{number}")
+            forks = ForkServer()
+            with pytest.raises(subprocess.TimeoutExpired):
+                forks.run(words, tmp_path, clean_environment(), timeout_s)
+            assert forks.run(("--version",), tmp_path, clean_environment(), PATIENCE_S) is None
+            if server.calls:
+                break  # it was asking when its time was over
+        resumed = start_and_wait(("run", "--resume", f"r{number}"), tmp_path, clean_environment(), PATIENCE_S)
         assert resumed.returncode == 0, resumed.stderr  # no process holds the folder any more

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from support.fake_claude import RECORDINGS, FakeClaude, install_fake_claude, recording_names
+from support.waiting import PATIENCE_S
 
 STREAM = ["-p", "--model", "m", "--output-format", "stream-json", "--verbose", "--include-partial-messages"]
 
 
 def run(fake: FakeClaude, *argv: str, stdin: bytes = b"hi", **env: str) -> subprocess.CompletedProcess[bytes]:
     command = [str(fake.path), *(argv or STREAM)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=20, env=env, cwd=fake.bin_dir.parent)
+    return subprocess.run(
+        command, input=stdin, capture_output=True, timeout=PATIENCE_S, env=env, cwd=fake.bin_dir.parent
+    )
 
 
 def start(fake: FakeClaude) -> subprocess.Popen[bytes]:
@@ -30,7 +33,7 @@ def start(fake: FakeClaude) -> subprocess.Popen[bytes]:
 def stop(process: subprocess.Popen[bytes]) -> bytes:
     """End the fake with its whole group and return what was left in its pipe."""
     os.killpg(process.pid, signal.SIGKILL)
-    left, _ = process.communicate(timeout=20)
+    left, _ = process.communicate(timeout=PATIENCE_S)
     return left
 
 
@@ -164,7 +167,7 @@ def test_hang_leaves_half_a_line(tmp_path: Path, behaviour: dict[str, Any]) -> N
 def test_grandchild_holds_the_pipe(tmp_path: Path) -> None:
     """The program has ended, but its pipe stays open until its own child is killed too."""
     process = start(install_fake_claude(tmp_path / "bin", answer="x", grandchild=True, read_stdin=False))
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     (call,) = FakeClaude(tmp_path / "bin", tmp_path / "bin" / ".fake_claude" / "calls.jsonl").calls
     assert call.grandchild_pid is not None
     os.kill(call.grandchild_pid, 0)

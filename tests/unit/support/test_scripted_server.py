@@ -40,6 +40,7 @@ from support.scripted_server import (
     Text,
     chunked_garbage,
 )
+from support.waiting import PATIENCE_S, wait_until
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -131,10 +132,7 @@ def test_endless_replies_go_on_until_the_client_leaves(server: ScriptedServer, r
     server.script(reply)
     with open_raw(server, stream=stream) as raw:
         assert len(read_until_closed(raw)) >= 1 << 20
-    deadline = time.monotonic() + 5
-    while not server.requests[0].client_left and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert server.requests[0].client_left
+    wait_until(lambda: server.requests[0].client_left)
 
 
 def test_endless_line_has_no_newline(server: ScriptedServer) -> None:
@@ -192,7 +190,7 @@ def test_sse_bytes_are_cut_where_asked(server: ScriptedServer, every: int) -> No
 
 def test_keep_alive_serves_many_requests_on_one_connection(server: ScriptedServer) -> None:
     """A client that keeps its connection gets every reply on it, and `Connection: close` ends it."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     for stream in (True, False, True):
         connection.request("POST", CHAT, json.dumps({"model": "m", "stream": stream}))
         connection.getresponse().read()
@@ -205,7 +203,7 @@ def test_keep_alive_serves_many_requests_on_one_connection(server: ScriptedServe
 
 def test_requests_keep_what_was_sent(server: ScriptedServer) -> None:
     """A test can look at headers, body, query and prompt of each request."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     body = {"model": "gpt", "input": [{"role": "user", "content": [{"type": "input_text", "text": "what now"}]}]}
     connection.request("POST", f"{RESPONSES}?beta=1", iter([json.dumps(body).encode()]), {"Authorization": "Bearer k"})
     connection.getresponse().read()
@@ -224,7 +222,7 @@ def test_ollama_lists_loads_and_unloads() -> None:
     with ScriptedServer(models=[model], loaded=["old:7b"]) as server:
 
         def get(path: str) -> Any:
-            with urllib.request.urlopen(server.base_url + path, timeout=10) as reply:
+            with urllib.request.urlopen(server.base_url + path, timeout=PATIENCE_S) as reply:
                 return json.load(reply)
 
         assert get("/api/version")["version"]
@@ -244,7 +242,7 @@ def test_without_ollama_its_paths_are_not_there() -> None:
         server.route("/v1/models", Status(500))
         for path, code in (("/api/tags", 404), ("/v1/models", 500)):
             with pytest.raises(urllib.error.HTTPError, match=str(code)) as caught:
-                urllib.request.urlopen(server.base_url + path, timeout=10)
+                urllib.request.urlopen(server.base_url + path, timeout=PATIENCE_S)
             caught.value.close()
 
 
@@ -256,8 +254,8 @@ def test_untrusted_certificate_is_refused_by_a_standard_client() -> None:
     careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
     with ScriptedServer(ssl_context=context) as server:
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-            urllib.request.urlopen(f"{server.v1_url}/models", timeout=10)
-        with urllib.request.urlopen(f"{server.v1_url}/models", timeout=10, context=careless) as reply:
+            urllib.request.urlopen(f"{server.v1_url}/models", timeout=PATIENCE_S)
+        with urllib.request.urlopen(f"{server.v1_url}/models", timeout=PATIENCE_S, context=careless) as reply:
             assert reply.status == 200
 
 
@@ -269,8 +267,7 @@ def test_leaving_stops_everything() -> None:
             with ScriptedServer() as server:
                 server.script(Hang(), Endless())
                 clients = [open_raw(server), open_raw(server)]
-                while len(server.requests) < 2:
-                    time.sleep(0.002)
+                wait_until(lambda server=server: len(server.requests) == 2)
                 clients += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
             for client in clients:
                 client.close()
