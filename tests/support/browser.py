@@ -190,7 +190,7 @@ class Browser:
     def __exit__(self, *exc_info: object) -> None:
         os.close(self._commands)
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

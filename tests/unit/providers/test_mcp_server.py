@@ -14,6 +14,7 @@ import pytest
 
 from clawgauge.world import tool_definitions
 from clawgauge.world.mcp import NEUTRAL_ANSWER, read_log
+from support.waiting import PATIENCE_S
 
 TOOLS = tool_definitions(["read", "write"])
 WORLD = {"files": {"/home/claw/a.txt": "first line"}}
@@ -52,7 +53,7 @@ def serving(folder: Path, world: dict[str, Any] | None) -> Iterator[Client]:
         yield Client(process)
         assert process.stdin is not None and process.stderr is not None
         process.stdin.close()
-        assert process.wait(timeout=10) == 0 and process.stderr.read() == b""
+        assert process.wait(timeout=PATIENCE_S) == 0 and process.stderr.read() == b""
 
 
 def test_the_greeting_and_the_tools(tmp_path: Path) -> None:

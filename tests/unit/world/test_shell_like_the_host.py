@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.world import World
+from support.waiting import PATIENCE_S
 
 LINES: list[str] = json.loads((Path(__file__).parents[2] / "data" / "shell_lines.json").read_text("utf-8"))
 FILES = {
@@ -52,7 +53,7 @@ def test_line_does_what_it_does_on_the_host(tmp_path: Path, line: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     world = World({"files": {f"{WORKDIR}/{name}": text for name, text in FILES.items()}})
     said = world.call("exec", {"command": line, "workdir": WORKDIR}).text.rstrip("\n")
