@@ -75,7 +75,10 @@ def await_rest(process: Process) -> None:
         return
 
     def at_rest() -> bool:
-        return all(path.read_text().rpartition(")")[2].split()[0] == "S" for path in tasks.glob("*/stat"))
+        try:
+            return all(path.read_text().rpartition(")")[2].split()[0] == "S" for path in tasks.glob("*/stat"))
+        except OSError:  # a thread that has just ended
+            return False
 
     wait_until(lambda: at_rest() and at_rest(), every_s=0.05)
 

@@ -181,7 +181,7 @@ def test_row_31_killed_anywhere_a_run_ends_as_if_untouched(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_row_31_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     """The same a hundred times over."""
     kill_and_compare(tmp_path, 100)

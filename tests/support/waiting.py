@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 # No name: too long to be one. A name that merely has no owner would be asked of the network.
 NO_SUCH_HOST = "no-such-host." * 30 + "invalid"
 # What a reply or a child waits where it is the other side that must act: longer than any test lasts.

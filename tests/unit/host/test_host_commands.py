@@ -24,7 +24,7 @@ def is_running(pid: int) -> bool:
 def test_a_tool_is_found_on_the_given_path_only(tmp_path: Path) -> None:
     """A tool that is not on the PATH given is missing, even if the machine has it."""
     install_tool(tmp_path, "free", "printf 'all free'")
-    found = run_command(["free"], path_of(tmp_path))
+    found = run_command(["free"], path_of(tmp_path), PATIENCE_S)
     assert found is not None
     assert (found.text, found.exit_code) == ("all free", 0)
     assert run_command(["free"], {"PATH": ""}) is None
@@ -43,7 +43,7 @@ def test_a_file_that_cannot_run_is_missing(tmp_path: Path) -> None:
 def test_a_failing_tool_keeps_its_words_and_code(tmp_path: Path) -> None:
     """What a tool prints before it fails is kept with its exit code."""
     install_tool(tmp_path, "nvidia-smi", "printf 'could not reach the driver'; exit 9")
-    output = run_command(["nvidia-smi"], path_of(tmp_path))
+    output = run_command(["nvidia-smi"], path_of(tmp_path), PATIENCE_S)
     assert output is not None
     assert (output.text, output.exit_code) == ("could not reach the driver", 9)
 
@@ -51,7 +51,7 @@ def test_a_failing_tool_keeps_its_words_and_code(tmp_path: Path) -> None:
 def test_hostile_bytes_become_plain_text(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 are replaced; escapes, direction marks and carriage returns are dropped."""
     install_tool(tmp_path, "df", r"printf '\377 ok \033[31m\r\302\205\342\200\256\n\tnext'")
-    output = run_command(["df"], path_of(tmp_path))
+    output = run_command(["df"], path_of(tmp_path), PATIENCE_S)
     assert output is not None
     assert output.text == "\ufffd ok [31m\n\tnext"
 
@@ -60,7 +60,7 @@ def test_a_tool_has_no_input_and_no_keys(tmp_path: Path) -> None:
     """A tool finds its standard input at an end, and of the environment only what it may need."""
     install_tool(tmp_path, "claude", "read line || printf 'no input '; printf '%s/%s' \"$HOME\" \"$OPENAI_API_KEY\"")
     environ = {**path_of(tmp_path), "HOME": "/home/u", "OPENAI_API_KEY": "sk-canary"}
-    output = run_command(["claude"], environ)
+    output = run_command(["claude"], environ, PATIENCE_S)
     assert output is not None
     assert output.text == "no input /home/u/"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from clawgauge.summary import summarize_folder
+from clawgauge.summary import shares, summarize_folder
 from clawgauge.summary.share_wire import ShareRefused, decode_share, encode_share
 from clawgauge.summary.shares import SECOND_READER, stratify_folder
 from clawgauge.summary.strata import Stratum, StratumKey
@@ -20,6 +19,12 @@ from .run_folders import config, failed, prompt, record, tool_record, write_run
 
 MOMENT = datetime(2026, 2, 14, 9, 30, tzinfo=UTC)
 NEVER = 1 << 60
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    """One core would read alone, and show nothing."""
+    monkeypatch.setattr(shares, "_count_cores", lambda: 2)
 
 
 def varied_rows(n, seed=1):
@@ -133,7 +138,6 @@ def test_a_share_is_whole_or_refused():
         encode_share({key: dropped}, 0)
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core reads alone")
 def test_small_files_start_no_process(tmp_path, monkeypatch):
     """An ordinary run is read at once: an interpreter that would fail is never asked."""
     marker = tmp_path / "asked"
