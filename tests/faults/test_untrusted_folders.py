@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from clawgauge.errors import RunLocked
 from clawgauge.journal.folder import RunFolder
 from support.command import Outcome, clawgauge, read_records
 from support.scripted_server import ScriptedServer, Text
+from support.slow_rest import slow_rest
 from support.written_runs import config, inventory, prompt, record, write_run
 
 from .processes import ended, started, wait_until
@@ -97,12 +99,14 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [".lock", "results.torn", "events.jsonl", "results.jsonl", "summary.md", "config.json"]
-)
-@pytest.mark.parametrize("verb", [*WRITING, ("run", "--resume", "r", "--retry-errors")], ids=" ".join)
-def test_no_verb_writes_through_a_link(runs: Path, victim: Path, verb: tuple[str, ...], name: str) -> None:
+LINKED = (".lock", "results.torn", "events.jsonl", "results.jsonl", "summary.md", "config.json")
+RESUME = ("run", "--resume", "r", "--retry-errors")
+
+
+@pytest.mark.parametrize("case", slow_rest(itertools.product((*WRITING, RESUME), LINKED), every=5), ids=str)
+def test_no_verb_writes_through_a_link(runs: Path, victim: Path, case: tuple[tuple[str, ...], str]) -> None:
     """Whichever file of a folder is a link to the user's own, symbolic or hard, its bytes stay as they were."""
+    verb, name = case
     before = victim.read_bytes()
     with (runs / "r" / "results.jsonl").open("ab") as file:
         file.write(TORN)
@@ -149,14 +153,16 @@ def test_a_report_is_the_only_thing_a_report_writes(runs: Path) -> None:
     assert after.pop("report.html") and after == before
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), slow_rest(itertools.product(("config.json", "results.jsonl"), KINDS), every=3)
-)
-def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(runs: Path, name: str, kind: str) -> None:
+CASES = slow_rest(itertools.product(("config.json", "results.jsonl"), KINDS), every=3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(runs: Path, case: tuple[str, str]) -> None:
     """One sentence and exit 2; `history` lists the others and gives this folder a line; `latest` is another run.
 
     Rows can be exported without a plan: there a spoilt config.json is in nobody's way.
     """
+    name, kind = case
     (runs / "r" / name).unlink()
     KINDS[kind](runs / "r" / name)
     for words in (*READING, *WRITING, ("run", "--resume", "r")):
