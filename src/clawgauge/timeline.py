@@ -20,7 +20,10 @@ from clawgauge.checks.well_formed import well_formed
 from clawgauge.records import ToolInvocation, TranscriptTurn
 
 _MAX_NAME_CHARS = 256
-_MAX_TOKENS = 2**53
+# Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
+_MAX_TOKENS = 10**10
+# A server that claims more was not counting what it sent.
+_MAX_TOKENS_PER_S = 1e9
 NOT_EXECUTED = "(not executed)"
 
 
@@ -247,7 +250,8 @@ class Timeline:
         last = self._last_ns
         if tokens is None or tokens < 2 or self._n_chunks < 2 or first is None or last is None or last <= first:
             return None
-        return round((tokens - 1) * 1e9 / (last - first), 3)
+        rate = round((tokens - 1) * 1e9 / (last - first), 3)
+        return rate if rate < _MAX_TOKENS_PER_S else None
 
 
 def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:

@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
-from clawgauge.journal import CellKey, iter_results, iter_superseded
-from clawgauge.records import Prompt, Status, Target
+from clawgauge.journal import CellKey, cell_key, iter_results, iter_superseded
+from clawgauge.records import CellRow, Prompt, Target
 from clawgauge.runner.stopping import Evidence
 from clawgauge.runner.tier_pool import pool_key
+from clawgauge.summary.rows import Amount
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _Line(CellRow, frozen=True, kw_only=True, gc=False):
     """The part of a result that a budget or a tier depends on."""
 
-    provider: str
-    model: str
-    thinking_level: str | None
-    prompt_id: str
-    availability_status: Status
-    tool_use_success: bool
-    suite: str
-    repeat: int
-    attempts: list[msgspec.Raw]
-    cost_usd: float | None = None
+    attempts: tuple[Any, ...] = ()
+    cost_usd: Amount | None = None
 
 
 def read_evidence(
@@ -37,7 +29,7 @@ def read_evidence(
     counts: dict[Target, Counter[str]] = {}
     costs: dict[Target, float] = {}
     for line in iter_results(path, _Line):
-        if _cell(line) in without:
+        if cell_key(line) in without:
             continue
         target = Target(line.provider, line.model, line.thinking_level)
         count = counts.setdefault(target, Counter())
@@ -53,14 +45,6 @@ def read_evidence(
     return {target: Evidence(**count, cost_usd=costs[target]) for target, count in counts.items()}
 
 
-class _Cost(msgspec.Struct, frozen=True, gc=False):
-    cost_usd: float | None = None
-
-
 def read_superseded_cost(path: Path) -> float:
     """What the calls cost whose records were superseded: they were paid for, though they count in no figure."""
-    return sum(line.cost_usd or 0.0 for line in iter_superseded(path, _Cost))
-
-
-def _cell(line: _Line) -> CellKey:
-    return CellKey(line.provider, line.model, line.thinking_level, line.suite, line.prompt_id, line.repeat)
+    return sum(line.cost_usd or 0.0 for line in iter_superseded(path, _Line))

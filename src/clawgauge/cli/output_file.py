@@ -1,7 +1,7 @@
 """A file that a user named with -o: there whole, or not there.
 
-Owns: the temporary file beside it, and the sentence when the disk refuses. Refuses: run folders; the journal
-writes those.
+Owns: the temporary file beside it, and the sentence when the disk refuses. A link that a user names is followed; one in
+a run folder is not, because the folder may be a stranger's: there the journal writes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
+from clawgauge.journal import is_run_folder, replace_beside_records
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -24,6 +25,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
+        if is_run_folder(path.parent):
+            with replace_beside_records(path) as file:
+                yield file
+            return
         if path.exists() and not path.is_file():
             with path.open("wb") as direct:
                 yield direct

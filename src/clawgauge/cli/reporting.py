@@ -12,7 +12,6 @@ from clawgauge.cli.output_file import write_output
 from clawgauge.cli.unreadable import tell_unreadable
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import iter_results, read_config, read_inventory
-from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Inventory
 from clawgauge.reports.html import CallRow, ReportRun, render_report
 from clawgauge.summary import summarize_folder
@@ -33,8 +32,7 @@ def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) 
         write_output(Path(output), page)
         sys.stdout.write(f"{output}\n")
     else:
-        with RunFolder.open_existing(paths[0]) as folder:
-            folder.write_text(REPORT, page)
+        write_output(paths[0] / REPORT, page)
         sys.stdout.write(f"{paths[0] / REPORT}\n")
     return tell_unreadable(sum(run.summary.n_unreadable_lines for run in runs))
 

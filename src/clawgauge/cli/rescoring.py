@@ -96,7 +96,7 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
     try:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
         judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts})
-        folder.rewrite_results(map(judging.judge, iter_results(path)))
+        folder.rewrite_results(map(judging.judge, iter_results(path, fitting=True)))
         _explain(folder, config, prompts, judging)
         summary = write_summary(folder)
     finally:

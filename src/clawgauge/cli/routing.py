@@ -14,7 +14,7 @@ import yaml
 from clawgauge.cli.opening import configured_prices, open_run
 from clawgauge.cli.output_file import print_output, write_output
 from clawgauge.cli.unreadable import tell_unreadable
-from clawgauge.errors import ConfigError, DiskFailure, RequestError
+from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.prices import load_prices
 from clawgauge.reports.routing_text import render_decision, render_diff, render_forecast, render_reasons
 from clawgauge.reports.sanitize import clean_terminal
@@ -153,7 +153,7 @@ def _write_reasons(
     )
     try:
         write_output(path, text)
-    except (ConfigError, DiskFailure) as failure:
+    except (RunFolderError, ConfigError, DiskFailure) as failure:
         if arguments.reasons is not None:
             raise
         # A run folder that is read-only can still be routed from.

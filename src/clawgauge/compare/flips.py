@@ -9,29 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from clawgauge.compare.findings import Flip, Unanswered
 from clawgauge.compare.pairing import SharedPrompt
 from clawgauge.compare.tallies import PromptTally
 from clawgauge.journal import iter_results
-from clawgauge.records import Target
+from clawgauge.records import CellRow, Target
 from clawgauge.summary.schedule import PromptKey
 
 MAX_ANSWER_CHARS = 4_000
 NOT_ASKED = "not asked"
 
 
-class AnswerRow(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerRow(CellRow, frozen=True, kw_only=True, gc=False):
     """One answer and its verdict."""
 
-    provider: str
-    model: str
-    thinking_level: str | None = None
-    prompt_id: str
-    objective_pass: bool | None = None
     raw_output: str = ""
-    suite: str = ""
 
 
 def find_flips(prompts: Sequence[SharedPrompt]) -> list[Flip]:

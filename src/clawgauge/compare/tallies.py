@@ -10,31 +10,19 @@ from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
-from clawgauge.records import Event, Inventory, RunConfig, Status, Target
+from clawgauge.records import CellRow, Event, Inventory, RunConfig, Target
 from clawgauge.summary.rows import Whole
 from clawgauge.summary.schedule import PromptKey
 
 
-class CallRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a result that a comparison needs, in the order it has on disk."""
+class CallRow(CellRow, frozen=True, kw_only=True, gc=False):
+    """The part of a result that a comparison needs."""
 
-    provider: str
-    model: str
-    thinking_level: str | None = None
-    prompt_id: str
     prompt_name: str = ""
-    availability_status: Status
     e2e_ms: Whole | None = None
     ttft_ms: Whole | None = None
-    success: bool = False
-    failure_type: str | None = None
-    objective_pass: bool | None = None
     violation: str | None = None
     output_tokens: Whole | None = None
-    tool_use_success: bool = False
-    suite: str = ""
     expected_tools: tuple[str, ...] = ()
     cold_start: bool | None = None
     model_reported: str | None = None

@@ -9,24 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from clawgauge.history.entries import RunEntry, target_of
 from clawgauge.history.findings import Coverage
 from clawgauge.journal import iter_results
-from clawgauge.records import GroupSummary, Status, Target
+from clawgauge.records import CellRow, GroupSummary, Target
 from clawgauge.summary.schedule import PromptKey
-
-
-class AnsweredRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a result that says whether a cell has an answer."""
-
-    provider: str
-    model: str
-    thinking_level: str | None = None
-    prompt_id: str
-    availability_status: Status
-    suite: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +68,7 @@ def _add_answers(grid: Grid, entry: RunEntry, suite: str | None) -> None:
             open_targets.add(target)
     if not open_targets:
         return
-    for row in iter_results(entry.path, AnsweredRow):
+    for row in iter_results(entry.path, CellRow):
         target, key = Target(row.provider, row.model, row.thinking_level), (row.suite, row.prompt_id)
         if target not in open_targets or suite not in (None, row.suite):
             continue

@@ -13,7 +13,7 @@ from pathlib import Path
 from clawgauge.compare import prompt_fingerprint
 from clawgauge.errors import RunFolderError
 from clawgauge.history.findings import UnreadableRun
-from clawgauge.journal import is_run_folder, list_runs, read_config, read_summary, started_at_ms
+from clawgauge.journal import is_run_folder, list_runs, read_config, read_summary, started_at_ms, stat_file
 from clawgauge.records import GroupSummary, RunConfig, RunSummary, Target
 from clawgauge.summary import summarize_folder
 from clawgauge.summary.schedule import PromptKey
@@ -43,9 +43,15 @@ def target_of(group: GroupSummary) -> Target:
 
 def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
     """Every run in `runs_dir`, the newest first, and what could not be read."""
-    if not runs_dir.is_dir():
-        raise RunFolderError(f"There is no folder {runs_dir}; make a run with `clawgauge run`, or name its --runs-dir.")
-    entries, unreadable = [], _closed_folders(runs_dir)
+    entries: list[RunEntry] = []
+    try:
+        unreadable = _closed_folders(runs_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunFolderError(
+            f"There is no folder {runs_dir}; make a run with `clawgauge run`, or name its --runs-dir."
+        ) from None
+    except OSError as error:
+        raise RunFolderError(f"Cannot read {runs_dir} ({error.strerror or error}); check its permissions.") from error
     for path in list_runs(runs_dir):
         try:
             entries.append(_read_entry(path))
@@ -64,12 +70,12 @@ def _read_entry(path: Path) -> RunEntry:
 
 def _fresh_summary(path: Path) -> RunSummary | None:
     """summary.json, unless something it sums up was written after it, or it is not one of ours."""
+    written, *summed_up = (stat_file(path, name) for name in ("summary.json", *_SUMMED_UP))
+    if written is None or any(file is None or file.st_mtime_ns > written.st_mtime_ns for file in summed_up):
+        return None
     try:
-        written_ns = (path / "summary.json").stat().st_mtime_ns
-        if any((path / name).stat().st_mtime_ns > written_ns for name in _SUMMED_UP):
-            return None
         return read_summary(path)
-    except (OSError, RunFolderError):
+    except RunFolderError:
         # Whatever is wrong with a summary, the records are what counts.
         return None
 

@@ -6,6 +6,7 @@ first harness. Refuses: measuring, judging and summing up. Writing goes through 
 """
 
 from clawgauge.journal.cells import CellKey, CellOutcome, cell_key, index_cells
+from clawgauge.journal.directory import replace_beside_records, stat_file
 from clawgauge.journal.documents import read_config, read_events, read_inventory, read_raw_config, read_summary
 from clawgauge.journal.lines import encode_document, encode_line, repair_text
 from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
@@ -37,7 +38,9 @@ __all__ = [
     "read_raw_config",
     "read_summary",
     "repair_text",
+    "replace_beside_records",
     "resource_tag",
     "started_at_ms",
+    "stat_file",
     "withhold",
 ]

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from clawgauge.errors import DiskFailure, RunFolderError
-from clawgauge.journal.disk import disk_failure, open_append, sync_data, write_all
+from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import APPEND, disk_failure, sync_data, write_all
 
 _BATCH_BYTES = 1 << 20
 _GATHER_S = 0.004
@@ -39,15 +39,16 @@ class WriterThread(threading.Thread):
     A daemon, so that a program that forgets to close cannot hang; the owner of the appender closes it at exit.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(name=f"journal {path.name}", daemon=True)
+    def __init__(self, directory: Directory, name: str) -> None:
+        super().__init__(name=f"journal {name}", daemon=True)
         self.queue: SimpleQueue[Pending | None] = SimpleQueue()
         self.failure: str | None = None
         self.told_to_end = False
-        self._path = path
+        self._directory = directory
+        self._path = directory.path / name
         self._ending = False
         self._crowded = False
-        self._fd = open_append(path)
+        self._fd = directory.open(name, APPEND)
         self._size = os.fstat(self._fd).st_size
 
     def run(self) -> None:
@@ -112,6 +113,12 @@ class WriterThread(threading.Thread):
             self._fail(error)
             kept = 0
             self._cut_back(kept)
+        try:
+            # Asked after the write: whatever went into a file that nobody finds any more was not recorded.
+            self._directory.require_present(self._path.name, self._fd)
+        except DiskFailure as gone:
+            self.failure = self.failure or str(gone)
+            kept = 0
         self._size += kept
         return kept
 
@@ -134,10 +141,11 @@ class WriterThread(threading.Thread):
 
 
 class Appender:
-    """Appends lines to `path`. The thread starts with the first line; `rest` and `close` end it."""
+    """Appends lines to `name` in a run folder. The thread starts with the first line; `rest` and `close` end it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: Directory, name: str) -> None:
+        self._directory = directory
+        self._path = directory.path / name
         self._lock = threading.Lock()
         self._writer: WriterThread | None = None
         self._failure: str | None = None
@@ -185,9 +193,13 @@ class Appender:
         if self._failure is not None:
             raise DiskFailure(self._failure)
         try:
-            writer = WriterThread(self._path)
+            writer = WriterThread(self._directory, self._path.name)
         except OSError as error:
+            self._directory.require_present()
             raise disk_failure(self._path, error) from error
+        except RunFolderError as error:
+            # Put there while the run was under way: by now the request was not wrong, and something was sent.
+            raise DiskFailure(str(error)) from error
         writer.start()
         return writer
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from sys import intern
 from typing import NamedTuple
 
-import msgspec
-
 from clawgauge.journal.reader import iter_results
-from clawgauge.records import Result, Status
+from clawgauge.records import CellRow, Result, Status
 
 
 class CellKey(NamedTuple):
@@ -35,21 +33,7 @@ class CellOutcome(NamedTuple):
     n_lines: int = 1
 
 
-class CellLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a result that names its cell and its outcome."""
-
-    provider: str
-    model: str
-    thinking_level: str | None
-    prompt_id: str
-    availability_status: Status
-    success: bool
-    failure_type: str | None
-    suite: str
-    repeat: int
-
-
-def cell_key(result: Result | CellLine) -> CellKey:
+def cell_key(result: Result | CellRow) -> CellKey:
     """The cell `result` fills."""
     return CellKey(
         # Many lines share few names: one copy of each keeps a large index small.
@@ -65,7 +49,7 @@ def cell_key(result: Result | CellLine) -> CellKey:
 def index_cells(path: Path) -> dict[CellKey, CellOutcome]:
     """Every cell recorded in run folder `path`. Lines that cannot be read fill no cell."""
     cells: dict[CellKey, CellOutcome] = {}
-    for line in iter_results(path, CellLine):
+    for line in iter_results(path, CellRow):
         key = cell_key(line)
         earlier = cells.get(key)
         n_lines = 1 if earlier is None else earlier.n_lines + 1

@@ -1,17 +1,14 @@
-"""Bytes on disk for good: whole writes, syncing, and files that are replaced at one stroke.
+"""Bytes on disk for good: whole writes and syncing.
 
 Owns: the system calls that make a write last, and the sentence a user reads when the disk refuses one. Refuses: knowing
-what the bytes mean.
+what the bytes mean, and opening files; `directory` does.
 """
 
 from __future__ import annotations
 
 import errno
-import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -20,19 +17,12 @@ from clawgauge.errors import ClawgaugeError, DiskFailure, RunFolderError
 
 READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20
-TEMP_SUFFIX = ".tmp"
 
-_APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_temp_serial = itertools.count()
 
 # macOS and Windows have no fdatasync.
 sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-
-
-def open_append(path: Path) -> int:
-    """A file descriptor whose every write goes to the end of `path`."""
-    return os.open(path, _APPEND_FLAGS, 0o666)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -42,39 +32,9 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of `path`, newlines included, split at newlines alone; one over the cap comes in pieces."""
-    with path.open("rb", buffering=READ_BUFFER_BYTES) as file:
-        yield from iter(partial(file.readline, LINE_CAP_BYTES), b"")
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in folder `path` last. Windows offers no such thing and needs none."""
-    if sys.platform == "win32":
-        return
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def replacement(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path`, whole and synced, once the block ends well; otherwise leaves no trace."""
-    temp = path.with_name(f".{path.name}.{os.getpid()}-{next(_temp_serial)}{TEMP_SUFFIX}")
-    try:
-        with temp.open("xb", buffering=READ_BUFFER_BYTES) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temp.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise disk_failure(path, error) from error
-    finally:
-        with suppress(OSError):
-            temp.unlink()
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of `file`, newlines included, split at newlines alone; one over the cap comes in pieces."""
+    return iter(partial(file.readline, LINE_CAP_BYTES), b"")
 
 
 def disk_failure(path: Path, error: OSError) -> DiskFailure:

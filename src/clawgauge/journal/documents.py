@@ -13,13 +13,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from clawgauge.errors import RunFolderError
+from clawgauge.journal.directory import open_file, read_file
 from clawgauge.journal.disk import read_lines
 from clawgauge.journal.first_harness import is_first_harness_config, upgrade_event
-from clawgauge.journal.lines import decode_object
+from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY
 from clawgauge.records import SCHEMA_VERSION, Event, Inventory, RunConfig, RunSummary
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+# Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
+CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
 
 
 def read_config(path: Path) -> RunConfig | None:
@@ -29,7 +33,7 @@ def read_config(path: Path) -> RunConfig | None:
 
 def read_raw_config(path: Path) -> dict[str, Any] | None:
     """config.json as it stands, whoever made it; None where there is none."""
-    return _read_object(path / CONFIG)
+    return _read_object(path, CONFIG)
 
 
 def read_inventory(path: Path) -> Inventory | None:
@@ -48,9 +52,9 @@ def read_events(path: Path) -> list[Event]:
     The first harness wrote its events among the results; they are found there.
     """
     raw_config = read_raw_config(path)
-    events = [_as_event(raw) for raw in _read_objects(path / EVENTS)]
+    events = [_as_event(raw) for raw in _read_objects(path, EVENTS)]
     if raw_config is None or is_first_harness_config(raw_config):
-        events += [upgrade_event(raw) for raw in _read_objects(path / RESULTS) if raw.get("record_type") == "event"]
+        events += [_as_old_event(raw) for raw in _read_objects(path, RESULTS) if raw.get("record_type") == "event"]
     return [event for event in events if event is not None]
 
 
@@ -61,9 +65,16 @@ def _as_event(raw: dict[str, Any]) -> Event | None:
         return None
 
 
+def _as_old_event(raw: dict[str, Any]) -> Event | None:
+    try:
+        return upgrade_event(raw)
+    except RecursionError:
+        return None
+
+
 def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
     path = folder / name
-    raw = _read_object(path)
+    raw = _read_object(folder, name)
     if raw is None or "schema_version" not in raw:
         return None
     version = raw["schema_version"]
@@ -75,32 +86,27 @@ def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
         raise RunFolderError(f"{path} cannot be read: {error}; restore it from a copy, or run again.") from error
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
-    data = _read_bytes(path)
+def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
+    try:
+        data = read_file(folder, name, CAP_BYTES[name])
+    except OSError as error:
+        raise _unreadable(folder / name, error) from error
     if data is None:
         return None
     raw = decode_object(data)
     if raw is None:
-        raise RunFolderError(f"{path} is not a JSON object; restore it from a copy, or run again.")
+        raise RunFolderError(f"{folder / name} is not a JSON object; restore it from a copy, or run again.")
     return raw
 
 
-def _read_objects(path: Path) -> Iterator[dict[str, Any]]:
+def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     try:
-        yield from (raw for raw in map(decode_object, read_lines(path)) if raw is not None)
+        with open_file(folder, name, CAP_BYTES.get(name)) as file:
+            yield from (raw for raw in map(decode_line, read_lines(file)) if raw is not None)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _read_bytes(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(folder / name, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> RunFolderError:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from pathlib import Path
 
-from clawgauge.journal.disk import open_append, sync_data, write_all
+from clawgauge.errors import RunFolderError
+from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import APPEND, sync_data, write_all
+from clawgauge.journal.names import EVENTS
 
 
 class EventLog:
-    """Appends lines to `path` from any thread. The file is made with the first line."""
+    """Appends lines to the events of a run folder from any thread. The file is made with the first line."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, directory: Directory) -> None:
         self.n_lost = 0
-        self._path = path
+        self._directory = directory
         self._lock = threading.Lock()
         self._fd: int | None = None
 
@@ -27,9 +29,9 @@ class EventLog:
         with self._lock:
             try:
                 if self._fd is None:
-                    self._fd = open_append(self._path)
+                    self._fd = self._directory.open(EVENTS, APPEND)
                 size = os.fstat(self._fd).st_size
-            except OSError:
+            except (OSError, RunFolderError):
                 self.n_lost += 1
                 return
             try:

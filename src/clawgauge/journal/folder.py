@@ -7,6 +7,7 @@ what a run is; it is given records and puts them where the reading side will fin
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -16,10 +17,11 @@ from typing import Any, Self
 from clawgauge.errors import RunFolderError
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.cells import CellKey
-from clawgauge.journal.disk import TEMP_SUFFIX, folder_failure, replacement, sync_folder
+from clawgauge.journal.directory import Directory, sync_folder
+from clawgauge.journal.disk import APPEND, folder_failure
 from clawgauge.journal.event_log import EventLog
 from clawgauge.journal.lines import encode_document, encode_line, repair_text
-from clawgauge.journal.locate import is_barren, is_run_folder
+from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
 from clawgauge.journal.lock import RunLock
 from clawgauge.journal.names import EVENTS, RESULTS, TORN, check_file_name, check_run_id, default_run_id
 from clawgauge.journal.reader import is_first_harness
@@ -35,13 +37,14 @@ class RunFolder:
     `warnings` holds sentences for the user about what was found on opening. Reading needs none of this.
     """
 
-    def __init__(self, path: Path, lock: RunLock) -> None:
-        self.path = path
-        self.run_id = path.resolve().name
+    def __init__(self, directory: Directory, lock: RunLock) -> None:
+        self.path = directory.path
+        self.run_id = self.path.resolve().name
         self.warnings: list[str] = [] if lock.warning is None else [lock.warning]
+        self._directory = directory
         self._lock = lock
-        self._results = Appender(path / RESULTS)
-        self._events = EventLog(path / EVENTS)
+        self._results = Appender(directory, RESULTS)
+        self._events = EventLog(directory)
         atexit.register(self.close)
 
     @classmethod
@@ -64,14 +67,14 @@ class RunFolder:
 
     @classmethod
     def _take_over_new(cls, path: Path) -> RunFolder:
-        folder = cls(path, RunLock.acquire(path))
+        folder = cls._take(path)
         try:
             # Looked at again under the lock: another process may have begun the same run meanwhile.
             if not is_barren(path):
                 raise _taken(path)
             folder._clear_leftovers()
-            (path / RESULTS).touch()
-            sync_folder(path)
+            os.close(folder._directory.open(RESULTS, APPEND))
+            folder._directory.sync()
             sync_folder(path.parent)
         except (OSError, RunFolderError):
             folder.close()
@@ -79,15 +82,24 @@ class RunFolder:
         return folder
 
     @classmethod
+    def _take(cls, path: Path) -> RunFolder:
+        directory = Directory(path)
+        try:
+            return cls(directory, RunLock.acquire(directory))
+        except BaseException:
+            directory.close()
+            raise
+
+    @classmethod
     def open_existing(cls, path: Path) -> RunFolder:
         """Take the lock of an existing run folder and repair what a crash left in it."""
         if not is_run_folder(path):
             raise RunFolderError(f"There is no run folder {path}; check the run id and --runs-dir.")
         try:
-            folder = cls(path, RunLock.acquire(path))
+            folder = cls._take(path)
             try:
                 folder._repair()
-            except OSError:
+            except (OSError, RunFolderError):
                 folder.close()
                 raise
         except OSError as error:
@@ -114,7 +126,7 @@ class RunFolder:
 
     def has(self, name: str) -> bool:
         """Whether a file of this name is in the folder."""
-        return (self.path / name).is_file()
+        return self._directory.has_file(name)
 
     def write_json(self, name: str, document: Any, *, pretty: bool = True) -> None:
         """Write a whole JSON file: the old one or the new one is there at any moment, never part of one."""
@@ -127,14 +139,14 @@ class RunFolder:
     def supersede(self, keys: set[CellKey]) -> int:
         """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many."""
         with self._results.rest():
-            return move_superseded(self.path, keys)
+            return move_superseded(self._directory, keys)
 
     def rewrite_results(self, results: Iterable[Result]) -> int:
         """Replace all records at one stroke. `results` may be read from this very run; returns how many there were."""
         if is_first_harness(self.path):
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
         with self._results.rest():
-            return replace_results(self.path, results)
+            return replace_results(self._directory, results)
 
     def close(self) -> None:
         """Write what is waiting, end the writer thread, release the lock. Harmless when repeated, or in a fork."""
@@ -153,7 +165,7 @@ class RunFolder:
     def _write_file(self, name: str, data: bytes) -> None:
         check_file_name(name)
         self._require_open()
-        with replacement(self.path / name) as file:
+        with self._directory.replacement(name) as file:
             file.write(clean(data))
 
     def _require_open(self) -> None:
@@ -161,13 +173,14 @@ class RunFolder:
             raise RunFolderError(f"{self.path} is not open for writing here; open the run folder again.")
 
     def _clear_leftovers(self) -> None:
-        for leftover in self.path.glob(f".*{TEMP_SUFFIX}"):
-            leftover.unlink()
+        for name in filter(is_leftover, self._directory.names()):
+            if self._directory.has_file(name):
+                self._directory.unlink(name)
 
     def _repair(self) -> None:
         self._clear_leftovers()
-        torn_bytes = mend_tail(self.path / RESULTS, self.path / TORN)
-        mend_tail(self.path / EVENTS)
+        torn_bytes = mend_tail(self._directory, RESULTS, TORN)
+        mend_tail(self._directory, EVENTS)
         if torn_bytes:
             self.warnings.append(
                 f"The last line of {RESULTS} was cut short; its {torn_bytes} bytes are now in {TORN}, "
@@ -181,7 +194,7 @@ def _make_named(runs_dir: Path, run_id: str) -> Path:
         path.mkdir()
     except FileExistsError:
         # A run killed before it wrote anything must not use its id up: nothing is there to resume.
-        if not is_barren(path):
+        if path.is_symlink() or not is_barren(path):
             raise _taken(path) from None
     return path
 

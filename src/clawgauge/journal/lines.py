@@ -7,6 +7,7 @@ refuses to read. Refuses: files; it sees bytes and records only.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, NoReturn
 
@@ -66,6 +67,29 @@ def decode_object(line: bytes) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = _decode_surrogates(line)
     return value if isinstance(value, dict) else None
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """The JSON object a line holds, or None: `decode_object`, but what a reader that skips a value would not see does
+    not spoil the line either. Bytes that are no UTF-8 become U+FFFD, numbers that no machine holds None.
+    """
+    value = decode_object(line)
+    if value is not None:
+        return value
+    try:
+        text = line.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_number, parse_float=_parse_number)
+        return repair_value(value)[0] if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parse_number(text: str) -> int | float | None:
+    try:
+        value = float(text) if set(text) & set(".eE") else int(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
 
 
 def _decode_surrogates(line: bytes) -> Any:

@@ -6,19 +6,27 @@ Owns: what counts as a run folder, and which one is the latest. Refuses: opening
 from __future__ import annotations
 
 import difflib
+import re
+import stat
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import TEMP_SUFFIX
+from clawgauge.journal.directory import TEMP_SUFFIX, Directory, read_file, stat_file
+from clawgauge.journal.documents import CAP_BYTES
 from clawgauge.journal.names import CONFIG, LATEST, LOCK, RESULTS
 
 _MAX_SUGGESTIONS = 5
+# The names `Directory.replacement` gives, and version 0.1.0 gave.
+_LEFTOVER = re.compile(rf"\..+\.[0-9]+-[0-9a-f]+{re.escape(TEMP_SUFFIX)}", re.DOTALL)
+_END_OF_YEAR_9999_MS = 253_402_300_799_999
 
 
 class _Birth(msgspec.Struct):
-    created_at_ms: int
+    # A date that no calendar has would spoil every table it stands in.
+    created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=_END_OF_YEAR_9999_MS)]
 
 
 def locate_run(ref: str, runs_dir: Path) -> Path:
@@ -46,9 +54,9 @@ def list_runs(runs_dir: Path) -> list[Path]:
 
 
 def is_run_folder(path: Path) -> bool:
-    """A folder with a config.json or a results.jsonl in it."""
+    """A folder with a config.json or a results.jsonl in it, whatever these are."""
     try:
-        return path.is_dir() and ((path / CONFIG).exists() or (path / RESULTS).exists())
+        return path.is_dir() and (stat_file(path, CONFIG) is not None or stat_file(path, RESULTS) is not None)
     except OSError:
         return False
 
@@ -56,15 +64,22 @@ def is_run_folder(path: Path) -> bool:
 def is_barren(path: Path) -> bool:
     """Whether nothing was ever written into folder `path`: what a kill leaves in the first instant of a run."""
     try:
-        return path.is_dir() and all(map(_is_trace, path.iterdir()))
+        with Directory(path) as directory:
+            return all(_is_trace(directory, name) for name in directory.names())
     except OSError:
         return False
 
 
-def _is_trace(file: Path) -> bool:
-    if file.name == RESULTS:
-        return file.stat().st_size == 0
-    return file.name == LOCK or (file.name.startswith(".") and file.name.endswith(TEMP_SUFFIX))
+def _is_trace(directory: Directory, name: str) -> bool:
+    if name == RESULTS:
+        found = directory.stat(name)
+        return found is None or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
+    return (name == LOCK or is_leftover(name)) and directory.has_file(name)
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name is one that was to take another's place when its writer was killed."""
+    return _LEFTOVER.fullmatch(name) is not None
 
 
 def started_at_ms(path: Path) -> float:
@@ -73,22 +88,27 @@ def started_at_ms(path: Path) -> float:
     The first harness recorded no start, but wrote its config.json at it.
     """
     try:
-        return msgspec.json.decode((path / CONFIG).read_bytes(), type=_Birth).created_at_ms
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        config = read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b""
+        return msgspec.json.decode(config, type=_Birth).created_at_ms
+    except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     for name in (CONFIG, RESULTS):
-        try:
-            return (path / name).stat().st_mtime_ns / 1_000_000
-        except OSError:
-            continue
+        if (found := stat_file(path, name)) is not None:
+            return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
 
 
 def _latest(runs_dir: Path) -> Path:
-    runs = list_runs(runs_dir)
+    # What only looks like a run must not stand in front of those that are.
+    runs = [path for path in list_runs(runs_dir) if _holds_files(path)]
     if not runs:
         raise RunFolderError(f"There is no run in {runs_dir}; make one with `clawgauge run`, or name its --runs-dir.")
     return runs[0]
+
+
+def _holds_files(path: Path) -> bool:
+    found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
+    return all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found)
 
 
 def _suggest(ref: str, runs_dir: Path) -> str:

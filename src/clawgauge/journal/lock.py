@@ -1,7 +1,8 @@
 """One writer per run folder.
 
-Owns: the lock file and what it says about its holder. Refuses: waiting; a held lock is an error at once. The kernel
-holds the lock, not the file: a killed process leaves a file that locks nothing.
+The kernel's lock is on the folder itself, which nobody can delete and make anew behind a writer's back, and on the file
+`.lock` as well: that tells who holds it, keeps out the versions that knew only the file, and is all there is where a
+system cannot lock folders. A held lock is an error at once; a killed process leaves a file that locks nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.errors import RunLocked
+from clawgauge.errors import RunFolderError, RunLocked
+from clawgauge.journal.directory import Directory
 from clawgauge.journal.names import LOCK
 
 if sys.platform == "win32":
@@ -37,8 +39,9 @@ else:
 
 
 _HELD_ELSEWHERE = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
-_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _HOLDER_BYTES = 4096
+_MAX_HOSTNAME_CHARS = 64
+_KERNEL_LOCKS = Path("/proc/locks")
 
 
 class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,34 +53,34 @@ class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLock:
-    """The right to write one run folder, until `release` or the end of the process."""
+    """The right to write one run folder, until `release` or the end of the process. Closes `directory` with it."""
 
-    def __init__(self, path: Path, fd: int, warning: str | None) -> None:
+    def __init__(self, directory: Directory, fd: int, warning: str | None) -> None:
         self.warning = warning
-        self._path = path
+        self._directory = directory
         self._fd: int | None = fd
         _held.add(self)
 
     @classmethod
-    def acquire(cls, folder: Path) -> RunLock:
-        """Take the lock of `folder`, or raise `RunLocked` naming who has it."""
-        while (lock := cls._try_acquire(folder)) is None:
+    def acquire(cls, directory: Directory) -> RunLock:
+        """Take the lock of the folder, or raise `RunLocked` naming who has it."""
+        locked = directory.fd is not None and _lock_or_refuse(directory.fd, directory)
+        while (lock := cls._try_acquire(directory, locked)) is None:
             pass
         return lock
 
     @classmethod
-    def _try_acquire(cls, folder: Path) -> RunLock | None:
+    def _try_acquire(cls, directory: Directory, locked: bool) -> RunLock | None:
         """None where the holder before us removed the file between our open and our lock: it locks nothing now."""
-        path = folder / LOCK
-        fd = os.open(path, _OPEN_FLAGS, 0o644)
+        fd = directory.open(LOCK, os.O_RDWR | os.O_CREAT)
         ours = False
         try:
-            warning = _lock_or_refuse(fd, folder)
-            ours = _is_still(path, fd)
+            locked = _lock_or_refuse(fd, directory) or locked
+            ours = _is_still(directory, fd)
             if not ours:
                 return None
             _sign(fd)
-            return cls(path, fd, warning)
+            return cls(directory, fd, None if locked else _no_locks(directory.path))
         finally:
             if not ours:
                 os.close(fd)
@@ -93,7 +96,8 @@ class RunLock:
             return
         # Windows refuses to remove an open file, and then the next writer takes the file over.
         with suppress(OSError):
-            self._path.unlink()
+            if _is_still(self._directory, self._fd):
+                self._directory.unlink(LOCK)
         self.forget()
 
     def forget(self) -> None:
@@ -101,6 +105,7 @@ class RunLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+            self._directory.close()
             _held.discard(self)
 
 
@@ -117,24 +122,27 @@ if sys.platform != "win32":
     os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _lock_or_refuse(fd: int, folder: Path) -> str | None:
-    """Lock `fd`. Returns a warning where the file system has no locks at all."""
+def _lock_or_refuse(fd: int, directory: Directory) -> bool:
+    """Lock `fd`, the folder's or the lock file's; False where the file system cannot."""
     try:
         _take(fd)
     except OSError as error:
         if error.errno in _HELD_ELSEWHERE:
             raise RunLocked(
-                f"Run folder {folder} is being written by {_holder(fd)}; wait for it to end, or end it, and try again."
+                f"Run folder {directory.path} is being written by {_holder(directory)}; "
+                "wait for it to end, or end it, and try again."
             ) from error
-        return f"The file system of {folder} offers no locks; see to it that only one process writes this run."
-    return None
-
-
-def _is_still(path: Path, fd: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(fd))
-    except FileNotFoundError:
         return False
+    return True
+
+
+def _no_locks(path: Path) -> str:
+    return f"The file system of {path} offers no locks; see to it that only one process writes this run."
+
+
+def _is_still(directory: Directory, fd: int) -> bool:
+    found = directory.stat(LOCK)
+    return found is not None and os.path.samestat(found, os.fstat(fd))
 
 
 def _sign(fd: int) -> None:
@@ -146,10 +154,26 @@ def _sign(fd: int) -> None:
         os.write(fd, msgspec.json.encode(holder) + b"\n")
 
 
-def _holder(fd: int) -> str:
+def _holder(directory: Directory) -> str:
+    """Who the lock file says holds the folder; where it was deleted, whom the kernel knows."""
     try:
-        os.lseek(fd, 0, os.SEEK_SET)
-        holder = msgspec.json.decode(os.read(fd, _HOLDER_BYTES), type=LockHolder)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return "another process"
-    return f"process {holder.pid} on {holder.hostname}"
+        fd = directory.open(LOCK, os.O_RDONLY)
+        try:
+            holder = msgspec.json.decode(os.read(fd, _HOLDER_BYTES), type=LockHolder)
+        finally:
+            os.close(fd)
+    except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError):
+        return _holder_by_kernel(directory)
+    return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
+
+
+def _holder_by_kernel(directory: Directory) -> str:
+    with suppress(OSError, ValueError, IndexError):
+        found = directory.path.stat()
+        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        for line in _KERNEL_LOCKS.read_text("ascii").splitlines():
+            # `7: FLOCK  ADVISORY  WRITE 4711 08:02:1311 0 EOF`
+            words = line.split()
+            if words[1] == "FLOCK" and words[5] == place and int(words[4]) > 0:
+                return f"process {words[4]}"
+    return "another process"

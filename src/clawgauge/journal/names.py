@@ -20,6 +20,8 @@ SUPERSEDED = "superseded.jsonl"
 TORN = "results.torn"
 LOCK = ".lock"
 
+RECORDS = frozenset({CONFIG, INVENTORY, RESULTS, SUMMARY, EVENTS, SUPERSEDED, TORN, LOCK})
+
 LATEST = "latest"
 """The word that stands for the most recent run on the command line, so no run may bear it."""
 

@@ -7,10 +7,12 @@ the fields it needs; the rest of each line is skipped unread.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast, overload
@@ -18,12 +20,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast, overloa
 import msgspec
 
 from clawgauge.errors import RunFolderError
+from clawgauge.journal.directory import open_file
 from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, read_lines
 from clawgauge.journal.documents import read_raw_config
 from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness
-from clawgauge.journal.lines import decode_object
+from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.journal.names import RESULTS, SUPERSEDED
-from clawgauge.records import Result
+from clawgauge.records import CellRow, Result
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -31,7 +34,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BAD_EXAMPLES = 10
-REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What a required field is where a line does not say, whichever of these its type takes.
+_UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 
 class ResultReader(Generic[T]):
@@ -42,8 +47,16 @@ class ResultReader(Generic[T]):
     """
 
     def __init__(
-        self, folder: Path, record: type[T], *, first_harness: bool, start: int = 0, end: int | None = None
+        self,
+        folder: Path,
+        record: type[T],
+        *,
+        first_harness: bool,
+        start: int = 0,
+        end: int | None = None,
+        fitting: bool = False,
     ) -> None:
+        _view_fields(record)
         self.bad_lines = 0
         self.bad_examples: list[int] = []
         self.torn_tail = False
@@ -51,6 +64,7 @@ class ResultReader(Generic[T]):
         self._record = record
         self._first_harness = first_harness
         self._span = start, end
+        self._fitting = fitting
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self.batches(1))
@@ -59,10 +73,13 @@ class ResultReader(Generic[T]):
         """The same records by up to `size` at a time, for whoever counts a million of them: each costs less so."""
         self.bad_lines, self.bad_examples, self.torn_tail = 0, [], False
         decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
-        with open_results(self._folder, *self._span) as file:
-            lines = enumerate(iter(partial(file.readline, LINE_CAP_BYTES), b""), 1)
-            while batch := self._decode_some(file, lines, size, decode):
-                yield batch
+        try:
+            with open_results(self._folder, *self._span) as file:
+                lines = enumerate(read_lines(file), 1)
+                while batch := self._decode_some(file, lines, size, decode):
+                    yield batch
+        except OSError as error:
+            raise _unreadable(self._folder, error) from error
 
     def _decode_some(
         self, file: BinaryIO, lines: Iterator[tuple[int, bytes]], size: int, decode: Callable[[bytes], T | None]
@@ -72,7 +89,7 @@ class ResultReader(Generic[T]):
         for number, line in lines:
             try:
                 record = decode(line)
-            except REFUSALS:
+            except _REFUSALS:
                 record = self._look_again(file, number, line)
             if record is not None:
                 batch.append(record)
@@ -81,15 +98,15 @@ class ResultReader(Generic[T]):
         return batch
 
     def _look_again(self, file: BinaryIO, number: int, line: bytes) -> T | None:
-        """Tell blank, oversized, torn and bad lines apart; save those with lone surrogate escapes."""
+        """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
         if not line.strip():
             return None
         ended = line.endswith(b"\n")
         if not ended and len(line) >= LINE_CAP_BYTES:
             _skip_rest_of_line(file)
         elif not self._first_harness and (record := decode_again(line, self._record)) is not None:
-            return record
-        elif not ended and decode_object(line) is None:
+            return None if self._fitting and not fits_as_it_is(line, self._record) else record
+        elif not ended and decode_line(line) is None:
             self.torn_tail = True
             return None
         self.bad_lines += 1
@@ -102,39 +119,48 @@ class ResultReader(Generic[T]):
         record = self._record
 
         def decode(line: bytes) -> T | None:
-            raw = decode_object(line)
+            raw = decode_line(line)
             if raw is not None and raw.get("record_type") == "event":
                 return None
             result = None if raw is None else upgrade.result(raw)
             if result is None:
                 raise msgspec.DecodeError("not a result")
-            return cast(T, result) if record is Result else msgspec.convert(result, record, from_attributes=True)
+            if record is Result:
+                return cast(T, result)
+            try:
+                return msgspec.convert(result, record, from_attributes=True)
+            except msgspec.ValidationError:
+                return _fit(msgspec.to_builtins(result), record)
 
         return decode
 
 
 @overload
-def iter_results(path: Path) -> ResultReader[Result]: ...
+def iter_results(path: Path, *, fitting: bool = False) -> ResultReader[Result]: ...
 @overload
 def iter_results(path: Path, type: type[T], *, start: int = 0, end: int | None = None) -> ResultReader[T]: ...
 def iter_results(
-    path: Path, type: type[msgspec.Struct] = Result, *, start: int = 0, end: int | None = None
+    path: Path,
+    type: type[msgspec.Struct] = Result,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    fitting: bool = False,
 ) -> ResultReader[Any]:
     """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours.
 
     `start` and `end` are places in the file where lines begin, as `find_line_start` gives them; without them the whole.
+    With `fitting`, records of which a field had to be given up are passed over: for whoever writes them anew.
     """
     open_results(path).close()
-    return ResultReader(path, type, first_harness=is_first_harness(path), start=start, end=end)
+    return ResultReader(path, type, first_harness=is_first_harness(path), start=start, end=end, fitting=fitting)
 
 
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     """The lines that `--retry-errors` moved aside in run folder `path`, each as a `type`; others are passed over."""
-    file = path / SUPERSEDED
-    decoder = msgspec.json.Decoder(type)
-    for line in read_lines(file) if file.is_file() else ():
-        with suppress(msgspec.MsgspecError):
-            yield decoder.decode(line)
+    decode = line_decoder(type)
+    with suppress(FileNotFoundError), open_file(path, SUPERSEDED) as file:
+        yield from (record for line in read_lines(file) if (record := decode(line)) is not None)
 
 
 def find_line_start(path: Path, offset: int) -> int:
@@ -152,30 +178,79 @@ def is_first_harness(path: Path) -> bool:
     config = _config_or_none(path)
     if config is not None and not is_first_harness_config(config):
         return False
-    with suppress(OSError):
-        for line in read_lines(path / RESULTS):
-            verdict = tells_first_harness(decode_object(line) or {})
+    with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
+        for line in read_lines(file):
+            verdict = tells_first_harness(decode_line(line) or {})
             if verdict is not None:
                 return verdict
+            if not line.endswith(b"\n"):
+                _skip_rest_of_line(file)
     return config is not None
 
 
+def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
+    """Reads one line exactly as `iter_results` would; None for a line that is no record."""
+    fast = msgspec.json.Decoder(record).decode
+
+    def decode(line: bytes) -> T | None:
+        try:
+            return fast(line)
+        except _REFUSALS:
+            return decode_again(line, record) if not fitting or fits_as_it_is(line, record) else None
+
+    return decode
+
+
 def decode_again(line: bytes, record: type[T]) -> T | None:
-    """What msgspec refused, read the slow way: a line with lone surrogate escapes, or None."""
-    raw = decode_object(line)
+    """What msgspec refused at once, read the slow way; None where it is no record to anyone."""
+    raw = decode_line(line)
     if raw is None:
         return None
     try:
-        return msgspec.convert(raw, record)
+        msgspec.convert(raw, CellRow)
     except msgspec.ValidationError:
         return None
+    return _fit(raw, record)
+
+
+def fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
+    """Whether a line that msgspec refused has every field in its type: only its text was to be repaired."""
+    try:
+        msgspec.convert(decode_object(line), record)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _fit(raw: dict[str, Any], record: type[T]) -> T:
+    """`raw` as a `record`, of each field what fits its type."""
+    fitting: dict[str, Any] = {}
+    for field in _view_fields(record):
+        values = (raw[field.name],) if field.name in raw else ()
+        for value in (*values, *_UNKNOWNS) if field.required else values:
+            try:
+                fitting[field.name] = msgspec.convert(value, field.type)
+                break
+            except msgspec.ValidationError:
+                continue
+    return record(**fitting)
+
+
+@cache
+def _view_fields(record: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a view, which has all that every view must have."""
+    fields = msgspec.structs.fields(record)
+    types = {field.name: field.type for field in fields}
+    if any(types.get(field.name) != field.type for field in msgspec.structs.fields(CellRow)):
+        raise TypeError(f"{record.__name__} does not read what every view of a result reads: see CellRow")
+    return fields
 
 
 class _Part(io.RawIOBase):
     """A file that begins at `start` and is at its end at `end`."""
 
-    def __init__(self, path: Path, start: int, end: int) -> None:
-        self._file = path.open("rb", buffering=0)
+    def __init__(self, file: io.RawIOBase, start: int, end: int) -> None:
+        self._file = file
         self._file.seek(start)
         self._left = max(0, end - start)
 
@@ -183,7 +258,7 @@ class _Part(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        n = self._file.readinto(memoryview(buffer)[: self._left])
+        n = self._file.readinto(memoryview(buffer)[: self._left]) or 0
         self._left -= n
         return n
 
@@ -194,17 +269,20 @@ class _Part(io.RawIOBase):
 
 def open_results(folder: Path, start: int = 0, end: int | None = None) -> BinaryIO:
     """results.jsonl of `folder` for reading, from `start` to `end`, or `RunFolderError`."""
-    path = folder / RESULTS
     try:
+        file = open_file(folder, RESULTS)
         if end is not None:
-            return io.BufferedReader(_Part(path, start, end), READ_BUFFER_BYTES)
-        file = path.open("rb", buffering=READ_BUFFER_BYTES)
+            return io.BufferedReader(_Part(file.detach(), start, end), READ_BUFFER_BYTES)
         file.seek(start)
         return file
     except FileNotFoundError as error:
         raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
     except OSError as error:
-        raise RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.") from error
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(folder: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"Cannot read {folder / RESULTS} ({error.strerror or error}); check its permissions.")
 
 
 def _config_or_none(path: Path) -> dict[str, Any] | None:
@@ -217,4 +295,15 @@ def _config_or_none(path: Path) -> dict[str, Any] | None:
 
 def _skip_rest_of_line(file: BinaryIO) -> None:
     while (piece := file.readline(LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
-        pass
+        _skip_hole(file)
+
+
+def _skip_hole(file: BinaryIO) -> None:
+    """Go to where there is data again: a terabyte of nothing in a sparse file takes no time to make."""
+    if hasattr(os, "SEEK_DATA") and isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
+        here = file.tell()
+        try:
+            file.seek(os.lseek(file.fileno(), here, os.SEEK_DATA))
+        except OSError as error:
+            # Where no data follows there is nothing left to read; else the file system does not tell.
+            file.seek(0, os.SEEK_END) if error.errno == errno.ENXIO else file.seek(here)

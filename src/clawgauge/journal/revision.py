@@ -7,69 +7,59 @@ lines it keeps, or losing a line it cannot read. Only the holder of the run's lo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-
-from clawgauge.journal.cells import CellKey, CellLine, cell_key
-from clawgauge.journal.disk import disk_failure, read_lines, replacement, sync_folder
+from clawgauge.journal.cells import CellKey, cell_key
+from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import APPEND, READ_BUFFER_BYTES, disk_failure, read_lines
 from clawgauge.journal.lines import encode_line
 from clawgauge.journal.names import RESULTS, SUPERSEDED
-from clawgauge.journal.reader import REFUSALS, decode_again
+from clawgauge.journal.reader import line_decoder
 from clawgauge.journal.tail import mend_tail
-from clawgauge.records import Result
-
-T = TypeVar("T", bound=msgspec.Struct)
+from clawgauge.records import CellRow, Result
 
 
-def move_superseded(folder: Path, keys: set[CellKey]) -> int:
+def move_superseded(directory: Directory, keys: set[CellKey]) -> int:
     """Move the lines of the cells `keys` from results.jsonl to superseded.jsonl; returns how many there were.
 
     Killed between the two steps, the cell is still in results.jsonl and is moved again the next time: a line may stand
     twice in superseded.jsonl, never twice in results.jsonl and never in neither.
     """
-    decode = _line_decoder(CellLine)
+    decode = line_decoder(CellRow)
 
     def is_superseded(line: bytes) -> bool:
         record = decode(line)
         return record is not None and cell_key(record) in keys
 
-    moved = _append_synced(folder / SUPERSEDED, filter(is_superseded, read_lines(folder / RESULTS))) if keys else 0
+    moved = _append_synced(directory, SUPERSEDED, filter(is_superseded, _result_lines(directory))) if keys else 0
     if moved:
-        with replacement(folder / RESULTS) as file:
-            file.writelines(line for line in read_lines(folder / RESULTS) if not is_superseded(line))
+        with directory.replacement(RESULTS) as file:
+            file.writelines(line for line in _result_lines(directory) if not is_superseded(line))
     return moved
 
 
-def replace_results(folder: Path, results: Iterable[Result]) -> int:
-    """Put `results` in the place of all records; lines that are no record stay, behind them. Returns their number."""
-    decode = _line_decoder(Result)
+def replace_results(directory: Directory, results: Iterable[Result]) -> int:
+    """Put `results` in the place of all records; other lines stay as they are, behind them. Returns their number.
+
+    A line with a field that does not fit its type is such a line: written anew, it would lose what it says there.
+    """
+    decode = line_decoder(Result, fitting=True)
     written = 0
-    with replacement(folder / RESULTS) as file:
+    with directory.replacement(RESULTS) as file:
         for result in results:
             file.write(encode_line(result))
             written += 1
-        file.writelines(line for line in read_lines(folder / RESULTS) if line.strip() and decode(line) is None)
+        file.writelines(line for line in _result_lines(directory) if line.strip() and decode(line) is None)
     return written
 
 
-def _line_decoder(record: type[T]) -> Callable[[bytes], T | None]:
-    """Reads one line exactly as `iter_results` would; None for a line that is no record."""
-    fast = msgspec.json.Decoder(record).decode
-
-    def decode(line: bytes) -> T | None:
-        try:
-            return fast(line)
-        except REFUSALS:
-            return decode_again(line, record)
-
-    return decode
+def _result_lines(directory: Directory) -> Iterator[bytes]:
+    with os.fdopen(directory.open(RESULTS, os.O_RDONLY), "rb", buffering=READ_BUFFER_BYTES) as file:
+        yield from read_lines(file)
 
 
-def _append_synced(path: Path, lines: Iterator[bytes]) -> int:
+def _append_synced(directory: Directory, name: str, lines: Iterator[bytes]) -> int:
     """Append `lines`, for good, and return how many; with none, there is no file either."""
     appended = 0
     try:
@@ -77,14 +67,14 @@ def _append_synced(path: Path, lines: Iterator[bytes]) -> int:
         if first is None:
             return 0
         # A crash here once before may have torn the last line; the original is still in results.jsonl.
-        mend_tail(path)
-        with path.open("ab") as file:
+        mend_tail(directory, name)
+        with os.fdopen(directory.open(name, APPEND), "ab") as file:
             for line in chain([first], lines):
                 file.write(line)
                 appended += 1
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(path.parent)
+        directory.sync()
     except OSError as error:
-        raise disk_failure(path, error) from error
+        raise disk_failure(directory.path / name, error) from error
     return appended

@@ -17,6 +17,7 @@ from clawgauge.records.plan import (
 from clawgauge.records.result import (
     STATUSES,
     Attempt,
+    CellRow,
     Event,
     Result,
     Status,
@@ -48,6 +49,7 @@ __all__ = [
     "STATUSES",
     "THINKING_LEVELS",
     "Attempt",
+    "CellRow",
     "ClockTrust",
     "CostSummary",
     "Event",

@@ -59,6 +59,26 @@ class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
     e2e_ms: int | None = None
 
 
+class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What every view of a result line reads, in these types: a line that does not fit them is no record to anyone.
+
+    Of all other fields a view takes what fits its own types; what does not is unknown to it.
+    """
+
+    record_type: Literal["result"] = "result"
+    provider: str
+    model: str
+    thinking_level: str | None = None
+    prompt_id: str
+    availability_status: Status
+    success: bool
+    failure_type: str | None = None
+    objective_pass: bool | None = None
+    tool_use_success: bool = False
+    suite: str = ""
+    repeat: int = 0
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One cell's outcome. The first block is the schema document's, in its order; the second only adds."""
 

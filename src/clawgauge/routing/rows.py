@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
-from clawgauge.records import Status, Target
+from clawgauge.records import CellRow, Target
+from clawgauge.summary.rows import Amount, Whole
 
 
 class CellName(NamedTuple):
@@ -17,26 +16,16 @@ class CellName(NamedTuple):
     repeat: int
 
 
-class RouteRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RouteRow(CellRow, frozen=True, kw_only=True, gc=False):
     """One cell of one model. Every addition to the schema document has a default, so older folders decode too."""
 
-    provider: str
-    model: str
-    thinking_level: str | None = None
-    prompt_id: str
-    availability_status: Status
-    e2e_ms: int = 0
-    success: bool = False
-    objective_pass: bool | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-    suite: str = ""
-    repeat: int = 0
-    total_ms: int | None = None
+    e2e_ms: Whole = 0
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    total_ms: Whole | None = None
     model_reported: str | None = None
-    cached_tokens: int | None = None
-    cost_usd: float | None = None
+    cached_tokens: Whole | None = None
+    cost_usd: Amount | None = None
 
     @property
     def target(self) -> Target:

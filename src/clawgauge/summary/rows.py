@@ -7,13 +7,13 @@ key fastest where it expects it. Every addition to the schema document has a def
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from clawgauge.records import Status
 
-# Whatever a damaged line claims, the figure has to fit the 64-bit columns it is kept in.
+# Whatever a damaged line claims, the figure has to fit the 64-bit columns it is kept in; beyond, it is unknown.
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 # A sum of a million of these must still be a number.
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
@@ -47,6 +47,7 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One cell, as far as its group's figures depend on it."""
 
+    record_type: Literal["result"] = "result"
     provider: str
     model: str
     thinking_level: str | None = None
@@ -56,7 +57,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at_ms: Whole | None = None
     e2e_ms: Whole | None = None
     ttft_ms: Whole | None = None
-    success: bool = False
+    success: bool
     failure_type: str | None = None
     objective_pass: bool | None = None
     violation: Unread = None
@@ -66,8 +67,8 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_use_success: bool = False
 
     suite: str = ""
-    repeat: Unread = None
-    stretch: int = 0
+    repeat: int = 0
+    stretch: Whole = 0
     expected_tools: tuple[str, ...] = ()
     ttfa_ms: Whole | None = None
     timings_us: TimingsRow | None = None

@@ -56,7 +56,10 @@ def encode_share(strata: Strata, bad_lines: int) -> bytes:
     """A share as bytes, or `ShareRefused`."""
     if any(stratum.warnings_dropped for stratum in strata.values()):
         raise ShareRefused("warnings were dropped")
-    return msgspec.msgpack.encode(_Share([_pack(key, stratum) for key, stratum in strata.items()], bad_lines))
+    try:
+        return msgspec.msgpack.encode(_Share([_pack(key, stratum) for key, stratum in strata.items()], bad_lines))
+    except OverflowError as error:
+        raise ShareRefused("a sum has more than 64 bits") from error
 
 
 def decode_share(data: bytes) -> tuple[Strata, int]:

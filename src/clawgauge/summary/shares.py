@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from clawgauge.journal import find_line_start, is_first_harness, iter_results
+from clawgauge.journal import find_line_start, is_first_harness, iter_results, stat_file
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.share_wire import ShareRefused, decode_share
 from clawgauge.summary.strata import BATCH_ROWS, Strata, stratify
@@ -61,7 +61,8 @@ def stratify_folder(path: Path, *, split_bytes: int = SPLIT_BYTES) -> FolderStra
 
 def _find_middle(path: Path, split_bytes: int) -> int | None:
     """Where the second half begins; None where one reader is enough, or all there can be."""
-    size = (path / _RESULTS).stat().st_size
+    found = stat_file(path, _RESULTS)
+    size = 0 if found is None else found.st_size
     if size < split_bytes or _count_cores() < 2 or not sys.executable or getattr(sys, "frozen", False):
         return None
     # Old records number their repeats in the order they come, so they cannot be read from the middle.

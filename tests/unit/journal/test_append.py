@@ -17,9 +17,18 @@ import uvloop
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import encode_line, iter_results
 from clawgauge.journal.appender import Appender
+from clawgauge.journal.directory import Directory
 from clawgauge.journal.folder import RunFolder
 
 from .samples import make_result, run_child
+
+
+class Stuck(Directory):
+    """A folder on a disk that hangs: what is written there goes into a pipe."""
+
+    def open(self, name: str, flags: int, *, cap_bytes: int | None = None) -> int:
+        return os.open(self.path / name, os.O_WRONLY)
+
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -86,7 +95,7 @@ def test_a_stuck_disk_does_not_stop_the_event_loop(tmp_path: Path, run: Run) -> 
     far_end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
     async def record() -> None:
-        appender = Appender(pipe)
+        appender = Appender(Stuck(tmp_path), "pipe")
         writing = asyncio.create_task(appender.append(b"x" * 1_000_000 + b"\n"))
         for _ in range(50):
             await asyncio.sleep(0.001)
@@ -116,10 +125,16 @@ from contextlib import suppress
 from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal.appender import Appender
+from clawgauge.journal.directory import Directory
+
+class Stuck(Directory):
+    def open(self, name, flags):
+        return os.open(self.path / name, os.O_WRONLY)
+
 pipe = Path(sys.argv[1]) / "pipe"
 os.mkfifo(pipe)
 far_end = os.open(pipe, os.O_RDWR)
-appender = Appender(pipe)
+appender = Appender(Stuck(pipe.parent), "pipe")
 
 def record(line):
     with suppress(DiskFailure):

@@ -13,6 +13,7 @@ import pytest
 
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import CellKey, iter_results, read_events
+from clawgauge.journal.directory import Directory
 from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_event, make_result, run_child
@@ -111,12 +112,10 @@ def test_room_made_again_lets_the_run_go_on(small_disk: Path) -> None:
 
 
 @needs_dev_full
-def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path) -> None:
+def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """/dev/full in the place of results.jsonl ends the run at once, and events are let go without a word."""
     with RunFolder.create(tmp_path, "r") as folder:
-        for name in ("results.jsonl", "events.jsonl"):
-            (folder.path / name).unlink(missing_ok=True)
-            (folder.path / name).symlink_to("/dev/full")
+        monkeypatch.setattr(Directory, "open", lambda _directory, _name, flags: os.open("/dev/full", flags))
         with pytest.raises(DiskFailure, match="No space left"):
             folder.append_sync(make_result())
         folder.event(make_event())
@@ -132,6 +131,7 @@ import resource
 from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import iter_results
+from clawgauge.journal.directory import Directory
 from clawgauge.journal.folder import RunFolder
 from samples import make_result
 resource.setrlimit(resource.RLIMIT_FSIZE, (54_000, 54_000))

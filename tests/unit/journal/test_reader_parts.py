@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.journal import find_line_start, iter_results
-
-
-class Row(msgspec.Struct):
-    prompt_id: str
+from clawgauge.records import CellRow as Row
 
 
 def line(prompt_id):
-    return json.dumps({"prompt_id": prompt_id, "suite": "core", "repeat": 0}).encode() + b"\n"
+    cell = {"provider": "p", "model": "m", "prompt_id": prompt_id, "suite": "core", "repeat": 0}
+    return json.dumps(cell | {"availability_status": "ok", "success": True}).encode() + b"\n"
 
 
 def write(folder, lines):

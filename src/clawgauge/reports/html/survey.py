@@ -13,24 +13,15 @@ from hashlib import blake2b
 
 import msgspec
 
-from clawgauge.records import Status, Target
+from clawgauge.records import CellRow, Target
 from clawgauge.reports.html.outcomes import FAIL, classify, needs_a_look
 
 
-class CallRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallRow(CellRow, frozen=True, kw_only=True, gc=False):
     """One line of results.jsonl, as far as a survey looks at it."""
 
-    provider: str
-    model: str
-    thinking_level: str | None = None
-    prompt_id: str
     prompt_name: str = ""
-    availability_status: Status
-    success: bool = False
-    objective_pass: bool | None = None
     violation: str | None = None
-    suite: str = ""
-    repeat: int = 0
 
 
 class CallName(msgspec.Struct, frozen=True, gc=False):
