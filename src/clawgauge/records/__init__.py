@@ -23,6 +23,7 @@ from clawgauge.records.result import (
     TimingsUs,
     ToolInvocation,
     TranscriptTurn,
+    as_count,
 )
 from clawgauge.records.run import Inventory, ModelInfo, ProviderProbe, Resources
 from clawgauge.records.summary import (
@@ -78,4 +79,5 @@ __all__ = [
     "ToolInvocation",
     "ToolUse",
     "TranscriptTurn",
+    "as_count",
 ]
