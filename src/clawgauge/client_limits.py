@@ -18,6 +18,8 @@ if sys.platform != "win32":
     import resource
 
 _RESERVED = 64
+# What a run itself opens once it has begun: its folder, its loop, and what connecting takes for a moment.
+_OPENED_LATER = 24
 _WHEN_UNKNOWN_OPEN = 32
 # What a resolver opens at once.
 _FOR_A_QUESTION = 3
@@ -74,9 +76,8 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     limit = _soft_limit()
     if limit is None:
         return wanted
-    n_open = _count_open()
-    needed = n_open + wanted * per_call + _RESERVED
-    if needed > limit:
+    n_open = _count_open() + _OPENED_LATER
+    if (needed := n_open + wanted * per_call + _RESERVED) > limit:
         limit = _raised_limit(needed, limit)
     return max(1, min(wanted, (limit - _reserve(limit) - n_open) // per_call))
 

@@ -140,5 +140,3 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
     for end in (source, target):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
-
-

@@ -182,7 +182,8 @@ class ConnectionPool:
                 lambda: Wire(loop, desk), sock=plain, ssl=tls, server_hostname=self._first_host.rstrip(".")
             )
         if self._tls is not None or tls is not None:
-            # What came with the end of the handshake is noticed in the loop's next turn.
+            # What came with the end of the handshake is noticed in the loop's next turn, or, by asyncio, the one after.
+            await asyncio.sleep(0)
             await asyncio.sleep(0)
         return wire
 

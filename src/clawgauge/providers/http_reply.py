@@ -205,7 +205,9 @@ class CappedBody:
 
 def too_large() -> CallFailure:
     """A reply without end, however its bytes are spent."""
-    return CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
+    return CallFailure(
+        "error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes, or its headers a part of that"
+    )
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:

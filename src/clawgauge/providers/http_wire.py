@@ -30,6 +30,8 @@ DRAIN_S = 0.2
 WORDS_S = 1.5
 # A head that takes more than this is not read a second time.
 _HEAD_BYTES = 1 << 16
+# Headers, and interim replies before them.
+_PREAMBLE_BYTES = 1 << 20
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
 
@@ -173,8 +175,8 @@ class Wire(asyncio.Protocol):
     def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
         asked.n_received += len(data)
         try:
-            if asked.n_received > REPLY_CAP_BYTES:
-                # The payload has a cap of its own; this one is for what is spent on everything around it.
+            # The payload has a cap of its own; this one is for what is spent on everything around it.
+            if asked.n_received > (_PREAMBLE_BYTES if asked.payload is None else REPLY_CAP_BYTES):
                 raise too_large()
             if data:
                 messages, upgraded, _ = asked.parser.feed_data(data)
