@@ -21,6 +21,8 @@ from clawgauge.providers.http_pool import ConnectionPool
 from clawgauge.providers.http_wire import Wire
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Timeline
+from faults.peak_memory import clawgauge_measured
+from support.command import chat_config, write_suite
 from support.raw_server import Converse, Flood, RawServer, linger, read_request, tunnel_to
 from unit.providers.observed import attempt
 
@@ -161,8 +163,8 @@ def test_every_question_about_a_server_is_bounded_as_well(kind: str, flood: str)
 
 
 def test_the_deadline_holds_while_a_bomb_is_decoded(serve: Opened) -> None:
-    """Two kilobytes that become millions of events: the call ends at its deadline, not when all is read."""
-    tiny = b"data: [\n\n" * 1_600_000
+    """A few kilobytes that become millions of events: the call ends at its deadline, not when all is read."""
+    tiny = b"data: [\n\n" * 2_000_000
     bomb = gzip.compress(tiny)
     assert len(bomb) < 64 * 1024
 
@@ -178,7 +180,7 @@ def test_the_deadline_holds_while_a_bomb_is_decoded(serve: Opened) -> None:
 
 def test_others_are_served_while_one_server_floods() -> None:
     """A call to a good server is answered while a bomb from another is being read."""
-    bomb = gzip.compress(b"data: [\n\n" * 1_600_000)
+    bomb = gzip.compress(b"data: [\n\n" * 2_000_000)
     bombed = threading.Event()
 
     def hostile(connection: socket.socket, number: int) -> None:
@@ -455,3 +457,36 @@ def test_a_servers_list_of_models_is_bounded(kind: str, listed: object) -> None:
         found = asyncio.run(names(f"{server.url}/v1"))
     assert found == [f"m{n}" for n in range(10_000)] or found in (["good"], [])
     assert ("good" in text) == (found == ["good"])
+
+
+@pytest.mark.slow
+def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> None:
+    """Every flood in one run: each ends by name, at its deadline at the latest, in under 128 MiB; all is summed up."""
+    bomb = gzip.compress(b"data: [\n\n" * 2_000_000)
+    floods = [*FLOODS.values(), (SSE + GZIP + b"Content-Length: %d\r\n\r\n" % (len(bomb) + 9) + bomb, b"")]
+    unfinished: list[int] = []
+
+    def converse(connection: socket.socket, number: int) -> None:
+        while request := read_request(connection):
+            if not request.startswith(b"POST"):
+                connection.sendall(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
+                continue
+            n = int(json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"].split()[-1])
+            head, block = floods[n]
+            block = block * max(1, 65536 // max(1, len(block)))
+            unfinished.append(n)
+            connection.sendall(head)
+            while block:
+                connection.sendall(block)
+            linger(connection)
+
+    with RawServer(converse) as server:
+        chat_config(tmp_path, fake=f"{server.url}/v1")
+        write_suite(tmp_path / "small.json", *({"prompt": f"prompt {n}"} for n in range(len(floods))))
+        words = ("run", "-t", "fake:m", "-s", "small.json", "--timeout", "1", "--max-retries", "0")
+        done, peak_mib = clawgauge_measured(tmp_path, *words)
+    failures = [record["failure_type"] for record in done.records()]
+    assert set(failures) <= {"response_too_large", "invalid_response", "http_500", "timeout"}
+    assert failures[-1] == "timeout" and sorted(unfinished) == list(range(len(floods)))
+    assert done.summary()["models"][0]["n_scheduled"] == len(floods)
+    assert peak_mib < 128 and "Traceback" not in done.stderr

@@ -203,11 +203,9 @@ class CappedBody:
         return block
 
 
-def too_large() -> CallFailure:
+def too_large(cap: int = REPLY_CAP_BYTES) -> CallFailure:
     """A reply without end, however its bytes are spent."""
-    return CallFailure(
-        "error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes, or its headers a part of that"
-    )
+    return CallFailure("error", "response_too_large", f"the reply exceeds {cap} bytes")
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:

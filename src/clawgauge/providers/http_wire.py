@@ -176,8 +176,9 @@ class Wire(asyncio.Protocol):
         asked.n_received += len(data)
         try:
             # The payload has a cap of its own; this one is for what is spent on everything around it.
-            if asked.n_received > (_PREAMBLE_BYTES if asked.payload is None else REPLY_CAP_BYTES):
-                raise too_large()
+            cap = _PREAMBLE_BYTES if asked.payload is None else REPLY_CAP_BYTES
+            if asked.n_received > cap:
+                raise too_large(cap)
             if data:
                 messages, upgraded, _ = asked.parser.feed_data(data)
                 for message, payload in messages:
