@@ -17,13 +17,14 @@ from clawgauge.checks.judgement import MAX_INVOCATIONS
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start
 from clawgauge.checks.well_formed import well_formed
-from clawgauge.records import ToolInvocation, TranscriptTurn
+from clawgauge.records import ToolInvocation, TranscriptTurn, as_count
 
 _MAX_NAME_CHARS = 256
 # Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
 _MAX_TOKENS = 10**10
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
+_MAX_WARNINGS = 20
 NOT_EXECUTED = "(not executed)"
 
 
@@ -131,6 +132,19 @@ class Timeline:
             fragments.append(arguments)
         self._seen(at_ns)
 
+    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        if index not in self._calls:
+            self.tool_delta(at_ns, index, name, arguments)
+            return
+        names, fragments = self._calls[index]
+        if name:
+            names.clear()
+            names[name] = None
+        if arguments:
+            if not fragments:
+                self._seen(at_ns)
+            fragments[:] = [arguments]
+
     def turn(self) -> None:
         self._turns.append((len(self._text), len(self._calls)))
 
@@ -155,8 +169,8 @@ class Timeline:
             ("cached_tokens", cached_tokens),
             ("reasoning_tokens", reasoning_tokens),
         ):
-            if n is not None and 0 <= n < _MAX_TOKENS:
-                self._usage[name] = n
+            if (said := as_count(n)) is not None and said < _MAX_TOKENS:
+                self._usage[name] = said
 
     def finish(self, reason: str | None) -> None:
         if reason:
@@ -167,8 +181,9 @@ class Timeline:
             self._captured = False
         if refusal := facts.pop("refusal", None):
             self._refusal.append(str(refusal))
-        if warning := facts.pop("warning", None):
-            self._warnings.append(str(warning))
+        # A server may give cause for the same one with every token.
+        if (warning := facts.pop("warning", None)) and len(self._warnings) < _MAX_WARNINGS:
+            self._warnings += [str(warning)] if str(warning) not in self._warnings else []
         self._notes.update(facts)
 
     def end(self, at_ns: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.secrecy import keep_secrets
+from clawgauge.client_limits import fit_to_descriptors
 from clawgauge.config import (
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
@@ -175,6 +176,20 @@ def refuse_endless_search(plan: Plan) -> None:
             f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have none: "
             "add -s tool_use, or leave the option out"
         )
+
+
+def fit_concurrency(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    """No more calls in flight than this machine has descriptors for, with room left to write everything down."""
+    wanted = plan.options.concurrency
+    if wanted == 1:
+        return plan
+    providers = [create_provider(plan.settings[name]) for name in {target.provider for target in plan.targets}]
+    fitted = fit_to_descriptors(wanted, max((each.descriptors_per_call for each in providers), default=1))
+    if fitted == wanted:
+        return plan
+    tell(f"--concurrency {wanted} is more than this machine's limit of open files allows: {fitted} calls at once")
+    settings = {name: replace(setting, concurrency=fitted) for name, setting in plan.settings.items()}
+    return replace(plan, options=msgspec.structs.replace(plan.options, concurrency=fitted), settings=settings)
 
 
 def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:

@@ -10,7 +10,15 @@ import msgspec
 
 from clawgauge.cli.estimating import plan_facts, plan_lines, tier_lines
 from clawgauge.cli.exit_codes import DONE
-from clawgauge.cli.planning import OpenWork, Plan, choose_named_targets, choose_targets, make_plan, names_targets
+from clawgauge.cli.planning import (
+    OpenWork,
+    Plan,
+    choose_named_targets,
+    choose_targets,
+    fit_concurrency,
+    make_plan,
+    names_targets,
+)
 from clawgauge.cli.resuming import open_work, settle_plan
 
 
@@ -20,6 +28,7 @@ def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     if names_targets(arguments):
         plan = choose_named_targets(plan) or _ask_servers(plan, tell)
     plan, path, _ = settle_plan(plan, arguments)
+    plan = fit_concurrency(plan, tell)
     work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
     sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
     if arguments.json:

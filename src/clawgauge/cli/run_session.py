@@ -16,7 +16,7 @@ from clawgauge.cli import exit_codes
 from clawgauge.cli.estimating import plan_lines
 from clawgauge.cli.interruption import interruption
 from clawgauge.cli.loop import interruptible, run_async
-from clawgauge.cli.planning import OpenWork, Plan, choose_targets, make_plan, names_targets
+from clawgauge.cli.planning import OpenWork, Plan, choose_targets, fit_concurrency, make_plan, names_targets
 from clawgauge.cli.pricing import Pricing
 from clawgauge.cli.recording import ignored_options, make_config
 from clawgauge.cli.resuming import changes_extent, forced_changes, open_work, recorded_config, settle_plan
@@ -63,6 +63,7 @@ async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -
     if settled.path is not None and settled.recorded is not None:
         session = _resume(arguments, settled.plan, pricing, settled.recorded, settled.path, tell)
     else:
+        plan = fit_concurrency(plan, tell)
         if not plan.patterns:
             tell("\n".join(plan_lines(plan, OpenWork())))
         session = _begin(plan, pricing, arguments.run_id)
@@ -110,6 +111,7 @@ def _resume(
         if given_up or changes_extent(plan, recorded):
             folder.write_json("config.json", make_config(plan, pricing, folder.run_id, recorded.created_at_ms))
         _tell_idle([plan.agenda(target, work) for target in plan.targets], tell)
+        plan = fit_concurrency(plan, tell)
     except BaseException:
         folder.close()
         raise

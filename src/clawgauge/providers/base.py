@@ -87,6 +87,9 @@ class Sink(Protocol):
     def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
         """A fragment of a native tool call; fragments of one call share an index. `name` is its whole name, once."""
 
+    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        """A native tool call as the server sums it up: stands for its fragments so far. None is what is not said."""
+
     def turn(self) -> None:
         """The model's next turn begins. Only for a provider that runs a whole task in one attempt, before each turn."""
 
@@ -125,7 +128,8 @@ class Provider(ABC):
     runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
     whether first-token times can be had, `takes` which sampling options can be sent at all, and
     `takes_thinking` whether a thinking level does anything. `runs_tasks` tells that a
-    task with its `world` is run inside one attempt; otherwise the runner asks turn by turn.
+    task with its `world` is run inside one attempt; otherwise the runner asks turn by turn. `descriptors_per_call` is
+    what a call in flight keeps open, so that no more of them are made than this machine can hold.
     """
 
     local = False
@@ -134,6 +138,7 @@ class Provider(ABC):
     takes: frozenset[str] = frozenset({"temperature", "seed"})
     takes_thinking = True
     default_max_tokens = 1024
+    descriptors_per_call = 1
 
     def __init__(self, settings: ProviderSettings) -> None:
         self.name = settings.name

@@ -16,6 +16,7 @@ from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.chat_messages import chat_messages
 from clawgauge.providers.http_errors import stream_failure
 from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
+from clawgauge.records import as_count
 
 _MAX_ID_CHARS = 200
 
@@ -87,12 +88,13 @@ def encode_body(body: dict[str, Any]) -> bytes:
 class ChatReader:
     """Feeds one chat reply, streamed or whole, to a sink. Implements `http_reply.Reader`."""
 
-    __slots__ = ("_call_keys", "_done", "_finished", "_model_seen", "_read_any", "_sink", "_unread", "model")
+    __slots__ = ("_calls", "_done", "_finished", "_model_seen", "_n_calls", "_read_any", "_sink", "_unread", "model")
 
     def __init__(self, sink: Sink, model: str) -> None:
         self.model = model
         self._sink = sink
-        self._call_keys: dict[int, int | str] = {}
+        self._calls: dict[int, _BegunCall] = {}
+        self._n_calls = 0
         self._finished = False
         self._done = False
         self._model_seen = False
@@ -131,7 +133,7 @@ class ChatReader:
                 self._finished = True
                 self._sink.finish(choice.finish_reason)
         if chunk.usage is not None:
-            report_usage(self._sink, chunk.usage)
+            report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
         return False
 
     def _decode_leniently(self, data: bytes, name: bytes) -> _Chunk | None:
@@ -157,15 +159,17 @@ class ChatReader:
     def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
         for position, call in enumerate(calls):
             function = call.function or _Function()
-            if function.name or function.arguments:
-                self._sink.tool_delta(at_ns, self._key_of(call, position), function.name, function.arguments)
-
-    def _key_of(self, call: _ToolCall, position: int) -> int | str:
-        """Which call a fragment belongs to. Ollama numbers every call 0: there a new id begins a new call."""
-        index = call.index if call.index is not None else position
-        if call.id:
-            self._call_keys[index] = f"{index}:{call.id[:_MAX_ID_CHARS]}"
-        return self._call_keys.get(index, index)
+            if not (function.name or function.arguments):
+                continue
+            index = call.index if call.index is not None else position
+            begun = self._calls.get(index)
+            if begun is None or begun.is_followed_by(call, function):
+                self._n_calls += 1
+                begun = self._calls[index] = _BegunCall(f"call {self._n_calls}")
+            begun.id = begun.id or (call.id or "")[:_MAX_ID_CHARS]
+            begun.name = function.name or begun.name
+            begun.has_arguments = begun.has_arguments or bool(function.arguments)
+            self._sink.tool_delta(at_ns, begun.key, function.name, function.arguments)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -189,11 +193,35 @@ class ChatReader:
             self._sink.finish(choice.finish_reason)
         if chunk.model:
             self._sink.note(model_reported=chunk.model)
-        report_usage(self._sink, chunk.usage)
+        report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
 
     def close(self) -> None:
         if not (self._finished or self._done):
             raise CallFailure("error", "stream_interrupted", "the stream ended before the server said that it was done")
+
+
+class _BegunCall:
+    """The call an index stands for at the moment."""
+
+    __slots__ = ("has_arguments", "id", "key", "name")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.id = ""
+        self.name: str | None = None
+        self.has_arguments = False
+
+    def is_followed_by(self, call: _ToolCall, function: _Function) -> bool:
+        """Whether a fragment under the same index begins another call, which only a name does.
+
+        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
+        this call has its arguments. A new id without a name tells nothing: some make one up for every fragment.
+        """
+        if not function.name:
+            return False
+        if call.id and self.id:
+            return call.id[:_MAX_ID_CHARS] != self.id
+        return self.has_arguments and (call.index is None or function.name != self.name)
 
 
 def not_the_protocol(data: bytes, protocol: str) -> CallFailure:
@@ -202,25 +230,22 @@ def not_the_protocol(data: bytes, protocol: str) -> CallFailure:
     return CallFailure("error", "invalid_response", f"the reply is not {protocol}: {head!r}")
 
 
-def report_usage(sink: Sink, usage: Any) -> None:
-    """Token counts, where they are whole non-negative numbers; anything else is as if not said."""
+def report_counts(sink: Sink, usage: Any, input_name: str, output_name: str) -> int | None:
+    """Token counts under a protocol's names for them. What is no count is as if not said. Returns the output's."""
     if not isinstance(usage, dict):
-        return
-    prompt = usage.get("prompt_tokens_details")
-    completion = usage.get("completion_tokens_details")
-    sink.usage(
-        input_tokens=count(usage.get("prompt_tokens")),
-        output_tokens=count(usage.get("completion_tokens")),
-        cached_tokens=count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None,
-        reasoning_tokens=count(completion.get("reasoning_tokens")) if isinstance(completion, dict) else None,
-    )
-
-
-def count(value: Any) -> int | None:
-    """A token count a server may send, or None for a bool, a string, a negative or an absurd one."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
         return None
-    return value
+    inputs, outputs = usage.get(f"{input_name}_details"), usage.get(f"{output_name}_details")
+    said = {
+        "input_tokens": usage.get(input_name),
+        "output_tokens": usage.get(output_name),
+        "cached_tokens": inputs.get("cached_tokens") if isinstance(inputs, dict) else None,
+        "reasoning_tokens": outputs.get("reasoning_tokens") if isinstance(outputs, dict) else None,
+    }
+    counts = {name: as_count(value) for name, value in said.items()}
+    if strange := [name for name, value in said.items() if value is not None and counts[name] is None]:
+        sink.note(warning=f"usage: what the server sent as {', '.join(strange)} is no count of tokens")
+    sink.usage(**counts)
+    return counts["output_tokens"]
 
 
 def _chunk_from(reply: dict[str, Any]) -> _Chunk:
@@ -264,18 +289,17 @@ def _call_from(call: dict[str, Any]) -> _ToolCall:
     index = call.get("index")
     if not isinstance(function, dict):
         return _ToolCall()
-    arguments = function.get("arguments")
-    if arguments is not None and not isinstance(arguments, str):
-        arguments = _written(arguments)
     return _ToolCall(
         id=_string(call.get("id")),
         index=index if isinstance(index, int) and not isinstance(index, bool) else None,
-        function=_Function(name=_string(function.get("name")), arguments=arguments),
+        function=_Function(name=_string(function.get("name")), arguments=arguments_text(function.get("arguments"))),
     )
 
 
-def _written(arguments: Any) -> str:
-    """The text of arguments that a server sent as an object; too deep to be written, they are no arguments."""
+def arguments_text(arguments: Any) -> str | None:
+    """The text of arguments, which some servers send as an object; too deep to be written, they are no arguments."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments
     try:
         return json.dumps(arguments)
     except RecursionError:

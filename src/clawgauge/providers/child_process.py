@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 from clawgauge.process_groups import adopt, release, signal_group
 
@@ -31,6 +32,10 @@ GRACE_S = 1.0
 _REAP_S = 5.0
 _POLL_S = 0.01
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+# What a running child keeps open here: three pipes, and on some loops a handle on the process.
+DESCRIPTORS = 4
+# While it is started, the child's own ends too, and a pipe that tells whether it could be.
+_DESCRIPTORS_TO_START = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +243,7 @@ class Child:
 async def running(command: ChildCommand) -> AsyncIterator[Child]:
     """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
     loop = asyncio.get_running_loop()
+    require_descriptors(_DESCRIPTORS_TO_START)
     transport, wire = await loop.subprocess_exec(
         _ChildWire,
         *command.argv,

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.providers.child_process import Child, ChildCommand, StampedLine, running
+from clawgauge.providers.child_process import DESCRIPTORS, Child, ChildCommand, StampedLine, running
 from clawgauge.providers.claude_failures import explain_failure
 from clawgauge.providers.claude_invocation import (
     BASE_URL_VARIABLE,
@@ -61,6 +62,7 @@ class ClaudeCodeCli(Provider):
 
     takes = frozenset()
     runs_tasks = True
+    descriptors_per_call = DESCRIPTORS
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
@@ -228,6 +230,8 @@ async def _next_line(child: Child, stream: ClaudeStream) -> StampedLine | None:
 
 
 def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
+    if (own := client_limit(fault)) is not None:
+        return own
     if fault.errno == errno.E2BIG:
         return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
     if not path.exists():

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.providers.child_process import Captured, ChildCommand, capture
 
@@ -82,7 +83,7 @@ async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> 
     except TimeoutError:
         return None
     except OSError as fault:
-        raise _not_executable(path, fault.strerror or str(fault)) from fault
+        raise client_limit(fault) or _not_executable(path, fault.strerror or str(fault)) from fault
 
 
 def _not_executable(path: Path, why: str) -> CallFailure:

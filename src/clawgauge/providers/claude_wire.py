@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.records import as_count
+
 SYNTHETIC_MODEL = "<synthetic>"
 
 
@@ -152,9 +154,8 @@ def _decode_leniently(raw: bytes) -> list[Line]:
 
 
 def count(holder: Any, name: str) -> int | None:
-    """A token count where it is one; negative numbers, strings and booleans are not."""
-    value = holder.get(name) if isinstance(holder, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """The token count of that name, where there is one."""
+    return as_count(holder.get(name)) if isinstance(holder, dict) else None
 
 
 def number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.chat_server import ChatServer
@@ -98,6 +99,8 @@ class Embedded(Provider):
                 ChildCommand(argv=words, env=self.settings.environ, cwd=Path.cwd()), timeout_s=FETCH_TIMEOUT_S
             )
         except (OSError, TimeoutError) as fault:
+            if (own := client_limit(fault)) is not None:
+                raise own from fault
             why = f"the embedded model could not be fetched ({fault or 'it took too long'}): try {GET_COMMAND}"
             raise CallFailure("skipped_unavailable", "model_not_found", why) from fault
         if done.exit_code != 0:

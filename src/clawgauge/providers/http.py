@@ -13,7 +13,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from functools import cache
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -22,10 +22,10 @@ from yarl import URL
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http_faults import map_transport_fault
+from clawgauge.providers.http_faults import exchange_failure
 from clawgauge.providers.http_pool import ConnectionPool
-from clawgauge.providers.http_reply import Reader
-from clawgauge.providers.http_session import HttpSession, JsonReply
+from clawgauge.providers.http_proxy import Proxy
+from clawgauge.providers.http_reply import Clock, Reader
 
 _STALE_CONNECTIONS = 8
 _BEFORE_DEADLINE_S = 0.1
@@ -35,12 +35,17 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON_TYPE = {"Content-Type": "application/json"}
 
 
+class JsonReply(NamedTuple):
+    """A small reply to a question about the server itself; no data where it is a refusal."""
+
+    status: int
+    data: bytes
+
+
 class HttpClient:
     """A pooled client for one base address. Use as an async context manager."""
 
-    def __init__(
-        self, base_url: str, *, headers: Mapping[str, str], concurrency: int = 1, reuse_connections: bool = True
-    ) -> None:
+    def __init__(self, base_url: str, *, headers: Mapping[str, str], reuse_connections: bool = True) -> None:
         parts = urlsplit(base_url)
         host = parts.netloc.rpartition("@")[2]
         self.base_url = urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
@@ -51,10 +56,7 @@ class HttpClient:
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         self._proxy = _find_proxy(parts.scheme, parts.hostname or "")
         self._reuse = reuse_connections
-        self._tls = (
-            _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")) if parts.scheme == "https" else None
-        )
-        self._session = HttpSession(self._headers, tls=self._tls, proxy=self._proxy, concurrency=concurrency)
+        self._tls = _trust(*_trust_variables()) if parts.scheme == "https" else None
         self._pool: ConnectionPool | None = None
         self._heads: dict[str, bytes] = {}
 
@@ -62,18 +64,17 @@ class HttpClient:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._session.close()
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
 
     async def get_json(self, url: str, *, timeout_s: float = 5.0) -> JsonReply:
         """Ask the server about itself. Raises `CallFailure` where it cannot be reached."""
-        return await self._session.ask("GET", url + self._query, None, timeout_s)
+        return await self._question("GET", url, b"", timeout_s)
 
     async def post_json(self, url: str, body: bytes, *, timeout_s: float = 30.0) -> JsonReply:
         """Tell the server something about itself (unload a model)."""
-        return await self._session.ask("POST", url + self._query, body, timeout_s)
+        return await self._question("POST", url, body, timeout_s)
 
     async def exchange(
         self, path: str, payload: bytes, *, sink: Sink, reader: Reader, timeout_s: float = math.inf
@@ -82,23 +83,43 @@ class HttpClient:
 
         The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before.
         """
-        url = self.base_url + path + self._query
         words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
-        if self._proxy is not None:
-            await self._session.exchange(url, payload, sink, reader, words_until_s)
-            return
-        try:
-            head = self._heads.get(path) or self._prepare(path, url)
-        except ValueError as fault:
-            raise map_transport_fault(fault, self.base_url, started=False) from fault
+        head = self._heads.get(path)
+        if head is None:
+            head = self._heads[path] = self._head("POST", self.base_url + path + self._query)
         request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
+        if self._pool is None:
+            self._pool = self._new_pool(reuse=self._reuse)
+        await self._exchange(self._pool, request, sink, reader, words_until_s)
+
+    async def _question(self, method: str, url: str, body: bytes, timeout_s: float) -> JsonReply:
+        """One exchange over a connection of its own, which no call finds warm."""
+        request = b"%b%d\r\n\r\n%b" % (self._head(method, url + self._query), len(body), body)
+        pool, reply = self._new_pool(reuse=False), _Whole()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._exchange(pool, request, reply, reply, math.inf)
+        except CallFailure as failure:
+            if failure.http_status is None:
+                raise
+            return JsonReply(failure.http_status, b"")
+        except TimeoutError as fault:
+            words = f"{self._where} did not answer in time"
+            raise CallFailure("skipped_unavailable", "connect_timeout", words) from fault
+        finally:
+            await pool.close()
+        return JsonReply(200, reply.data)
+
+    async def _exchange(
+        self, pool: ConnectionPool, request: bytes, sink: Clock, reader: Reader, words_until_s: float
+    ) -> None:
         for _ in range(_STALE_CONNECTIONS):
-            if await self._exchange_once(self._opened(), request, sink, reader, words_until_s):
+            if await self._exchange_once(pool, request, sink, reader, words_until_s):
                 return
         raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
 
     async def _exchange_once(
-        self, pool: ConnectionPool, request: bytes, sink: Sink, reader: Reader, words_until_s: float
+        self, pool: ConnectionPool, request: bytes, sink: Clock, reader: Reader, words_until_s: float
     ) -> bool:
         """Returns False where the pooled connection was closed already and nothing has been asked."""
         wire, connect_ns = await pool.take()
@@ -108,7 +129,7 @@ class HttpClient:
             wire.abort()
             if connect_ns is None:
                 return False
-            raise map_transport_fault(fault, self.base_url, started=False) from fault
+            raise exchange_failure(fault, self._where) from fault
         sink.connected(connect_ns)
         try:
             await done
@@ -116,30 +137,71 @@ class HttpClient:
             if isinstance(fault, aiohttp.ServerDisconnectedError) and connect_ns is None:
                 # This server drops connections it has finished with: pool none of the next.
                 pool.stop_reusing()
-            raise map_transport_fault(fault, self.base_url, started=True) from fault
+            raise exchange_failure(fault, self._where) from fault
         finally:
             if wire.server in _CLOSING_SERVERS:
                 pool.stop_reusing()
             pool.give_back(wire)
         return True
 
-    def _prepare(self, path: str, url: str) -> bytes:
-        """A request to this path, up to the number of its `Content-Length`. Raises `ValueError` for what is no URL."""
-        address = URL(url)
+    def _head(self, method: str, url: str) -> bytes:
+        """A request up to the number of its `Content-Length`. Raises `CallFailure` for what cannot be one."""
+        try:
+            address = URL(url)
+            via = None if self._proxy is None else Proxy(self._proxy, None)
+        except ValueError as fault:
+            raise CallFailure("error", "exception", str(fault)) from fault
         if address.scheme not in ("http", "https") or not address.raw_host:
-            raise aiohttp.InvalidURL(url)
+            raise CallFailure("error", "invalid_response", f"{url} is not an address of an HTTP server")
         headers = {"Host": address.host_port_subcomponent or "", "Accept": "*/*", **self._headers, **_JSON_TYPE}
-        lines = [f"POST {address.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        place = address.raw_path_qs
+        if via is not None and address.scheme == "http":
+            place = str(address)
+            headers |= via.headers
+        lines = [f"{method} {place} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(character in line for line in lines for character in "\r\n\0"):
-            raise ValueError("a header may not hold a line break or a NUL")
-        head = "\r\n".join([*lines, "Content-Length: "]).encode()
-        self._heads[path] = head
-        return head
+            raise CallFailure("error", "exception", "a header may not hold a line break or a NUL")
+        return "\r\n".join([*lines, "Content-Length: "]).encode()
 
-    def _opened(self) -> ConnectionPool:
-        if self._pool is None:
-            self._pool = ConnectionPool(URL(self.base_url), tls=self._tls, reuse=self._reuse)
-        return self._pool
+    def _new_pool(self, *, reuse: bool) -> ConnectionPool:
+        proxy = None
+        if self._proxy is not None:
+            secure = self._proxy.startswith("https:")
+            proxy = Proxy(self._proxy, _trust(*_trust_variables()) if secure else None)
+        return ConnectionPool(URL(self.base_url), tls=self._tls, reuse=reuse, proxy=proxy)
+
+    @property
+    def _where(self) -> str:
+        return urlsplit(self.base_url).netloc
+
+
+class _Whole:
+    """The reply to a question: nobody times it, and a stream is none."""
+
+    model = ""
+    data = b""
+
+    def start(self, at_ns: int) -> None:
+        return
+
+    def connected(self, took_ns: int | None) -> None:
+        return
+
+    def end(self, at_ns: int) -> None:
+        return
+
+    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
+        return True
+
+    def body(self, at_ns: int, data: bytes) -> None:
+        self.data = data
+
+    def close(self) -> None:
+        return
+
+
+def _trust_variables() -> tuple[str | None, str | None]:
+    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
 
 
 @cache

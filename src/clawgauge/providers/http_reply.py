@@ -7,25 +7,33 @@ runner's). Nothing here waits, so that whoever sees bytes arrive can hand them o
 
 from __future__ import annotations
 
-import contextlib
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Sink
 from clawgauge.providers.http_errors import classify_error_reply
 from clawgauge.providers.sse import SseDecoder
 
 REPLY_CAP_BYTES = 16 * 1024 * 1024
 ERROR_BODY_CAP_BYTES = 64 * 1024
-_INFLATE_BLOCK_BYTES = 64 * 1024
+# What is read in one go: a deadline and the stamps of others wait for no more than this.
+SLICE_BYTES = 16 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
 _BOM = b"\xef\xbb\xbf"
 _BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
+
+
+class Clock(Protocol):
+    """The part of a `Sink` that is about the connection."""
+
+    def start(self, at_ns: int) -> None: ...
+
+    def connected(self, took_ns: int | None) -> None: ...
+
+    def end(self, at_ns: int) -> None: ...
 
 
 class Reader(Protocol):
@@ -46,12 +54,24 @@ class Reader(Protocol):
 class Intake:
     """Takes one reply in, piece by piece. Every method raises `CallFailure` where the reply is no answer.
 
-    `feed` until it returns True or the payload ends; then `finish`, unless it returned True.
+    `feed` until it returns True or the payload ends; then `finish`, unless it returned True. While it is `behind`, it
+    has more to read of what it was fed: feed it nothing until it has.
     """
 
-    __slots__ = ("_body", "_declared", "_decoder", "_headers", "_held", "_last_ns", "_reader", "_sink", "_status")
+    __slots__ = (
+        "_body",
+        "_declared",
+        "_decoder",
+        "_headers",
+        "_held",
+        "_last_ns",
+        "_reader",
+        "_sink",
+        "_status",
+        "behind",
+    )
 
-    def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, sink: Clock, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
         if 300 <= status < 400:
             raise CallFailure(
                 "error",
@@ -68,6 +88,7 @@ class Intake:
         self._decoder: SseDecoder | None = None
         self._held = bytearray()
         self._last_ns = at_ns
+        self.behind = False
 
     @property
     def is_error(self) -> bool:
@@ -77,10 +98,22 @@ class Intake:
     def feed(self, at_ns: int, chunk: bytes) -> bool:
         """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
         self._last_ns = at_ns
+        body = self._body
+        try:
+            part = body.take(chunk)
+        except CallFailure:
+            self.behind = False
+            if self._status < 400:
+                raise
+            return False  # what cannot be read of an error's words is left out
+        self.behind = body.behind
         if self._status >= 400:
-            self._hold_words(chunk)
+            self._hold_words(part)
             return False
-        return any(map(self._take, repeat(at_ns), self._body.parts(chunk)))
+        if self._take(at_ns, part):
+            self.behind = False
+            return True
+        return False
 
     def finish(self) -> None:
         """The payload ended, as its framing says or with the connection."""
@@ -120,13 +153,9 @@ class Intake:
                 return True
         return False
 
-    def _hold_words(self, chunk: bytes) -> None:
-        """The beginning of an error's words; what cannot be read of them is left out."""
-        with contextlib.suppress(CallFailure):
-            for part in self._body.parts(chunk):
-                self._held += part
-                if len(self._held) >= ERROR_BODY_CAP_BYTES:
-                    break
+    def _hold_words(self, part: bytes) -> None:
+        """The beginning of an error's words."""
+        self._held += part
         if len(self._held) >= ERROR_BODY_CAP_BYTES:
             raise self._error_reply()
 
@@ -136,40 +165,47 @@ class Intake:
 
 
 class CappedBody:
-    """A payload made readable: decompressed if the server compressed unasked, and never more than the cap in all."""
+    """A payload made readable: decompressed if the server compressed unasked, and never more than the cap in all.
 
-    __slots__ = ("_encoding", "_inflate", "_n_bytes")
+    A few kilobytes of a bomb must not become megabytes in one go: where a slice was not all, the body is `behind`, and
+    taking nothing gives the next.
+    """
+
+    __slots__ = ("_encoding", "_inflate", "_n_bytes", "behind")
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding.strip().lower()
         self._inflate: Any = None
         self._n_bytes = 0
+        self.behind = False
 
-    def parts(self, chunk: bytes) -> Iterable[bytes]:
+    def take(self, chunk: bytes) -> bytes:
         """What `chunk` adds. Raises `CallFailure` for what cannot be read, or is too much."""
         if self._encoding not in ("", "identity"):
-            return self._inflated(chunk)
-        self._count(chunk)
-        return (chunk,)
-
-    def _inflated(self, chunk: bytes) -> Iterator[bytes]:
-        """What `chunk` holds, in blocks: a few kilobytes of a bomb must not become megabytes before they count."""
-        self._inflate = self._inflate or _inflater(self._encoding)
-        block = b""
-        while chunk or len(block) == _INFLATE_BLOCK_BYTES:
-            try:
-                block = self._inflate.decompress(chunk, _INFLATE_BLOCK_BYTES)
-            except zlib.error as fault:
-                words = f"the compressed reply cannot be read: {fault}"
-                raise CallFailure("error", "invalid_response", words) from fault
-            chunk = self._inflate.unconsumed_tail
-            self._count(block)
-            yield block
-
-    def _count(self, part: bytes) -> None:
-        self._n_bytes += len(part)
+            chunk = self._inflated(chunk)
+        self._n_bytes += len(chunk)
         if self._n_bytes > REPLY_CAP_BYTES:
-            raise CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
+            raise too_large()
+        return chunk
+
+    def _inflated(self, chunk: bytes) -> bytes:
+        inflate = self._inflate = self._inflate or _inflater(self._encoding)
+        self.behind = False
+        if inflate.eof:
+            # Whatever stands behind the end of the compressed data is no part of it.
+            return b""
+        try:
+            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
+        except zlib.error as fault:
+            words = f"the compressed reply cannot be read: {fault}"
+            raise CallFailure("error", "invalid_response", words) from fault
+        self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
+        return block
+
+
+def too_large(cap: int = REPLY_CAP_BYTES) -> CallFailure:
+    """A reply without end, however its bytes are spent."""
+    return CallFailure("error", "response_too_large", f"the reply exceeds {cap} bytes")
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:

@@ -15,6 +15,9 @@ from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.redaction import public_address
 
+MAX_MODELS = 10_000
+MAX_LABEL_CHARS = 256
+
 
 class HttpServer(Provider):
     """One server at one address. Subclasses add `attempt`."""
@@ -23,7 +26,7 @@ class HttpServer(Provider):
         super().__init__(settings)
         self.local = local
         self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
-        self._client = HttpClient(base_url, headers=_headers(settings), concurrency=settings.concurrency)
+        self._client = HttpClient(base_url, headers=_headers(settings))
         self.base_url = self._client.base_url
 
     async def __aenter__(self) -> Self:
@@ -97,9 +100,24 @@ def _headers(settings: ProviderSettings) -> dict[str, str]:
 
 def _parse_models(data: bytes) -> list[ModelInfo]:
     """The ids of an OpenAI-style `/models` reply; an empty list for anything else."""
-    items = (decode_lenient(data) or {}).get("data")
-    return [
-        ModelInfo(name=item["id"])
-        for item in (items if isinstance(items, list) else [])
-        if isinstance(item, dict) and isinstance(item.get("id"), str)
-    ]
+    return [ModelInfo(name=item["id"]) for item in listed_models(data, "data", "id")]
+
+
+def listed_models(data: bytes, list_name: str, key: str) -> list[dict[str, Any]]:
+    """The models of a server's list, each name once, as many as anybody may have.
+
+    A name is the server's own, and becomes a target, a file name and a line on the terminal: one that is no text of
+    reasonable length is left out.
+    """
+    items = (decode_lenient(data) or {}).get(list_name)
+    found: dict[str, dict[str, Any]] = {}
+    for item in items if isinstance(items, list) else []:
+        name = label(item.get(key)) if isinstance(item, dict) else None
+        if name is not None and len(found) < MAX_MODELS:
+            found.setdefault(name, item)
+    return list(found.values())
+
+
+def label(value: Any) -> str | None:
+    """A short printable word about a model; None for anything else a server may send in its place."""
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_LABEL_CHARS and value.isprintable() else None

@@ -11,6 +11,7 @@ import asyncio
 import math
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -20,16 +21,17 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Sink
 from clawgauge.providers.http_desk import ReadingDesk
 from clawgauge.providers.http_framing import ReplyHead, new_parser, salvage_reply
-from clawgauge.providers.http_reply import Intake, Reader
+from clawgauge.providers.http_reply import REPLY_CAP_BYTES, SLICE_BYTES, Clock, Intake, Reader, too_large
 
 DRAIN_S = 0.2
 # How long the words of a refusal are waited for: its status has said what matters.
 WORDS_S = 1.5
 # A head that takes more than this is not read a second time.
 _HEAD_BYTES = 1 << 16
+# Headers, and interim replies before them.
+_PREAMBLE_BYTES = 1 << 20
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
 
@@ -49,13 +51,12 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._asked: _Asked | None = None
         self._keep = False
-        self._arrived: list[tuple[int, bytes]] = []
+        # While this holds anything, the desk has been told.
+        self._arrived: deque[tuple[int, bytes]] = deque()
         self._n_unread = 0
         self._paused = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        self._out_of_turn = False
+        self._lost: tuple[int, Exception | None] | None = None
 
     @property
     def is_reusable(self) -> bool:
@@ -67,18 +68,25 @@ class Wire(asyncio.Protocol):
 
     def is_silent(self) -> bool:
         """Whether nothing has come that nobody asked for: the end of the connection, above all."""
-        if self._socket is not None:
-            try:
-                self._socket.recv(1, socket.MSG_PEEK)
-            except BlockingIOError:
-                pass
-            except OSError:
-                return False
-            else:
-                return False
-        return self.is_open and not self._arrived
+        is_open = self._transport is not None and not self._transport.is_closing()
+        return is_open and not self._arrived and self._peek() is None
 
-    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
+    def speaks_first(self) -> bool:
+        """Whether bytes have come before anything was asked. They are nobody's answer."""
+        return bool(self._out_of_turn or self._arrived or self._peek())
+
+    def _peek(self) -> bytes | None:
+        """What the socket holds unread, empty for its end; None for nothing, or where only the loop can tell."""
+        if self._socket is None:
+            return None
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def ask(self, request: bytes, sink: Clock, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
 
         The words of a refusal are waited for until the loop's `words_until_s` at most.
@@ -113,29 +121,47 @@ class Wire(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._arrived.append((time.perf_counter_ns(), data))
-        self._n_unread += len(data)
-        if len(self._arrived) == 1:
+        at_ns = time.perf_counter_ns()
+        if not self._arrived:
             self._desk.put(self._read_arrived)
-        elif self._n_unread > _UNREAD_BYTES and not self._paused and self._transport is not None:
+        if len(data) <= SLICE_BYTES:
+            self._arrived.append((at_ns, data))
+        else:
+            self._arrived.extend((at_ns, data[n : n + SLICE_BYTES]) for n in range(0, len(data), SLICE_BYTES))
+        self._n_unread += len(data)
+        if self._n_unread > _UNREAD_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def _read_arrived(self) -> bool:
-        """Read what has come since the last time. Returns whether that completed a call."""
+        """Read a slice of what has come. Returns whether that completed a call."""
         asked, arrived = self._asked, self._arrived
-        self._arrived, self._n_unread = [], 0
-        if self._paused and self._transport is not None:
-            self._paused = False
-            self._transport.resume_reading()
-        for at_ns, data in arrived:
+        n_left = SLICE_BYTES
+        while arrived and n_left > 0:
+            at_ns, data = arrived.popleft()
+            self._n_unread -= len(data)
+            n_left -= len(data)
             if asked is None or self._asked is not asked:
                 # Nobody asked for this: a connection that speaks out of turn cannot be trusted with the next call.
+                self._out_of_turn = True
                 self.abort()
-                break
-            if asked.done.done():
-                break
-            self._guard(asked, partial(self._read, asked, at_ns, data))
+                arrived.clear()
+            elif asked.done.done():
+                arrived.clear()
+            else:
+                self._guard(asked, partial(self._read, asked, at_ns, data))
+                if self._asked is asked and asked.intake is not None and asked.intake.behind:
+                    arrived.appendleft((at_ns, b""))
+                    n_left = 0
+        if arrived:
+            self._desk.put(self._read_arrived)
+        else:
+            self._n_unread = 0
+            if self._paused and self._transport is not None:
+                self._paused = False
+                self._transport.resume_reading()
+            if self._lost is not None:
+                self._end(*self._lost)
         return asked is not None and self._asked is None
 
     def _guard(self, asked: _Asked, step: Callable[[], None]) -> None:
@@ -147,12 +173,18 @@ class Wire(asyncio.Protocol):
             self._conclude(asked, fault)
 
     def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
+        asked.n_received += len(data)
         try:
-            messages, upgraded, _ = asked.parser.feed_data(data)
-            for message, payload in messages:
-                self._take_head(asked, at_ns, ReplyHead(message, payload, upgraded))
-            if asked.payload is None and len(asked.head) <= _HEAD_BYTES:
-                asked.head += data
+            # The payload has a cap of its own; this one is for what is spent on everything around it.
+            cap = _PREAMBLE_BYTES if asked.payload is None else REPLY_CAP_BYTES
+            if asked.n_received > cap:
+                raise too_large(cap)
+            if data:
+                messages, upgraded, _ = asked.parser.feed_data(data)
+                for message, payload in messages:
+                    self._take_head(asked, at_ns, ReplyHead(message, payload, upgraded))
+                if asked.payload is None and len(asked.head) <= _HEAD_BYTES:
+                    asked.head += data
             self._take_payload(asked, at_ns)
         except CallFailure as failure:
             self._fail(asked, at_ns, failure)
@@ -178,8 +210,10 @@ class Wire(asyncio.Protocol):
         chunk = payload.read_nowait()
         at_end = payload.is_eof()
         if not asked.answered:
-            if chunk and intake.feed(at_ns, chunk):
+            if (chunk or intake.behind) and intake.feed(at_ns, chunk):
                 asked.answered = True
+            elif intake.behind:
+                return
             elif at_end:
                 intake.finish()
         if at_end:
@@ -210,12 +244,8 @@ class Wire(asyncio.Protocol):
             failure = found
         except aiohttp.ClientPayloadError:
             pass  # the parser keeps what it had read to itself
-        if asked.intake is not None and asked.intake.is_error:
-            failure = asked.intake.broken_off(_words_of(fault))
         self.abort()
-        if asked.answered:
-            self._conclude(asked, None)
-        elif not asked.done.done():
+        if not asked.done.done():
             self._fail(asked, at_ns, failure)
 
     def _take_salvaged(self, asked: _Asked, at_ns: int, data: bytes) -> None:
@@ -224,17 +254,27 @@ class Wire(asyncio.Protocol):
             self._take_head(asked, at_ns, reply)
 
     def _fail(self, asked: _Asked, at_ns: int, failure: CallFailure) -> None:
-        asked.sink.end(at_ns)
+        """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
         if asked.payload is None or not asked.payload.is_eof():
             self.abort()
+        if asked.answered:
+            self._conclude(asked, None)
+            return
+        if asked.intake is not None and asked.intake.is_error:
+            failure = asked.intake.broken_off(str(failure))
+        asked.sink.end(at_ns)
         self._conclude(asked, failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        at_ns = time.perf_counter_ns()
+        self._lost = (time.perf_counter_ns(), exc)
         self._transport = None
         if not self.closed.done():
             self.closed.set_result(None)
-        self._read_arrived()
+        if not self._arrived:
+            self._end(*self._lost)
+
+    def _end(self, at_ns: int, exc: Exception | None) -> None:
+        """All that came over a connection that is gone has been read."""
         asked = self._asked
         if asked is None:
             return
@@ -282,6 +322,7 @@ class _Asked:
         "done",
         "head",
         "intake",
+        "n_received",
         "parser",
         "payload",
         "reader",
@@ -290,13 +331,14 @@ class _Asked:
         "words_until_s",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Sink, reader: Reader, words_until_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Clock, reader: Reader, words_until_s: float) -> None:
         self.sink = sink
         self.reader = reader
         self.words_until_s = words_until_s
         self.done: asyncio.Future[None] = loop.create_future()
         self.parser = new_parser(loop)
         self.head = bytearray()
+        self.n_received = 0
         self.payload: StreamReader | None = None
         self.intake: Intake | None = None
         self.answered = False

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.process_groups import adopt, release, signal_group
 
@@ -52,14 +53,17 @@ class LlamaServer:
             raise CallFailure(
                 "skipped_unavailable", "runtime_missing", f"the embedded model needs xllamacpp: {_INSTALL}"
             )
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(self._environ),
-            start_new_session=True,
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=dict(self._environ),
+                start_new_session=True,
+            )
+        except OSError as fault:
+            raise client_limit(fault) or fault from fault
         adopt(self._process.pid)
         self._stderr_reader = asyncio.create_task(self._keep_stderr(self._process))
         try:

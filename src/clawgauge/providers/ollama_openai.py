@@ -9,9 +9,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.chat_server import ChatServer
-from clawgauge.providers.chat_wire import count
+from clawgauge.providers.http_server import label, listed_models
 from clawgauge.providers.lenient_json import decode_lenient
-from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.redaction import public_address
 
 DEFAULT_BASE_URL = "http://localhost:11434/v1"
@@ -74,8 +74,7 @@ class Ollama(ChatServer):
 
     async def _version(self) -> str | None:
         reply = await self._client.get_json(self._api + "/version")
-        found = (decode_lenient(reply.data) or {}).get("version")
-        return found if isinstance(found, str) else None
+        return label((decode_lenient(reply.data) or {}).get("version"))
 
     async def _unload(self, model: str) -> None:
         body = msgspec.json.encode({"model": model, "keep_alive": 0})
@@ -83,9 +82,7 @@ class Ollama(ChatServer):
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         reply = await self._client.get_json(self._api + path)
-        items = (decode_lenient(reply.data) or {}).get("models") if reply.status == 200 else None
-        named = items if isinstance(items, list) else []
-        return [item for item in named if isinstance(item, dict) and isinstance(item.get("name"), str)]
+        return listed_models(reply.data, "models", "name") if reply.status == 200 else []
 
 
 def create(settings: ProviderSettings) -> Provider:
@@ -101,18 +98,14 @@ def _same_model(one: str, other: str) -> bool:
 def _model_info(item: dict[str, Any]) -> ModelInfo:
     details = item["details"] if isinstance(item.get("details"), dict) else {}
     name = item["name"]
-    family = _text(details.get("family"))
+    family = label(details.get("family"))
     embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
     return ModelInfo(
         name=name,
-        size_bytes=count(item.get("size")),
-        digest=item["digest"] if isinstance(item.get("digest"), str) else None,
-        quantization=_text(details.get("quantization_level")),
+        size_bytes=as_count(item.get("size")),
+        digest=label(item.get("digest")),
+        quantization=label(details.get("quantization_level")),
         family=family,
-        parameters=_text(details.get("parameter_size")),
+        parameters=label(details.get("parameter_size")),
         kind="embedding" if embeds else "chat",
     )
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

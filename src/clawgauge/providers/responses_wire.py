@@ -1,7 +1,8 @@
 """The Responses protocol on the wire: the request body, the streamed events, the whole reply.
 
 llama.cpp's events lack `output_index` and `sequence_number`, so nothing here needs them: fragments of one call are told
-apart by `item_id`.
+apart by `item_id`. An item comes up to four times (added, in deltas, done, in the response at the end) but is told
+once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
-from clawgauge.providers.chat_wire import count, encode_body, not_the_protocol
+from clawgauge.providers.chat_wire import arguments_text, encode_body, not_the_protocol, report_counts
 from clawgauge.providers.http_errors import stream_failure
 from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
 from clawgauge.providers.responses_input import flat_tool_choice, flat_tools, responses_input
@@ -23,6 +24,7 @@ class _Event(msgspec.Struct):
     delta: Any = None
     item_id: str | None = None
     item: dict[str, Any] | None = None
+    arguments: Any = None
     response: dict[str, Any] | None = None
     error: Any = None
     code: Any = None
@@ -55,14 +57,16 @@ def responses_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
 class ResponsesReader:
     """Feeds one Responses reply, streamed or whole, to a sink. Implements `http_reply.Reader`."""
 
-    __slots__ = ("_ended", "_max_tokens", "_read_any", "_sink", "_told", "_unread", "model")
+    __slots__ = ("_calls", "_ended", "_max_tokens", "_read_any", "_sink", "_told", "_unread", "model")
 
     def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
         self.model = model
         self._sink = sink
         self._max_tokens = max_tokens
         self._ended = False
-        self._told: set[str] = set()
+        # The ids of the items that deltas have told, by the type of item.
+        self._told: dict[str, set[str | None]] = {"message": set(), "reasoning": set()}
+        self._calls = _StreamedCalls(sink)
         self._read_any = False
         self._unread = b""
 
@@ -79,24 +83,25 @@ class ResponsesReader:
         match event.type:
             case "response.output_text.delta":
                 if isinstance(event.delta, str):
-                    self._told.add("text")
+                    self._told["message"].add(event.item_id)
                     self._sink.text(at_ns, event.delta)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 if isinstance(event.delta, str):
-                    self._told.add("reasoning")
+                    self._told["reasoning"].add(event.item_id)
                     self._sink.reasoning(at_ns, event.delta)
-            case "response.output_item.added":
-                self._item_added(at_ns, event.item or {})
-            case "response.function_call_arguments.delta":
-                if isinstance(event.delta, str) and event.delta:
-                    self._told.add(event.item_id or "call")
-                    self._sink.tool_delta(at_ns, event.item_id or "call", None, event.delta)
-            case "response.output_item.done":
-                self._item_done(at_ns, event.item or {})
             case "response.refusal.delta":
                 if isinstance(event.delta, str):
-                    self._told.add("refusal")
+                    self._told["message"].add(event.item_id)
                     self._sink.note(refusal=event.delta)
+            case "response.function_call_arguments.delta":
+                if isinstance(event.delta, str) and event.delta:
+                    self._calls.delta(at_ns, event.item_id, event.delta)
+            case "response.function_call_arguments.done":
+                self._calls.arguments_done(at_ns, event.item_id, event.arguments)
+            case "response.output_item.added":
+                self._calls.added(at_ns, event.item or {})
+            case "response.output_item.done":
+                self._calls.done(at_ns, event.item or {})
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._ended = True
                 self._final(at_ns, event.response or {}, failed=event.type == "response.failed")
@@ -121,35 +126,26 @@ class ResponsesReader:
         self._read_any = True
         return event
 
-    def _item_added(self, at_ns: int, item: dict[str, Any]) -> None:
-        if item.get("type") == "function_call" and isinstance(item.get("name"), str):
-            key = _item_key(item, "call")
-            arguments = item.get("arguments")
-            if isinstance(arguments, str) and arguments:
-                self._told.add(key)
-            # Arguments that come neither here nor in deltas come with the item when it is done.
-            self._sink.tool_delta(at_ns, key, item["name"], arguments if isinstance(arguments, str) else None)
-
-    def _item_done(self, at_ns: int, item: dict[str, Any]) -> None:
-        """What the deltas did not tell: some servers only send an item whole."""
-        key = _item_key(item, "call")
-        if item.get("type") == "function_call" and key not in self._told:
-            self._told.add(key)
-            report_item(self._sink, at_ns, item, key)
-
     def _final(self, at_ns: int, response: dict[str, Any], *, failed: bool) -> None:
-        if not self._told:
+        """What neither deltas nor items told: some servers only send the response whole."""
+        if not (self._calls.told or any(self._told.values())):
             # All of it came at the end: that is when it was sent, not when its first token was made.
             self._sink.note(first_token_captured=False)
-        for position, item in enumerate(_items(response)):
-            key = _item_key(item, str(position))
-            told_as = {"message": "text", "reasoning": "reasoning"}.get(_text(item.get("type")), key)
-            if told_as not in self._told and not (told_as == "text" and "refusal" in self._told):
-                self._told.add(key)
-                report_item(self._sink, at_ns, item, key)
+        items = _items(response)
+        for item in items:
+            if item.get("type") == "function_call":
+                self._calls.final(at_ns, item, sum(other.get("type") == "function_call" for other in items))
+            elif not self._was_told(item, items):
+                report_item(self._sink, at_ns, item, "")
         report_response(self._sink, response, self._max_tokens)
         if failed:
             raise stream_failure(response.get("error") or {"message": "the response failed"}, "the response failed")
+
+    def _was_told(self, item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+        """By its id; where ids are left out or changed, as many items were told as there are of this type."""
+        kind = item.get("type")
+        told = self._told.get(_text(kind), set())
+        return item.get("id") in told or len(told) >= sum(other.get("type") == kind for other in items)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -162,7 +158,7 @@ class ResponsesReader:
             raise not_the_protocol(data, "a Responses reply")
         self._sink.note(first_token_captured=False)
         for position, item in enumerate(_items(reply)):
-            report_item(self._sink, at_ns, item, _item_key(item, str(position)))
+            report_item(self._sink, at_ns, item, str(position))
         report_response(self._sink, reply, self._max_tokens)
 
     def close(self) -> None:
@@ -170,14 +166,94 @@ class ResponsesReader:
             raise CallFailure("error", "stream_interrupted", "the stream ended before response.completed")
 
 
+class _StreamedCalls:
+    """The function calls of one stream. Fragments are told as they come; whatever is whole stands for all of them."""
+
+    __slots__ = ("_done", "_keys", "_last", "_n_calls", "_prefilled", "_sink", "told")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._keys: dict[str, str] = {}
+        self._n_calls = 0
+        self._last = ""
+        self._prefilled: set[str] = set()
+        self._done: set[str] = set()
+        self.told = False
+
+    def added(self, at_ns: int, item: dict[str, Any]) -> None:
+        if not _is_call(item):
+            return
+        ids = _ids(item)
+        key = self._find(*ids) if ids else None
+        if key is None or key in self._done:
+            key = self._begin(*ids)
+        arguments = arguments_text(item.get("arguments"))
+        if arguments:
+            # The whole of it, which deltas may tell again, or only its beginning.
+            self.told = True
+            if _is_json(arguments):
+                self._prefilled.add(key)
+        self._sink.tool_delta(at_ns, key, item["name"], arguments)
+
+    def delta(self, at_ns: int, item_id: str | None, fragment: str) -> None:
+        self.told = True
+        key = self._find(item_id) or self._begin(item_id)
+        if key in self._prefilled:
+            self._prefilled.discard(key)
+            self._sink.tool_whole(at_ns, key, None, fragment)
+        else:
+            self._sink.tool_delta(at_ns, key, None, fragment)
+
+    def arguments_done(self, at_ns: int, item_id: str | None, arguments: Any) -> None:
+        if whole := arguments_text(arguments):
+            self.told = True
+            self._sink.tool_whole(at_ns, self._find(item_id) or self._begin(item_id), None, whole)
+
+    def done(self, at_ns: int, item: dict[str, Any]) -> None:
+        if _is_call(item):
+            self.told = True
+            key = self._find(*_ids(item)) or self._begin(*_ids(item))
+            self._done.add(key)
+            self._sink.tool_whole(at_ns, key, item["name"], arguments_text(item.get("arguments")))
+
+    def final(self, at_ns: int, item: dict[str, Any], n_calls: int) -> None:
+        """A call of the response at the end; where its ids are new, it may still be one of those told."""
+        known = any(name in self._keys for name in _ids(item))
+        if _is_call(item) and (known or self._n_calls < n_calls):
+            self.done(at_ns, item)
+
+    def _find(self, *names: str | None) -> str | None:
+        """The call of this name; without one, the call that was begun last."""
+        if not any(names):
+            return self._last or None
+        return next((self._keys[name] for name in names if name in self._keys), None)
+
+    def _begin(self, *names: str | None) -> str:
+        self._n_calls += 1
+        self._last = f"call {self._n_calls}"
+        self._keys.update({name: self._last for name in names if name})
+        return self._last
+
+
+def _is_call(item: dict[str, Any]) -> bool:
+    return item.get("type") == "function_call" and isinstance(item.get("name"), str)
+
+
+def _ids(item: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in (_text(item.get("id")), _text(item.get("call_id"))) if name)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
 def _items(response: dict[str, Any]) -> list[dict[str, Any]]:
     output = response.get("output")
     return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-
-
-def _item_key(item: dict[str, Any], otherwise: str) -> str:
-    """What tells an item's fragments from those of others."""
-    return _text(item.get("id")) or _text(item.get("call_id")) or otherwise
 
 
 def _text(value: Any) -> str:
@@ -188,8 +264,7 @@ def report_item(sink: Sink, at_ns: int, item: dict[str, Any], key: str) -> None:
     """One whole output item: a message with its parts, a function call, or reasoning."""
     kind = item.get("type")
     if kind == "function_call" and isinstance(item.get("name"), str):
-        arguments = item.get("arguments")
-        sink.tool_delta(at_ns, key, item["name"], arguments if isinstance(arguments, str) else None)
+        sink.tool_delta(at_ns, key, item["name"], arguments_text(item.get("arguments")))
         return
     content, summary = item.get("content"), item.get("summary")
     parts = (content if isinstance(content, list) else []) + (summary if isinstance(summary, list) else [])
@@ -207,16 +282,7 @@ def report_response(sink: Sink, response: dict[str, Any], max_tokens: int | None
     """Model, usage and why it stopped. llama.cpp says `completed` for a reply cut by the limit: the count tells."""
     if isinstance(response.get("model"), str):
         sink.note(model_reported=response["model"])
-    raw = response.get("usage")
-    usage = raw if isinstance(raw, dict) else {}
-    inputs, outputs = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    output_tokens = count(usage.get("output_tokens"))
-    sink.usage(
-        input_tokens=count(usage.get("input_tokens")),
-        output_tokens=output_tokens,
-        cached_tokens=count(inputs.get("cached_tokens")) if isinstance(inputs, dict) else None,
-        reasoning_tokens=count(outputs.get("reasoning_tokens")) if isinstance(outputs, dict) else None,
-    )
+    output_tokens = report_counts(sink, response.get("usage"), "input_tokens", "output_tokens")
     sink.finish(_finish_reason(response, output_tokens, max_tokens))
 
 
@@ -239,6 +305,7 @@ def _event_from(fields: dict[str, Any], name: bytes) -> _Event:
     return _Event(
         type=kind if isinstance(kind, str) else name.decode("utf-8", "replace"),
         delta=fields.get("delta"),
+        arguments=fields.get("arguments"),
         error=fields.get("error"),
         code=fields.get("code"),
         message=fields.get("message"),

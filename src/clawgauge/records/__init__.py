@@ -24,6 +24,7 @@ from clawgauge.records.result import (
     TimingsUs,
     ToolInvocation,
     TranscriptTurn,
+    as_count,
 )
 from clawgauge.records.run import Inventory, ModelInfo, ProviderProbe, Resources
 from clawgauge.records.summary import (
@@ -80,4 +81,5 @@ __all__ = [
     "ToolInvocation",
     "ToolUse",
     "TranscriptTurn",
+    "as_count",
 ]

@@ -10,6 +10,15 @@ Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "err
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 
 
+def as_count(value: Any) -> int | None:
+    """What may stand in a record as a number of tokens or bytes that somebody else reports: whole, not negative, and
+    small enough that every reader of JSON sees the same number. None for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+        return None
+    return value
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try at a cell. The last one is the one the record's own timings describe."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.prices import Price
@@ -196,7 +197,8 @@ class TargetRun:
         except TimeoutError:
             failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
         except Exception as fault:  # the task boundary: a bug of ours or of a plug-in's must not lose the row
-            failure = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
+            unforeseen = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
+            failure = client_limit(fault) or unforeseen
         now_ns = self._run.clock.perf_ns()
         completion = timeline.fold(now_ns)
         e2e_ns = completion.e2e_ns if completion.started else now_ns - began_ns

@@ -32,6 +32,7 @@ _HINTS = {
     "cli_auth": "Log in to the command for {provider} first.",
     "cli_error": "The command failed: its words say why; try it by hand.",
     "timeout": "No answer within the deadline: raise --timeout, or use a smaller model or less --concurrency.",
+    "client_limit": "This machine, not the server, ran short: its words say of what; then refill.",
     "stream_interrupted": "The stream ended early: see the server's log, then refill.",
     "connection_reset": "The server dropped the connection: see its log, then refill.",
     "stream_error": "The server failed while answering: its words say why.",

@@ -160,3 +160,182 @@ def test_a_recorded_call_of_a_real_model(kind: str, name: str, server: ScriptedS
     assert [(c.name, c.arguments, c.valid) for c in done.native_calls] == [("get_weather", {"city": "Paris"}, True)]
     assert (done.text, done.finish_reason, done.output_tokens) == ("", "tool_calls", 46)
     assert (done.ttft_ns is not None) == streamed
+
+
+ITEM = {"id": "fc_1", "call_id": "call_1", "type": "function_call", "name": "f", "arguments": '{"a": 1}'}
+COMPLETED = {"type": "response.completed", "response": {"status": "completed", "output": [ITEM]}}
+DELTAS = [
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": piece} for piece in ('{"a"', ": 1}")
+]
+
+
+def added(arguments: Any, **other: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.added", "item": {**ITEM, "arguments": arguments, **other}}
+
+
+ARGUMENTS_DONE = {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": '{"a": 1}'}
+ITEM_DONE = {"type": "response.output_item.done", "item": ITEM}
+EMPTY_END = {"type": "response.completed", "response": {"status": "completed", "output": []}}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [added(""), *DELTAS, ARGUMENTS_DONE, ITEM_DONE, COMPLETED],
+        [added('{"a": 1}'), *DELTAS, ARGUMENTS_DONE, ITEM_DONE, COMPLETED],
+        [added('{"a": 1}'), *DELTAS, EMPTY_END],
+        [added('{"a": 1}'), ARGUMENTS_DONE, EMPTY_END],
+        [added('{"a": 1}'), ITEM_DONE, EMPTY_END],
+        [added('{"a": 1}'), COMPLETED],
+        [added('{"a": 1}'), EMPTY_END],
+        [added('{"a"'), DELTAS[1], EMPTY_END],
+        [added('{"a"'), *DELTAS, ARGUMENTS_DONE, EMPTY_END],
+        [added(""), DELTAS[0], ITEM_DONE, EMPTY_END],
+        [added(""), DELTAS[1], COMPLETED],
+        [added({"a": 1}), *DELTAS, COMPLETED],
+        [added("", name="g"), ITEM_DONE, COMPLETED],
+        [*DELTAS, ITEM_DONE, COMPLETED],
+        [ITEM_DONE, COMPLETED],
+        [COMPLETED],
+        [added("", id=None), {**DELTAS[0], "item_id": None}, {**DELTAS[1], "item_id": None}, EMPTY_END],
+        [added("", id="other"), *({**delta, "item_id": "call_1"} for delta in DELTAS), COMPLETED],
+        [
+            added("", id="x", call_id="y"),
+            *({**delta, "item_id": "x"} for delta in DELTAS),
+            {"type": "response.output_item.done", "item": {**ITEM, "id": "x", "call_id": "y"}},
+            COMPLETED,
+        ],
+        [added(""), *DELTAS, {**ARGUMENTS_DONE, "arguments": ""}, EMPTY_END],
+        [added(""), {**ARGUMENTS_DONE, "arguments": {"a": 1}}, EMPTY_END],
+    ],
+)
+def test_a_call_of_a_responses_stream_is_told_once(events: list[dict[str, Any]], server: ScriptedServer) -> None:
+    """However often a server repeats the arguments, in whatever order, the call has them once: what is whole counts."""
+    server.script(SseBytes(b"".join(data_event(event) for event in events)))
+    done, failure = attempt("openai_responses", server.v1_url, tools=[WEATHER])
+    assert failure is None
+    assert [(c.name, c.arguments, c.valid) for c in done.native_calls] == [("f", {"a": 1}, True)]
+
+
+def test_two_calls_without_ids_are_two(server: ScriptedServer) -> None:
+    """Items that have no id are told apart by their beginning."""
+    bare = {"type": "function_call", "name": "f"}
+    events = [
+        event
+        for n in (1, 2)
+        for event in (
+            {"type": "response.output_item.added", "item": {**bare, "arguments": ""}},
+            {"type": "response.function_call_arguments.delta", "delta": f'{{"n": {n}}}'},
+            {"type": "response.output_item.done", "item": {**bare, "arguments": f'{{"n": {n}}}'}},
+        )
+    ]
+    server.script(SseBytes(b"".join(data_event(event) for event in [*events, EMPTY_END])))
+    done, failure = attempt("openai_responses", server.v1_url, tools=[WEATHER])
+    assert failure is None and [call.arguments for call in done.native_calls] == [{"n": 1}, {"n": 2}]
+
+
+def message(item_id: str | None, text: str, kind: str = "output_text") -> dict[str, Any]:
+    key = "refusal" if kind == "refusal" else "text"
+    return {"id": item_id, "type": "message", "content": [{"type": kind, key: text}]}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "output", "text"),
+    [
+        ([("a", "one")], [message("a", "one")], "one"),
+        ([("a", "one")], [message("a", "one"), message("b", " two")], "one two"),
+        ([(None, "one")], [message("a", "one")], "one"),
+        ([("x", "one")], [message("a", "one")], "one"),
+        ([("a", "one"), ("b", " two")], [message("a", "one"), message("b", " two")], "one two"),
+        ([], [message("a", "one"), message("a", " two")], "one two"),
+    ],
+)
+def test_a_message_of_a_responses_stream_is_told_once(
+    deltas: list[tuple[str | None, str]], output: list[dict[str, Any]], text: str, server: ScriptedServer
+) -> None:
+    """What deltas told is not told again at the end; a message they left out is not lost."""
+    events = [{"type": "response.output_text.delta", "item_id": i, "delta": piece} for i, piece in deltas]
+    events += [{"type": "response.output_text.done", "item_id": i, "text": piece} for i, piece in deltas]
+    events.append({"type": "response.completed", "response": {"status": "completed", "output": output}})
+    server.script(SseBytes(b"".join(data_event(event) for event in events)))
+    done, failure = attempt("openai_responses", server.v1_url)
+    assert failure is None and done.text == text
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_refusal_of_a_responses_stream_is_told_once(streamed: bool, server: ScriptedServer) -> None:
+    """The words of a refusal come in deltas, when done and at the end, and are kept once."""
+    delta = {"type": "response.refusal.delta", "item_id": "m", "delta": "I will not"}
+    over = {"type": "response.refusal.done", "item_id": "m", "refusal": "I will not"}
+    end = {"type": "response.completed", "response": {"output": [message("m", "I will not", "refusal")]}}
+    events = [delta, over, end] if streamed else [end]
+    server.script(SseBytes(b"".join(data_event(event) for event in events)))
+    done, failure = attempt("openai_responses", server.v1_url)
+    assert failure is None and (done.text, done.refusal) == ("", "I will not")
+
+
+def fragment(name: str | None = None, arguments: Any = None, **other: Any) -> dict[str, Any]:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {**other, "function": function}
+
+
+TWO = [("f", {"n": 1}), ("g", {"n": 2})]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "calls"),
+    [
+        ([[fragment("f", '{"n": 1}', index=0, id="a")], [fragment("g", '{"n": 2}', index=0, id="b")]], TWO),
+        ([[fragment("f", '{"n": 1}', index=0)], [fragment("g", '{"n": 2}', index=0)]], TWO),
+        ([[fragment("f", '{"n": 1}')], [fragment("g", '{"n": 2}')]], TWO),
+        ([[fragment("f", '{"n": 1}'), fragment("g", '{"n": 2}')]], TWO),
+        ([[fragment("f", '{"n": 1}', id="a")], [fragment("g", '{"n": 2}', id="b")]], TWO),
+        ([[fragment("f", '{"n": 1}')], [fragment("f", '{"n": 2}')]], [("f", {"n": 1}), ("f", {"n": 2})]),
+        ([[fragment("f", "", index=0, id="a")], [fragment(None, '{"n"', index=0, id="b")],
+          [fragment(None, ": 1}", index=0, id="c")]], TWO[:1]),
+        ([[fragment("f", "", index=0, id="a")], [fragment("f", '{"n"', index=0, id="a")],
+          [fragment("f", ": 1}", index=0, id="a")]], TWO[:1]),
+        ([[fragment("f", '{"n"', index=0)], [fragment("f", ": 1}", index=0)]], TWO[:1]),
+        ([[fragment("f", {"n": 1}, index=0)], [fragment("g", {"n": 2}, index=1)]], TWO),
+        ([[fragment("f", {"n": 1})], [fragment("g", {"n": 2})]], TWO),
+        ([[fragment("f", '{"n": 1}', index="0")], [fragment("g", '{"n": 2}', index=True)]], TWO),
+        ([[fragment("f", '{"n"', index=0), fragment("g", '{"n"', index=1)],
+          [fragment(None, ": 1}", index=0), fragment(None, ": 2}", index=1)]], TWO),
+        ([[fragment("f", '{"n": 1}', index=2**63)], [fragment("g", '{"n": 2}', index=-1)]], TWO),
+    ],
+)  # fmt: skip
+def test_calls_of_a_chat_stream_are_told_apart(
+    chunks: list[list[dict[str, Any]]], calls: list[tuple[str, Any]], server: ScriptedServer
+) -> None:
+    """An index used again or left out, ids that change, arguments as an object: as many calls as the server began."""
+    deltas = [{"choices": [{"index": 0, "delta": {"tool_calls": each}}]} for each in chunks]
+    deltas.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    server.script(SseBytes(b"".join(data_event(each) for each in deltas) + b"data: [DONE]\n\n"))
+    done, failure = attempt("openai_chat", server.v1_url, tools=[WEATHER])
+    assert failure is None
+    assert [(call.name, call.arguments) for call in done.native_calls] == calls
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("0", 0), ("-0", 0), ("9007199254740991", 2**53 - 1), ("9007199254740992", None), ("1" + "0" * 400, None),
+        ("1e308", None), ("1e999", None), ("-1", None), ('"12"', None), ("true", None), ("12.0", None),
+        ("[1]", None), ('{"n": 1}', None), ("null", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", PROTOCOLS)
+def test_a_count_of_tokens_is_one_or_nothing(kind: str, said: str, kept: int | None, server: ScriptedServer) -> None:
+    """Whole, not negative, exact in every reader of JSON; what else a server sends is left out with one warning."""
+    if kind == "openai_chat":
+        chunk = (
+            b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":%b}}'
+        )
+        stream = b"data: " + chunk % said.encode() + b"\n\n"
+        stream = stream * 50 + b"data: [DONE]\n\n"
+    else:
+        stream = b'data: {"type":"response.completed","response":{"usage":{"output_tokens":%b}}}\n\n' % said.encode()
+    server.script(SseBytes(stream))
+    done, failure = attempt(kind, server.v1_url)
+    assert failure is None and done.output_tokens == kept
+    assert len(done.warnings) == (0 if kept is not None or said == "null" else 1)

@@ -1,0 +1,132 @@
+"""This machine's own limits: which faults are ours and never a server's, and room for what has to be finished.
+
+A run always keeps a few descriptors unused, so that its records, its summary and its last look at the machine can be
+written whatever the connections and children of its calls have taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+
+from clawgauge.errors import CallFailure
+
+if sys.platform != "win32":
+    import resource
+
+_RESERVED = 64
+# What a run itself opens once it has begun: its folder, its loop, and what connecting takes for a moment.
+_OPENED_LATER = 24
+_WHEN_UNKNOWN_OPEN = 32
+# What a resolver opens at once.
+_FOR_A_QUESTION = 3
+_DESCRIPTORS = "lower --concurrency, or raise the limit with ulimit -n"
+# Waiting helps with these: what another call holds is given back when that call ends.
+_USED_UP = {
+    errno.EMFILE: f"this program may open no more files and connections: {_DESCRIPTORS}",
+    errno.ENFILE: "this machine has no file descriptor left: close other programs, or lower --concurrency",
+    errno.ENOMEM: "this machine has no memory left for it: close other programs, or lower --concurrency",
+    errno.ENOBUFS: "this machine has no network buffer left: lower --concurrency",
+    errno.EADDRNOTAVAIL: "this machine has no local address or port left for it: lower --concurrency, or wait a minute",
+    errno.EAGAIN: "this machine starts nothing more for this user: raise the limit with ulimit -u",
+}
+# A connection that did not get as far as the network. For a program these mean that it may not be executed.
+_FORBIDDEN = {
+    errno.EPERM: "this machine forbids the connection: check its firewall or sandbox",
+    errno.EACCES: "this machine forbids the connection: check its firewall or sandbox",
+}
+
+
+def client_limit(fault: BaseException, *, connecting: bool = False) -> CallFailure | None:
+    """The failure a fault becomes that is this machine's own; None for any other fault."""
+    number = _errno_of(fault)
+    if number in _USED_UP:
+        return CallFailure("error", "client_limit", _USED_UP[number], retryable=True)
+    if connecting and number in _FORBIDDEN:
+        return CallFailure("error", "client_limit", _FORBIDDEN[number])
+    return None
+
+
+def _errno_of(fault: BaseException) -> int | None:
+    if isinstance(fault, MemoryError) or (isinstance(fault, socket.gaierror) and fault.errno == socket.EAI_MEMORY):
+        return errno.ENOMEM
+    if isinstance(fault, RuntimeError) and "start new thread" in str(fault):
+        return errno.EAGAIN
+    if not isinstance(fault, OSError):
+        return None
+    untold = isinstance(fault, socket.gaierror) or (fault.errno is None and not isinstance(fault, TimeoutError))
+    # A resolver that can open no socket to ask says that the name is unknown; several faults in one have no number.
+    return errno.EMFILE if untold and _is_full() else fault.errno
+
+
+def require_descriptors(needed: int) -> None:
+    """Raise `OSError` (EMFILE) where opening so many more would use what is kept for finishing the run."""
+    limit = _soft_limit()
+    if limit is None:
+        return
+    if _lowest_free() + needed > limit - _reserve(limit):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def fit_to_descriptors(wanted: int, per_call: int) -> int:
+    """How many calls may be in flight, of those wanted, raising this process's own limit as far as they need it."""
+    limit = _soft_limit()
+    if limit is None:
+        return wanted
+    n_open = _count_open() + _OPENED_LATER
+    if (needed := n_open + wanted * per_call + _RESERVED) > limit:
+        limit = _raised_limit(needed, limit)
+    return max(1, min(wanted, (limit - _reserve(limit) - n_open) // per_call))
+
+
+def _reserve(limit: int) -> int:
+    return min(_RESERVED, limit // 4)
+
+
+def _soft_limit() -> int | None:
+    """How many descriptors this process may have; None where there is no such limit."""
+    if sys.platform == "win32":
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _raised_limit(needed: int, soft: int) -> int:
+    """The limit after raising it to `needed`, or as near as the hard limit allows.
+
+    No higher: children inherit it, and some of them do work for every descriptor they might have.
+    """
+    if sys.platform == "win32":
+        return soft
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    except (OSError, ValueError):
+        return soft
+    return max(soft, wanted)
+
+
+def _count_open() -> int:
+    try:
+        return sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError:
+        return _WHEN_UNKNOWN_OPEN
+
+
+def _lowest_free() -> int:
+    """The system gives out the lowest number that is free, so the number tells how many are taken."""
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
+
+
+def _is_full() -> bool:
+    limit = _soft_limit()
+    try:
+        return limit is not None and _lowest_free() + _FOR_A_QUESTION > limit
+    except OSError:
+        return True
