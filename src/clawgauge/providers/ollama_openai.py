@@ -10,6 +10,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.chat_server import ChatServer
 from clawgauge.providers.chat_wire import count
+from clawgauge.providers.http_server import refused_question
 from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.redaction import public_address
@@ -67,6 +68,8 @@ class Ollama(ChatServer):
             return []
 
     def hint(self, failure: CallFailure) -> str:
+        if failure.http_status is not None:
+            return f"is it Ollama that answers at {public_address(self.base_url)}?"
         return f"is Ollama running at {public_address(self.base_url)}? start it with: ollama serve"
 
     async def _loaded(self) -> list[str]:
@@ -83,7 +86,9 @@ class Ollama(ChatServer):
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         reply = await self._client.get_json(self._api + path)
-        items = (decode_lenient(reply.data) or {}).get("models") if reply.status == 200 else None
+        if reply.status != 200:
+            raise refused_question(reply.status, f"/api{path}")
+        items = (decode_lenient(reply.data) or {}).get("models")
         named = items if isinstance(items, list) else []
         return [item for item in named if isinstance(item, dict) and isinstance(item.get("name"), str)]
 
