@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import psutil
 
-from support.command import clean_environment
+from support.command import clean_environment, trust_configuration
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 Process = subprocess.Popen[bytes]
@@ -33,6 +33,7 @@ def started(
 
     `prefix` is a command that becomes the one after it, such as `nohup`.
     """
+    trust_configuration(place)
     with subprocess.Popen(
         [*prefix, sys.executable, "-m", "clawgauge", *words],
         cwd=place,

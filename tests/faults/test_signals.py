@@ -256,7 +256,7 @@ def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer)
     """`2>&1 | head -1` ends the run as one Ctrl-C: 130, what was answered stands and is summed up, no traceback."""
     server.reply_with(Text("yes", first_delay_s=0.2))
     lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
-    assert lines == ["using clawgauge.toml", "130"] and err == ""
+    assert lines == ["using clawgauge.toml (trusted)", "130"] and err == ""
     folder = place / "runs" / "cut"
     assert len(read_records(folder)) < 4 and len(server.calls) < 4
     assert (folder / "summary.json").is_file() and not (folder / ".lock").exists()
