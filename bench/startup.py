@@ -23,7 +23,7 @@ def measure(setting: Setting) -> dict[str, Any]:
         commands = {
             "bare_interpreter": [sys.executable, "-c", "pass"],
             "help": [*CLAWGAUGE, "--help"],
-            "dry_run": [*CLAWGAUGE, "run", "--dry-run", "-t", f"bench_chat:{MODEL}"],
+            "dry_run": [*CLAWGAUGE, "run", "--dry-run", "-t", f"bench_chat:{MODEL}", "--config", "clawgauge.toml"],
         }
         for argv in commands.values():
             place.run(argv)  # once unmeasured: the disk cache and the compiled files

@@ -120,7 +120,7 @@ class Workplace:
         argv = [*CLAWGAUGE, "run", "-t", f"{PROVIDERS[path]}:{model}", "-s", str(self.write_suite(prompts))]
         argv += ["--concurrency", str(concurrency), "--repeats", str(repeats), "--max-retries", "0", "--quiet"]
         # The reply's length is the schedule's business.
-        argv += ["--max-tokens", "1000000", "--run-id", run_id]
+        argv += ["--max-tokens", "1000000", "--run-id", run_id, "--config", "clawgauge.toml"]
         # The stand-in is on PATH for its own calls alone: the inventory asks every `claude` it finds for its version.
         search = {"PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
         finished = self.run(argv, search if path == "cli" else {}, started)

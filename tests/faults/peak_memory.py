@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.command import Outcome, clean_environment
+from support.command import Outcome, clean_environment, trust_configuration
 from support.waiting import PATIENCE_S
 
 MIB = 1 << 20
@@ -28,6 +28,7 @@ def clawgauge_measured(
     cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None
 ) -> tuple[Outcome, float]:
     """Run the command to its end; returns how it ended and its peak resident memory in MiB."""
+    trust_configuration(cwd)
     note = cwd / "peak_memory"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(note), sys.executable, "-m", "clawgauge", *words],

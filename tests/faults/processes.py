@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import psutil
 
-from support.command import clean_environment
+from support.command import clean_environment, trust_configuration
 from support.waiting import PATIENCE_S, wait_until
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -35,6 +35,7 @@ def started(
 
     `prefix` is a command that becomes the one after it, such as `nohup`.
     """
+    trust_configuration(place)
     with subprocess.Popen(
         [*prefix, sys.executable, "-m", "clawgauge", *words],
         cwd=place,

@@ -9,12 +9,16 @@ import sys
 import termios
 from pathlib import Path
 
-from support.command import clean_environment
+from support.command import clean_environment, trust_configuration
 from support.waiting import PATIENCE_S
 
 
-def on_a_terminal(cwd: Path, *words: str, env: dict[str, str] | None = None) -> bytes:
+def on_a_terminal(
+    cwd: Path, *words: str, env: dict[str, str] | None = None, typed: bytes = b"", trusting: bool = True
+) -> bytes:
     """Run the command with all three streams on one terminal; returns what it drew, with its own line ends."""
+    if trusting:
+        trust_configuration(cwd)
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.ONLCR  # no carriage return of the terminal's own: one that shows was printed
@@ -29,6 +33,7 @@ def on_a_terminal(cwd: Path, *words: str, env: dict[str, str] | None = None) -> 
         stderr=theirs,
     )
     os.close(theirs)
+    os.write(ours, typed)
     drawn = b""
     try:
         while piece := os.read(ours, 65536):

@@ -20,7 +20,7 @@ from clawgauge.records import Prompt, RunOptions, Target
 from clawgauge.runner.observer import Observer
 from clawgauge.runner.run import RunRequest, run
 from clawgauge.summary import summarize_folder
-from support.command import Outcome, clawgauge, read_records, write_suite
+from support.command import Outcome, clawgauge, read_records, state_home, write_suite
 from support.scripted_server import Hang, Reset, ScriptedServer, Status, Text
 from support.slow_rest import slow_rest
 from support.waiting import growing_deadlines
@@ -229,6 +229,7 @@ def test_row_45_a_run_id_with_a_nul(
 ) -> None:
     """No shell can pass a NUL, but a program that calls ours can: refused like the rest."""
     monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_STATE_HOME", state_home())
     assert main([*RUN, "--run-id", "a\0b"]) == 2
     assert "run id" in capsys.readouterr().err
     assert not (place / "runs").exists() and server.requests == []

@@ -281,7 +281,7 @@ def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer)
     server.reply_with(Held(Text("yes"), (place / "closed").exists))
     head = "{ head -n 1; exec <&-; : > closed; }"
     lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | {head}; echo ${{PIPESTATUS[0]}}")
-    assert lines == ["using clawgauge.toml", "130"] and err == ""
+    assert lines == ["using clawgauge.toml (trusted)", "130"] and err == ""
     folder = place / "runs" / "cut"
     assert len(read_records(folder)) < 4 and len(server.calls) < 4
     assert (folder / "summary.json").is_file() and not (folder / ".lock").exists()

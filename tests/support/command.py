@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawgauge.config.trust import TrustStore, hash_content
 from support.command_forks import fork_server
 from support.waiting import PATIENCE_S
 
@@ -42,12 +47,35 @@ class Outcome:
 def clean_environment(**changes: str) -> dict[str, str]:
     """Nothing of the caller's but what a program needs to start; retries wait next to nothing."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    return {**kept, "CLAWGAUGE_RETRY_BASE_S": "0.01", "OLLAMA_HOST": "127.0.0.1:9", **changes}
+    ours = {"CLAWGAUGE_RETRY_BASE_S": "0.01", "OLLAMA_HOST": "127.0.0.1:9", "XDG_STATE_HOME": state_home()}
+    return {**kept, **ours, **changes}
 
 
-def clawgauge(cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None) -> Outcome:
-    """Run the command to its end, in a fork of a started interpreter where that makes no difference."""
+@functools.cache
+def state_home() -> str:
+    """Where the commands of this test process keep what they trust."""
+    folder = tempfile.mkdtemp(prefix="clawgauge-state-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def trust_configuration(cwd: Path, state: str | None = None) -> None:
+    """What `clawgauge trust` does with the clawgauge.toml of a folder, where there is one."""
+    file = cwd / "clawgauge.toml"
+    if file.is_file():
+        TrustStore.of({"XDG_STATE_HOME": state or state_home()}).add(file, hash_content(file.read_bytes()))
+
+
+def clawgauge(
+    cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None, trusting: bool = True
+) -> Outcome:
+    """Run the command to its end, in a fork of a started interpreter where that makes no difference.
+
+    The folder's clawgauge.toml is trusted first, unless the test says otherwise.
+    """
     environment = clean_environment(**(env or {}))
+    if trusting:
+        trust_configuration(cwd, environment["XDG_STATE_HOME"])
     forks = fork_server()
     done = forks and forks.run(words, cwd, environment, timeout_s)
     if done is None:
@@ -93,3 +121,4 @@ def chat_config(cwd: Path, **servers: str) -> None:
         f'[providers.{name}]\ntype = "openai_chat"\nbase_url = "{url}"\nlocal = true\n' for name, url in servers.items()
     ]
     (cwd / "clawgauge.toml").write_text("\n".join(tables))
+    trust_configuration(cwd)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from clawgauge import __version__
-from clawgauge.cli import compare, doctor, export, history, report, rescore, route, run, show, suites, summarize
+from clawgauge.cli import compare, doctor, export, history, report, rescore, route, run, show, suites, summarize, trust
 from clawgauge.cli.exit_codes import DONE, INTERRUPTED
 from clawgauge.cli.interruption import interruption
 from clawgauge.cli.streams import guarded_streams
@@ -25,6 +26,7 @@ _VERBS = {
     "history": history,
     "export": export,
     "route": route,
+    "trust": trust,
 }
 _EPILOG = """\
 examples:
@@ -39,9 +41,16 @@ exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing was se
 """
 
 
+class _WholeWords(argparse.ArgumentParser):
+    """Takes options as they are written: one that is cut short would not be found again in a recorded command."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line. Cheap: no room is loaded to print a help text."""
-    parser = argparse.ArgumentParser(
+    parser = _WholeWords(
         prog="clawgauge",
         description="Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools.",
         epilog=_EPILOG,

@@ -18,7 +18,9 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--get-embedded", action="store_true", help="fetch the embedded model now")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml where there is one")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON on stdout")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from clawgauge.cli.exit_codes import DONE, NOTHING_ANSWERED
 from clawgauge.cli.loop import run_async
 from clawgauge.cli.secrecy import keep_secrets
-from clawgauge.config import provider_settings, read_environment, read_file_config
-from clawgauge.errors import CallFailure, MachineError
+from clawgauge.config import provider_settings, read_configuration, read_environment
+from clawgauge.errors import CallFailure, ConfigError, MachineError
 from clawgauge.journal import encode_document
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded_model import fetch
@@ -24,18 +25,19 @@ _MODELS_SHOWN = 12
 def examine(config: Path | None, *, as_json: bool) -> int:
     """Probe everything; exit 0 as long as something can be used."""
     environ = read_environment()
-    file, _ = read_file_config(config, Path.cwd())
-    settings = provider_settings(file, environ, concurrency=1, tell=_tell)
+    configuration = read_configuration(config, environ)
+    if configuration.path is not None:
+        _tell(clean_terminal(f"using {configuration.path} ({configuration.standing})"))
+    settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
     _, redact = keep_secrets(settings, environ)
-    probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
+    configured = configuration.withheld_providers | set(configuration.file.providers)
+    probes = run_async(_probe_all(_worth_probing(settings, configured)))
     # Masked as a whole: versions and model names are the server's words too.
     sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
-def _worth_probing(
-    settings: dict[str, ProviderSettings], environ: dict[str, str], configured: set[str]
-) -> list[ProviderSettings]:
+def _worth_probing(settings: dict[str, ProviderSettings], configured: Collection[str]) -> list[ProviderSettings]:
     """Everything but the bare `openai_chat` type, which has no address of its own unless one was given."""
     return [
         setting
@@ -49,8 +51,11 @@ async def _probe_all(settings: list[ProviderSettings]) -> list[ProviderProbe]:
 
 
 async def _probe(setting: ProviderSettings) -> ProviderProbe:
-    async with create_provider(setting) as provider:
-        return await provider.probe()
+    try:
+        async with create_provider(setting) as provider:
+            return await provider.probe()
+    except ConfigError as wrong:
+        return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
 
 
 def _lines(probe: ProviderProbe) -> str:

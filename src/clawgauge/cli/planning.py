@@ -17,6 +17,7 @@ from clawgauge.client_limits import fit_to_descriptors
 from clawgauge.config import (
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
+    Configuration,
     RunSettings,
     TargetPattern,
     apply_patterns,
@@ -28,8 +29,8 @@ from clawgauge.config import (
     parse_target,
     provider_name,
     provider_settings,
+    read_configuration,
     read_environment,
-    read_file_config,
 )
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
@@ -84,7 +85,7 @@ class Plan:
     prices: Mapping[str, Price | None]
     redact: Callable[[str], str]
     secrets: Mapping[str, str]
-    config_path: Path | None
+    configuration: Configuration
     environ: Mapping[str, str]
 
     def provider_for(self, target: Target) -> Provider:
@@ -113,21 +114,33 @@ class Plan:
 def make_plan(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     """Everything the flags, the file and the environment decide. Raises a `RequestError` for what cannot be."""
     plan = _decide(arguments, tell)
-    if plan.config_path is not None and arguments.config is None:
-        tell(f"using {plan.config_path.name}")
+    if plan.configuration.path is not None:
+        tell(_describe_configuration(plan.configuration))
     return plan
+
+
+def _describe_configuration(used: Configuration) -> str:
+    """Which file has a say in the run, by which right, and what of it has none."""
+    withheld = [f"[run] {name}" for name in sorted(used.withheld_run)]
+    withheld += [f"[providers.{name}]" for name in sorted(used.withheld_providers)]
+    told = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
+    return clean_terminal(f"using {used.path} ({used.standing}){told}")
 
 
 def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     environ = read_environment()
     _refuse_secrets(_words(arguments), find_secrets({}, environ), "the command line")
-    cwd = Path.cwd()
-    file, config_path = read_file_config(arguments.config, cwd)
-    said = _said(arguments).over(file.run)
+    configuration = read_configuration(arguments.config, environ)
+    file, config_path = configuration.file, configuration.path
+    on_command_line = _said(arguments)
+    configuration.refuse_withheld(
+        set(RunSettings.__struct_fields__) - on_command_line.said().keys() - _unneeded(arguments)
+    )
+    said = on_command_line.over(file.run)
     options = make_options(said, environ)
     named = None if arguments.resume else {provider_name(text) for text in said.targets or []}
-    settings = provider_settings(file, environ, concurrency=options.concurrency, tell=tell, named=named)
-    base_dir = config_path.parent if config_path and not arguments.suite and file.run.suites else cwd
+    settings = provider_settings(configuration, environ, concurrency=options.concurrency, tell=tell, named=named)
+    base_dir = config_path.parent if config_path and not arguments.suite and file.run.suites else Path()
     secrets, redact = keep_secrets(settings, environ)
     wanted = said.targets or []
     runs_dir = Path(said.runs_dir or DEFAULT_RUNS_DIR)
@@ -136,8 +149,11 @@ def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     # A resumed run has its own prompts to choose from.
     prompts = choose_prompts(suites, None if arguments.resume else said.prompt_ids)
     refuse_secret_prompts(prompts, secrets)
+    patterns = [parse_target(text, settings) for text in wanted]
+    if names_targets(arguments):
+        refuse_unusable(settings, {pattern.target.provider for pattern in patterns if not pattern.excludes})
     return Plan(
-        patterns=[parse_target(text, settings) for text in wanted],
+        patterns=patterns,
         targets=[],
         suites=[describe_suite(suite) for suite in suites],
         prompts=prompts,
@@ -150,9 +166,21 @@ def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
         prices={},
         redact=redact,
         secrets=secrets,
-        config_path=config_path,
+        configuration=configuration,
         environ=environ,
     )
+
+
+def _unneeded(arguments: argparse.Namespace) -> set[str]:
+    """The options that a resumed run has no use for: it has targets of its own."""
+    return set() if names_targets(arguments) else {"targets", "unload_others"}
+
+
+def refuse_unusable(settings: Mapping[str, ProviderSettings], names: Collection[str]) -> None:
+    """A provider that is named and cannot be had stops the run before anything is sent."""
+    for name in names:
+        if (why := settings[name].unusable) is not None:
+            raise ConfigError(why)
 
 
 def _prices_path(arguments: argparse.Namespace, said: RunSettings, config_path: Path | None) -> Path | None:

@@ -126,7 +126,7 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
                 f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
             )
         return config.prompts
-    prompts = load_suite(suite, base_dir=Path.cwd()).prompts
+    prompts = load_suite(suite, base_dir=Path()).prompts
     if config is None:
         # Records of the first harness name no suite.
         return [msgspec.structs.replace(prompt, suite="") for prompt in prompts]

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clawgauge.cli.evidence import read_evidence, read_superseded_cost
-from clawgauge.cli.planning import OpenWork, Plan, refuse_endless_search, refuse_secret_prompts, split_ids
+from clawgauge.cli.planning import (
+    OpenWork,
+    Plan,
+    refuse_endless_search,
+    refuse_secret_prompts,
+    refuse_unusable,
+    split_ids,
+)
 from clawgauge.config import choose_from, load_suites
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import CellKey, check_run_id, index_cells, locate_run, read_config
@@ -177,6 +184,7 @@ def _require_providers(plan: Plan, targets: list[Target]) -> None:
                 f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
                 "name the configuration file that has it with --config"
             )
+    refuse_unusable(plan.settings, {target.provider for target in targets})
 
 
 def _target_changes(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> list[str]:
@@ -238,7 +246,8 @@ def _prompts(
 def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list[Prompt]] | None:
     """The suites as their files hold them now: found from here, or from the configuration file that named them."""
     sources = [suite.source for suite in config.suites]
-    for base_dir in (Path.cwd(), *([plan.config_path.parent] if plan.config_path else [])):
+    named_in = plan.configuration.path
+    for base_dir in (Path(), *([named_in.parent] if named_in else [])):
         if all(is_suite_there(source, base_dir) for source in sources):
             suites = load_suites(sources, base_dir)
             kept = {f"{prompt.suite}/{prompt.id}" for prompt in config.prompts}

@@ -66,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--resume", metavar="RUN", help="go on with an unfinished run")
     where.add_argument("--retry-errors", action="store_true", help="with --resume: ask failed cells again")
     where.add_argument("--force", action="store_true", help="with --resume: go on although the plan has changed")
-    where.add_argument("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml where there is one")
+    where.add_argument(
+        "--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted"
+    )
     where.add_argument("--dry-run", action="store_true", help="show the plan; ask nothing")
     where.add_argument("--quiet", action="store_true", help="no progress")
     where.add_argument("--json", action="store_true", help="the summary as JSON on stdout")

@@ -28,9 +28,9 @@ def list_suites(*, as_json: bool, out: TextIO) -> int:
 
 def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
     """A suite's prompts, or its file as it is."""
-    suite = load_suite(name, base_dir=Path.cwd())
+    suite = load_suite(name, base_dir=Path())
     if source:
-        text = suite_path(name, base_dir=Path.cwd()).read_text(encoding="utf-8")
+        text = suite_path(name, base_dir=Path()).read_text(encoding="utf-8")
         # A copy for a file is the file; on a terminal somebody else's suite must not steer it.
         out.write(clean_lines(text) if out.isatty() else text)
         return DONE

@@ -34,5 +34,5 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
         return show_suite(arguments.name, source=arguments.source, as_json=arguments.json, out=sys.stdout)
     if arguments.action == "check":
-        return check_suite(arguments.file, Path.cwd(), out=sys.stdout)
+        return check_suite(arguments.file, Path(), out=sys.stdout)
     return list_suites(as_json=getattr(arguments, "json", False), out=sys.stdout)

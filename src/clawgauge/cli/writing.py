@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.markdown import render_markdown
 from clawgauge.summary import summarize_folder
+
+_BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
 
 
 def write_summary(folder: RunFolder) -> RunSummary:
@@ -40,8 +43,15 @@ def _larger_budget(path: Path) -> list[str]:
         if event.event == "stretch_started":
             words = []
         elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
-            words = [f"--{str(event.detail.get('budget')).replace('_', '-')}", f"{2 * limit:g}"]
+            # A run folder may come from anyone, and this is to be pasted into a shell.
+            option = _BUDGETS.get(str(event.detail.get("budget")))
+            words = [option, _written_out(2 * limit)] if option else []
     return words
+
+
+def _written_out(number: float) -> str:
+    """A number as an option takes it: no exponent, and no fraction where there is none."""
+    return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"
 
 
 def _config_file(config: RunConfig) -> str | None:

@@ -1,7 +1,7 @@
 """Flags, environment and TOML made into one decided plan. Nothing after this room reads any of them again."""
 
 from clawgauge.config.environment import read_environment
-from clawgauge.config.file import FileConfig, read_file_config
+from clawgauge.config.file import DEFAULT_NAME, Configuration, FileConfig, read_configuration, read_file
 from clawgauge.config.plan import (
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
@@ -13,25 +13,32 @@ from clawgauge.config.plan import (
 )
 from clawgauge.config.providers import provider_settings
 from clawgauge.config.secrets import find_secrets
-from clawgauge.config.settings import RunSettings
+from clawgauge.config.settings import RunSettings, harmless_fields
 from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target, provider_name
+from clawgauge.config.trust import TrustStore, place_of
 
 __all__ = [
+    "DEFAULT_NAME",
     "DEFAULT_RUNS_DIR",
     "DEFAULT_SUITES",
+    "Configuration",
     "FileConfig",
     "RunSettings",
     "TargetPattern",
+    "TrustStore",
     "apply_patterns",
     "checked_fail_under",
     "choose_from",
     "choose_prompts",
     "find_secrets",
+    "harmless_fields",
     "load_suites",
     "make_options",
     "parse_target",
+    "place_of",
     "provider_name",
     "provider_settings",
+    "read_configuration",
     "read_environment",
-    "read_file_config",
+    "read_file",
 ]

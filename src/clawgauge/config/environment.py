@@ -23,11 +23,15 @@ def ollama_base_url(environ: Mapping[str, str]) -> str | None:
     host = environ.get("OLLAMA_HOST", "").strip()
     if not host:
         return None
-    parts = urlsplit(host if "://" in host else f"http://{host}")
+    try:
+        parts = urlsplit(host if "://" in host else f"http://{host}")
+        asked_port = parts.port
+    except ValueError:
+        raise ConfigError("OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it") from None
     # A server told to listen everywhere is reached on this machine.
     name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(parts.hostname or "", parts.hostname or "")  # noqa: S104  # compared, not bound
     shown = f"[{name}]" if ":" in name else name
-    port = parts.port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
+    port = asked_port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
     return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/v1"
 
 

@@ -1,19 +1,26 @@
-"""clawgauge.toml: further servers, and defaults for `run`. A key is named here, never written."""
+"""clawgauge.toml: further servers, and defaults for `run`. A key is named here, never written.
+
+A file that was named with --config, or trusted with `clawgauge trust`, counts as it stands. One that merely lies in the
+current directory may have come with a clone: of it only what `settings` declares harmless counts, and whoever needs
+the rest is refused.
+"""
 
 from __future__ import annotations
 
-import tomllib
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from clawgauge.config.settings import RunSettings
+from clawgauge.config.settings import RunSettings, harmless_fields
+from clawgauge.config.trust import TrustStore, hash_content
 from clawgauge.errors import ConfigError
-from clawgauge.suites.document import has_key_bomb
+from clawgauge.toml_file import fit_toml, parse_toml, read_toml_bytes
 
 DEFAULT_NAME = "clawgauge.toml"
-_SIZE_CAP_BYTES = 1 << 20
+_WHAT = "configuration"
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
 
@@ -36,40 +43,83 @@ class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     providers: dict[str, ProviderTable] = {}
 
 
-def read_file_config(path: Path | None, cwd: Path) -> tuple[FileConfig, Path | None]:
+class Configuration(msgspec.Struct, frozen=True):
+    """What counts of a configuration file, and what was withheld because nobody has vouched for it.
+
+    `withheld_run` are options of `[run]`, `withheld_providers` names of tables; both are empty for a file the user has
+    named or trusted. `sha256` is of the very bytes that were read.
+    """
+
+    file: FileConfig = FileConfig()
+    path: Path | None = None
+    sha256: str = ""
+    standing: str = ""
+    withheld_run: frozenset[str] = frozenset()
+    withheld_providers: frozenset[str] = frozenset()
+
+    def why_withheld(self) -> str:
+        """What to do about what was withheld."""
+        return f"{DEFAULT_NAME} here is {self.standing}: read it, then run `clawgauge trust`, or name it with --config"
+
+    def refuse_withheld(self, options: Collection[str]) -> None:
+        """Stop where one of these options of `[run]` would have counted: the user may well expect it."""
+        if wanted := sorted(self.withheld_run & set(options)):
+            flags = ", ".join("--" + {"targets": "target"}.get(name, name).replace("_", "-") for name in wanted)
+            raise ConfigError(f"[run] {', '.join(wanted)} of {self.why_withheld()}, or say {flags} yourself")
+
+
+def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configuration:
     """The file that was named, else ./clawgauge.toml where there is one, else nothing."""
-    chosen = path
-    if chosen is None:
-        chosen = cwd / DEFAULT_NAME
-        if not chosen.is_file():
-            return FileConfig(), None
-    return _parse(chosen), chosen
+    if path is not None:
+        found, sha256 = read_file(path)
+        return Configuration(found, path, sha256, "named with --config")
+    here = Path(DEFAULT_NAME)
+    if not os.path.lexists(here):
+        return Configuration()
+    found, sha256 = read_file(here)
+    store = TrustStore.of(environ)
+    if store.trusts(here, sha256):
+        return Configuration(found, here, sha256, "trusted")
+    standing = "changed since it was trusted" if store.knows(here) else "not trusted"
+    return _withhold(Configuration(found, here, sha256, standing))
 
 
-def _parse(path: Path) -> FileConfig:
-    try:
-        raw = path.read_bytes()
-    except OSError as fault:
-        raise ConfigError(f"cannot read the configuration {path}: {fault.strerror}") from fault
-    if len(raw) > _SIZE_CAP_BYTES:
-        raise ConfigError(f"the configuration {path} is over 1 MiB; it should hold a few tables")
-    table = _parse_toml(path, raw)
+def read_file(path: Path) -> tuple[FileConfig, str]:
+    """A file and the hash of what was read, from one reading."""
+    raw = read_toml_bytes(path, _WHAT)
+    table = parse_toml(raw, path, _WHAT)
     _refuse_keys(path, table)
-    try:
-        return msgspec.convert(table, FileConfig)
-    except msgspec.ValidationError as fault:
-        raise ConfigError(f"the configuration {path}: {fault}") from fault
+    return fit_toml(table, FileConfig, path, _WHAT), hash_content(raw)
 
 
-def _parse_toml(path: Path, raw: bytes) -> dict[str, Any]:
-    try:
-        text = raw.decode("utf-8-sig")
-        if has_key_bomb(text):
-            raise ConfigError(f"the configuration {path} has a key of too many dotted parts; flatten it")
-        return tomllib.loads(text)
-    # Python's own cap on the digits of a number is a plain ValueError, which the others are kinds of.
-    except (ValueError, RecursionError) as fault:
-        raise ConfigError(f"the configuration {path} is not TOML: {fault}") from fault
+def _withhold(whole: Configuration) -> Configuration:
+    """What an untrusted file may say: the harmless settings of `[run]`, and no other table."""
+    harmless = harmless_fields(RunSettings)
+    said = whole.file.run.said()
+    kept = {name: value for name, value in said.items() if name in harmless}
+    if suites := kept.get("suites"):
+        _refuse_far_suites(suites)
+    return msgspec.structs.replace(
+        whole,
+        file=FileConfig(run=RunSettings(**kept)),
+        withheld_run=frozenset(said.keys() - harmless),
+        withheld_providers=frozenset(whole.file.providers),
+    )
+
+
+def _refuse_far_suites(refs: list[str]) -> None:
+    """An untrusted file names suites beside it: what lies elsewhere is not for whoever wrote it to have asked."""
+    here = Path().resolve()
+    for ref in refs:
+        try:
+            far = ref.startswith("~") or not (here / ref).resolve().is_relative_to(here)
+        except (OSError, ValueError, RuntimeError):
+            far = True
+        if far:
+            raise ConfigError(
+                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
+                "name it with -s, or run `clawgauge trust`"
+            )
 
 
 def _refuse_keys(path: Path, table: dict[str, Any]) -> None:

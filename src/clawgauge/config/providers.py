@@ -7,17 +7,18 @@ from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from clawgauge.config.environment import ollama_base_url
-from clawgauge.config.file import FileConfig, ProviderTable
+from clawgauge.config.file import Configuration, ProviderTable
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.base import ProviderSettings, is_vendor
 from clawgauge.providers.registry import BUILT_IN, provider_types, unknown_provider
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DEFAULT_KEY_ENV = {"openai_responses": "OPENAI_API_KEY"}
+_OPENAI_KEY = "OPENAI_API_KEY"
+_OPENAI_TYPES = ("openai_responses", "openai_chat")
 
 
 def provider_settings(
-    file: FileConfig,
+    configuration: Configuration,
     environ: Mapping[str, str],
     *,
     concurrency: int,
@@ -26,16 +27,21 @@ def provider_settings(
 ) -> dict[str, ProviderSettings]:
     """Settings of every provider a target may name: the installed types, and the tables of the file.
 
-    With `named`, the providers that are wanted, plug-ins are looked for only if one of these is no built-in.
+    With `named`, the providers that are wanted, plug-ins are looked for only if one of these is no built-in. A provider
+    that an untrusted file has a table for is there, but not to be had: its own address would not be what was meant.
     """
-    types = {table.type or name for name, table in file.providers.items()}
-    wanted = None if named is None else types | (set(named) - set(file.providers))
+    own, withheld = configuration.file.providers, configuration.withheld_providers
+    types = {table.type or name for name, table in own.items()}
+    wanted = None if named is None else types | (set(named) - set(own) - withheld)
     known = list(BUILT_IN) if wanted is not None and wanted <= set(BUILT_IN) else provider_types()
-    tables = {**{name: ProviderTable() for name in known}, **file.providers}
-    return {
+    tables = {**{name: ProviderTable() for name in known}, **own}
+    settings = {
         name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
         for name, table in tables.items()
     }
+    why = configuration.why_withheld()
+    refused = {name: ProviderSettings(name, name, unusable=f"[providers.{name}] of {why}") for name in withheld}
+    return settings | refused
 
 
 def _settings(
@@ -53,17 +59,15 @@ def _settings(
         raise ConfigError(f"[providers.{name}]: {wrong}" + ("" if table.type else '; add type = "openai_chat"'))
     if ":" in name or not name.strip():
         raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
-    base_url = table.base_url or _address_from_environment(kind, environ)
-    if base_url is None and kind == "openai_chat" and name != kind:
-        raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
     if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
         raise ConfigError(
             f"[providers.{name}]: api_key_env is not the name of an environment variable; "
             "put the key into a variable and write that variable's name"
         )
-    key_env = table.api_key_env or _key_env(kind, environ, custom=name != kind)
     if table.chat_template_file is not None and kind != "embedded":
         raise ConfigError(f"[providers.{name}]: chat_template_file is for the embedded server; {kind} has its own")
+    base_url, unusable = _find_address(name, kind, table, environ)
+    key_env = table.api_key_env or _default_key_env(name, kind, table, base_url, environ)
     extra = {
         "extra_body": table.extra_body,
         "local": bool(table.local),
@@ -73,36 +77,59 @@ def _settings(
     return ProviderSettings(
         name=name,
         type=kind,
-        base_url=_checked_address(name, base_url),
+        base_url=base_url,
         api_key=environ.get(key_env, "").strip() or None if key_env else None,
         api_key_env=key_env,
         extra=extra,
         environ=environ,
         concurrency=concurrency,
         tell=tell,
+        unusable=unusable,
     )
+
+
+def _find_address(
+    name: str, kind: str, table: ProviderTable, environ: Mapping[str, str]
+) -> tuple[str | None, str | None]:
+    """The address, and why there is none to be had: a bad variable is the trouble of those who need it alone."""
+    if table.base_url:
+        return _checked_address(name, table.base_url), None
+    try:
+        base_url = _checked_address(name, _address_from_environment(kind, environ))
+    except ConfigError as fault:
+        return None, str(fault)
+    if base_url is None and kind == "openai_chat" and name != kind:
+        raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
+    return base_url, None
 
 
 def _address_from_environment(kind: str, environ: Mapping[str, str]) -> str | None:
     if kind == "ollama_openai":
         return ollama_base_url(environ)
-    if kind in ("openai_responses", "openai_chat"):
+    if kind in _OPENAI_TYPES:
         return environ.get("OPENAI_BASE_URL", "").strip() or None
     return None
 
 
-def _key_env(kind: str, environ: Mapping[str, str], *, custom: bool) -> str | None:
-    """OpenAI needs its key; a chat server of the user's takes the same one only if it is set and nothing else is."""
-    if kind == "openai_chat" and not custom and environ.get("OPENAI_API_KEY"):
-        return "OPENAI_API_KEY"
-    return None if custom and kind == "openai_chat" else _DEFAULT_KEY_ENV.get(kind)
+def _default_key_env(
+    name: str, kind: str, table: ProviderTable, base_url: str | None, environ: Mapping[str, str]
+) -> str | None:
+    """The key of a provider that names none: OpenAI's goes to OpenAI, and to where the same environment points.
+
+    An address from a file gets the key that its table names, or none.
+    """
+    if kind == "openai_responses":
+        return _OPENAI_KEY if table.base_url is None or is_vendor("openai", table.base_url) else None
+    # A chat server of the user's own takes the key only if one is set.
+    from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
+    return _OPENAI_KEY if from_environment and environ.get(_OPENAI_KEY) else None
 
 
 def _checked_address(name: str, address: str | None) -> str | None:
     if address is None:
         return None
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         sound = False

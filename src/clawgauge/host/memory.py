@@ -7,6 +7,7 @@ kernel name alone, because arguments may hold secrets (and psutil completes a lo
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from clawgauge.host.asking import UNTOLD, ask
 
 MEMINFO = "/proc/meminfo"
 NAME_LENGTH = 15
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES = mmap.PAGESIZE
 _HAS_PROC = Path(MEMINFO).exists()
 _HAS_CHILDREN_FILE = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 

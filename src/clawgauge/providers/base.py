@@ -6,12 +6,24 @@ must offer (`Provider`). Refuses: retrying, judging, recording and waiting; thos
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from clawgauge.records import ModelInfo, ProviderProbe, ToolInvocation
+
+# Matched against the whole text of an address, so that no two readers can see two hosts in it.
+_VENDOR_ADDRESSES = {
+    vendor: re.compile(rf"https://{re.escape(host)}(?::443)?(?:/[\w./-]*)?", re.IGNORECASE | re.ASCII)
+    for vendor, host in (("openai", "api.openai.com"), ("anthropic", "api.anthropic.com"))
+}
+
+
+def is_vendor(vendor: str, address: str) -> bool:
+    """Whether an address is plainly a vendor's own, and so may be given the key that is meant for it."""
+    return _VENDOR_ADDRESSES[vendor].fullmatch(address) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,8 @@ class Call:
 class ProviderSettings:
     """How to reach a provider. `api_key` never leaves memory; `api_key_env` is the name a user may be shown.
 
-    `tell` says a line to the person waiting (a download, a slow start); it is not a log.
+    `tell` says a line to the person waiting (a download, a slow start); it is not a log. `unusable` says why this
+    provider cannot be had: whoever asks for it is told so, and everybody else is left in peace.
     """
 
     name: str
@@ -67,6 +80,7 @@ class ProviderSettings:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     concurrency: int = 1
     tell: Callable[[str], None] = field(default=lambda _line: None, repr=False)
+    unusable: str | None = None
 
 
 class Sink(Protocol):

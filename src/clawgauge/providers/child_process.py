@@ -40,11 +40,11 @@ _DESCRIPTORS_TO_START = 10
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """What to run. `argv[0]` is a path: nothing is searched for and no shell is involved."""
+    """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    cwd: Path
+    cwd: Path | None = None
     stdin: bytes = b""
 
 

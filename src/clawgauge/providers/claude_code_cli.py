@@ -100,7 +100,7 @@ class ClaudeCodeCli(Provider):
             await self._converse(program, call, sink, tools)
 
     async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
-        offer = tools.arguments(program, self._env) if tools else ()
+        offer = tools.arguments(program) if tools else ()
         command = ChildCommand(
             argv=(str(program.path), *call_arguments(program, call, bare=self._bare), *offer),
             env=call_environment(self._env, call) | (TOOL_ENVIRONMENT if tools else {}),

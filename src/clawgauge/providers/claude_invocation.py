@@ -2,9 +2,10 @@
 
 Owns: every flag and variable we set, and which of the user's own variables are withheld. Refuses: running anything.
 
-Of the user's environment the CLI gets everything (proxies, certificates, Bedrock and Vertex credentials, its own login)
-except: keys of other model providers, which are none of its business; marks of a Claude Code session we may be running
-inside; and variables that would overrule the target, as `CLAUDE_CODE_EFFORT_LEVEL` overrules `--effort`.
+Of the user's environment the CLI gets everything (proxies, certificates, its own login) except: whatever is named as
+keys are, unless it is Anthropic's or of the cloud that the CLI is told to use; marks of a Claude Code session we may be
+running inside; and variables that would overrule the target, as `CLAUDE_CODE_EFFORT_LEVEL` overrules `--effort`. Where
+a configuration file sends the CLI to an address that is not Anthropic's, it gets none of Anthropic's keys either.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, ProviderSettings
+from clawgauge.providers.base import Call, ProviderSettings, is_vendor
 from clawgauge.providers.claude_program import ClaudeProgram
+from clawgauge.python_child import may_be_key
 
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+_HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
 
 FORCED_ENVIRONMENT = {
     # One attempt is one request: retries and the silent second, unstreamed try are the runner's business.
@@ -29,7 +32,13 @@ FORCED_ENVIRONMENT = {
     "DISABLE_ERROR_REPORTING": "1",
 }
 _OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
-_OTHERS_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACEHUB_API_TOKEN", "REPLICATE_API_TOKEN"})
+_CLOUD_PREFIXES = {
+    "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
+    "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "VERTEX_"),
+    "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
+}
+# Takes the place of a key at an address of the user's own that wants none: without one the CLI would send its login.
+NO_KEY = "none"
 _SESSION_MARKS = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"})
 _OVERRULING = frozenset(
     {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
@@ -86,7 +95,14 @@ def dropped_flags(program: ClaudeProgram, *, bare: bool) -> list[str]:
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
     """The child's environment but for what a single call sets."""
-    env = {name: value for name, value in settings.environ.items() if not _is_withheld(name)}
+    environ = settings.environ
+    ours = _OWN_PREFIXES + tuple(
+        prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own
+    )
+    env = {name: value for name, value in environ.items() if not _is_withheld(name, ours)}
+    if settings.base_url and not is_vendor("anthropic", settings.base_url):
+        env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
+        env["ANTHROPIC_API_KEY"] = NO_KEY
     if settings.api_key:
         env["ANTHROPIC_API_KEY"] = settings.api_key
     if settings.base_url:
@@ -117,6 +133,6 @@ def _switches(bare: bool) -> tuple[tuple[str, ...], ...]:
     return (*_SWITCHES, ("--bare",)) if bare else _SWITCHES
 
 
-def _is_withheld(name: str) -> bool:
-    others_key = name.endswith("_API_KEY") and not name.startswith(_OWN_PREFIXES)
-    return others_key or name in _OTHERS_TOKENS or name in _SESSION_MARKS or name in _OVERRULING
+def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
+    others_key = may_be_key(name) and not name.startswith(ours)
+    return others_key or name in _SESSION_MARKS or name in _OVERRULING

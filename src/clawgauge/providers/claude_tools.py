@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call
 from clawgauge.providers.claude_program import ClaudeProgram
+from clawgauge.python_child import isolated_module
 from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
 NAME_PREFIX = f"mcp__{SERVER_NAME}__"
@@ -40,7 +40,7 @@ class OfferedTools:
         self._call = call
         self._folder = folder
 
-    def arguments(self, program: ClaudeProgram, environ: Mapping[str, str]) -> tuple[str, ...]:
+    def arguments(self, program: ClaudeProgram) -> tuple[str, ...]:
         """Write the server's files and give the flags that make the CLI start it."""
         if lacking := [flag for flag in _NEEDED_FLAGS if not program.knows(flag)]:
             version = program.version or "of unknown version"
@@ -49,11 +49,8 @@ class OfferedTools:
         serving = self._write(
             "serving", {"tools": self._served_tools(), "world": _plain(self._call), "log_path": self._log}
         )
-        server = {
-            "command": sys.executable,
-            "args": ["-m", "clawgauge.world.mcp", str(serving)],
-            "env": {name: environ[name] for name in ("PYTHONPATH",) if name in environ},
-        }
+        command, *args = isolated_module("clawgauge.world.mcp", str(serving))
+        server = {"command": command, "args": args, "env": {}}
         config = self._write("mcp", {"mcpServers": {SERVER_NAME: server}})
         # `--max-turns` is in no help text, but every version takes it.
         turns = ("--max-turns", str(self.max_turns))

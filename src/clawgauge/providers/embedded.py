@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 from clawgauge.client_limits import client_limit
-from clawgauge.errors import CallFailure
+from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.chat_server import ChatServer
 from clawgauge.providers.child_process import ChildCommand, capture
-from clawgauge.providers.embedded_model import DEFAULT_MODEL, GET_COMMAND, is_fetched, model_path, resolve
+from clawgauge.providers.embedded_model import (
+    DEFAULT_MODEL,
+    GET_COMMAND,
+    fetching_environment,
+    is_fetched,
+    model_path,
+    resolve,
+)
 from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.providers.llama_server import LlamaServer
+from clawgauge.python_child import isolated_module
 from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.small_file import UnfitFile, read_small_file
 
 # The fetching process has a limit of its own; this one is for when it does not keep it.
 FETCH_TIMEOUT_S = 660.0
+MAX_TEMPLATE_BYTES = 1 << 20
 
 
 _TOOLS_DROPPED = (
@@ -56,6 +65,7 @@ class Embedded(Provider):
         self._server: LlamaServer | None = None
         self._chat: _LlamaChat | None = None
         self._shows_tools = True
+        self._template = _find_template(settings)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stop()
@@ -71,7 +81,7 @@ class Embedded(Provider):
             alias=model,
             slots=self.settings.concurrency,
             environ=self.settings.environ,
-            chat_template=self._template(),
+            chat_template=self._template,
         )
         await server.start()
         self._server = server
@@ -79,24 +89,14 @@ class Embedded(Provider):
         self._shows_tools = await self._chat.shows_tools(server.address)
         return False
 
-    def _template(self) -> Path | None:
-        """The chat template to use instead of the model's own."""
-        chosen = self.settings.extra.get("chat_template_file")
-        if chosen is None:
-            return None
-        path = Path(chosen).expanduser()
-        if not path.is_file():
-            message = f"no chat template at {chosen!r}: correct chat_template_file in [providers.{self.name}]"
-            raise CallFailure("skipped_unavailable", "model_not_found", message)
-        return path
-
     async def _fetch(self) -> None:
         """Get the model in a process of its own: that can be ended in the middle of 93 MB, a thread cannot."""
         self.settings.tell(f"getting the embedded model once (93 MB) into {model_path(self.settings.environ).parent}")
-        words = (sys.executable, "-m", "clawgauge", *GET_COMMAND.split()[1:])
+        words = isolated_module("clawgauge", *GET_COMMAND.split()[1:])
         try:
             done = await capture(
-                ChildCommand(argv=words, env=self.settings.environ, cwd=Path.cwd()), timeout_s=FETCH_TIMEOUT_S
+                ChildCommand(argv=tuple(words), env=fetching_environment(self.settings.environ)),
+                timeout_s=FETCH_TIMEOUT_S,
             )
         except (OSError, TimeoutError) as fault:
             if (own := client_limit(fault)) is not None:
@@ -166,3 +166,16 @@ class Embedded(Provider):
 def create(settings: ProviderSettings) -> Provider:
     """The default when nothing else is there."""
     return Embedded(settings)
+
+
+def _find_template(settings: ProviderSettings) -> Path | None:
+    """The chat template to use instead of the model's own."""
+    chosen = settings.extra.get("chat_template_file")
+    if chosen is None:
+        return None
+    try:
+        path = Path(chosen).expanduser()
+        read_small_file(path, MAX_TEMPLATE_BYTES, "over 1 MiB; that is no chat template")
+    except (UnfitFile, RuntimeError) as unfit:
+        raise ConfigError(f"chat_template_file of [providers.{settings.name}], {chosen!r}: {unfit}") from None
+    return path

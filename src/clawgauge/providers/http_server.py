@@ -17,6 +17,14 @@ from clawgauge.redaction import public_address
 
 MAX_MODELS = 10_000
 MAX_LABEL_CHARS = 256
+# A server that can be asked, but has no list of its models.
+_LISTS_NOTHING = (404, 405, 501)
+
+
+def refused_question(status: int, path: str) -> CallFailure:
+    """What a server's refusal to tell about itself is."""
+    kind = "auth_error" if status in (401, 403) else "error"
+    return CallFailure(kind, f"http_{status}", f"the server answered {status} to {path}", http_status=status)
 
 
 class HttpServer(Provider):
@@ -64,8 +72,8 @@ class HttpServer(Provider):
 
     async def models(self) -> list[ModelInfo]:
         reply = await self._client.get_json(self.base_url + "/models")
-        if reply.status in (401, 403):
-            raise CallFailure("auth_error", f"http_{reply.status}", f"the server answered {reply.status} to /models")
+        if reply.status not in (200, *_LISTS_NOTHING):
+            raise refused_question(reply.status, "/models")
         return _parse_models(reply.data) if reply.status == 200 else []
 
     def describe(self) -> dict[str, Any]:
@@ -83,6 +91,8 @@ class HttpServer(Provider):
             return f"set {key_env}"
         if failure.status == "auth_error":
             return f"check the value of {key_env}" if key_env else "the server wants a key: name one with api_key_env"
+        if failure.http_status is not None:
+            return f"look at the log of the server at {public_address(self.base_url)}"
         return f"is the server running at {public_address(self.base_url)}?"
 
     def _require_key(self) -> None:

@@ -34,7 +34,7 @@ def serve(arguments: argparse.Namespace) -> xllamacpp.Server:
 
 def main() -> None:
     """Serve until standard input closes."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model", required=True)
     parser.add_argument("--alias", required=True)
     parser.add_argument("--context-tokens", type=int, required=True)

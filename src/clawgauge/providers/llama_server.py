@@ -11,13 +11,13 @@ import importlib.util
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.process_groups import adopt, release, signal_group
+from clawgauge.python_child import isolated_module, needed_environment
 
 START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
@@ -31,11 +31,11 @@ class LlamaServer:
     def __init__(
         self, path: Path, *, alias: str, slots: int, environ: Mapping[str, str], chat_template: Path | None = None
     ):
-        self._path = path
+        self._path = path.absolute()
         self._alias = alias
         self._slots = max(1, slots)
         self._environ = environ
-        self._chat_template = chat_template
+        self._chat_template = chat_template and chat_template.absolute()
         self._process: asyncio.subprocess.Process | None = None
         self._stderr_tail = bytearray()
         self._stderr_reader: asyncio.Task[None] | None = None
@@ -59,7 +59,9 @@ class LlamaServer:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=dict(self._environ),
+                env=needed_environment(self._environ),
+                # llama.cpp looks for backends to load in its current directory.
+                cwd=self._path.anchor,
                 start_new_session=True,
             )
         except OSError as fault:
@@ -86,7 +88,7 @@ class LlamaServer:
             "--chat-template": os.fspath(self._chat_template) if self._chat_template else "",
         }
         flags = [f"{name}={value}" for name, value in options.items()]
-        return [sys.executable, "-m", "clawgauge.providers.llama_child", *flags]
+        return isolated_module("clawgauge.providers.llama_child", *flags)
 
     async def _await_address(self, process: asyncio.subprocess.Process) -> str:
         if process.stdout is None:

@@ -9,7 +9,7 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.chat_server import ChatServer
-from clawgauge.providers.http_server import label, listed_models
+from clawgauge.providers.http_server import label, listed_models, refused_question
 from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.redaction import public_address
@@ -67,6 +67,8 @@ class Ollama(ChatServer):
             return []
 
     def hint(self, failure: CallFailure) -> str:
+        if failure.http_status is not None:
+            return f"is it Ollama that answers at {public_address(self.base_url)}?"
         return f"is Ollama running at {public_address(self.base_url)}? start it with: ollama serve"
 
     async def _loaded(self) -> list[str]:
@@ -82,7 +84,9 @@ class Ollama(ChatServer):
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         reply = await self._client.get_json(self._api + path)
-        return listed_models(reply.data, "models", "name") if reply.status == 200 else []
+        if reply.status != 200:
+            raise refused_question(reply.status, f"/api{path}")
+        return listed_models(reply.data, "models", "name")
 
 
 def create(settings: ProviderSettings) -> Provider:

@@ -37,7 +37,12 @@ def provider_types() -> list[str]:
 
 
 def create_provider(settings: ProviderSettings) -> Provider:
-    """Load the provider's module and make it. Loading happens here, so that listing names costs nothing."""
+    """Load the provider's module and make it. Loading happens here, so that listing names costs nothing.
+
+    Raises `ConfigError` for one that cannot be had.
+    """
+    if settings.unusable is not None:
+        raise ConfigError(settings.unusable)
     return _factory(settings.type)(settings)
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from clawgauge.journal import iter_results, read_config, read_inventory
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
+from clawgauge.proxies import is_loopback
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, RunConfig, RunSummary, Target
 from clawgauge.routing.rows import CellName, RouteRow
 from clawgauge.summary import summarize_folder
@@ -162,7 +163,7 @@ def _is_local(settings: Mapping[str, Any]) -> bool:
     host = urlsplit(str(settings.get("base_url") or "")).hostname
     if not host:
         return settings.get("type") in _LOCAL_TYPES
-    if host == "localhost" or host.endswith(".local"):
+    if is_loopback(host) or host.endswith(".local"):
         return True
     try:
         return ipaddress.ip_address(host).is_private

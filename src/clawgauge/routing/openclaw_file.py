@@ -15,6 +15,7 @@ from typing import Any
 import json5
 
 from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.small_file import UnfitFile, read_small_file
 
 _SIZE_CAP_BYTES = 8 << 20
 # How a provider is reached is the user's to say, where they have said it.
@@ -24,11 +25,9 @@ _OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
-        raw = path.read_bytes()
-    except OSError as fault:
-        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
-    if len(raw) > _SIZE_CAP_BYTES:
-        raise ConfigError(f"{path} is over 8 MiB; that is no openclaw.json")
+        raw = read_small_file(path, _SIZE_CAP_BYTES, "it is over 8 MiB; that is no openclaw.json")
+    except UnfitFile as unfit:
+        raise ConfigError(f"cannot read {path}: {unfit}") from None
     try:
         text = raw.decode("utf-8-sig")
         found = _parse(text)

@@ -11,25 +11,19 @@ import functools
 import importlib
 import json
 import math
-import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.place import Place, describe_kind
+from clawgauge.toml_file import MAX_KEY_PARTS, has_key_bomb
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 30
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
-
-# tomllib takes quadratic time over one dotted key: 40,000 parts, 80 KB of file, cost half a minute.
-_TOML_KEY_BOMB = re.compile(
-    r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
-    f"{{{MAX_DEPTH}}}",
-    re.MULTILINE,
-)
 
 
 class RepeatedKeyDict(dict[str, Any]):
@@ -80,19 +74,12 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
 
 
 def _read_text(path: Path, place: Place) -> str:
+    too_large = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise place.refusal("no such file; check the path") from None
-    except IsADirectoryError:
-        raise place.refusal("is a directory; name a file in it") from None
-    except OSError as error:
-        raise place.refusal(f"cannot be read ({error.strerror}); check the path and its permissions") from None
-    except ValueError:  # a NUL in the path, which no file can have
-        raise Place(repr(place.file)).refusal("not a path; take the NUL character out") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise place.refusal(f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites")
+        content = read_small_file(path, MAX_FILE_BYTES, too_large)
+    except UnfitFile as unfit:
+        named = place if "\0" not in place.file else Place(repr(place.file))
+        raise named.refusal(str(unfit)) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,14 +95,9 @@ def _parse_json(text: str, place: Place) -> object:
         raise place.refusal(f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
 
 
-def has_key_bomb(toml: str) -> bool:
-    """Whether a key in this TOML has more dotted parts than anyone writes."""
-    return _TOML_KEY_BOMB.search(toml) is not None
-
-
 def _parse_toml(text: str, place: Place) -> object:
     if has_key_bomb(text):
-        raise place.refusal(f"a key of more than {MAX_DEPTH} dotted parts; flatten it")
+        raise place.refusal(f"a key of more than {MAX_KEY_PARTS} dotted parts; flatten it")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -4,7 +4,7 @@ Owns: where the file is cut, the second process, and putting both halves togethe
 made of it. Refuses: small files, which are read before a process could start; and failing: where no second process can
 be had, or it does not come back with an answer, this one reads the rest itself.
 
-The second process is this package's own module, run by the same interpreter (`python -P -m …`), so nothing depends on
+The second process is this package's own module, run by the same interpreter (`python_child`), so nothing depends on
 how the caller was started. A frozen program has no interpreter to run and reads alone.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clawgauge.journal import find_line_start, is_first_harness, iter_results, stat_file
+from clawgauge.python_child import isolated_module, needed_environment
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.share_wire import ShareRefused, decode_share
 from clawgauge.summary.strata import BATCH_ROWS, Strata, stratify
@@ -82,9 +83,15 @@ def _count_cores() -> int:
 @contextmanager
 def _second_reader(path: Path, start: int) -> Iterator[subprocess.Popen[bytes] | None]:
     """A process that reads from `start` on; None where the system gives none. It never outlives the block."""
-    words = [sys.executable, "-P", "-m", SECOND_READER, os.fspath(path.absolute()), str(start)]
+    words = isolated_module(SECOND_READER, os.fspath(path.absolute()), str(start))
     try:
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=needed_environment(os.environ),
+        )
     except OSError:
         yield None
         return

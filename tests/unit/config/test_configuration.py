@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.config import FileConfig, RunSettings, find_secrets, make_options, provider_settings, read_file_config
+from clawgauge.config import (
+    Configuration,
+    RunSettings,
+    find_secrets,
+    make_options,
+    provider_settings,
+    read_configuration,
+)
 from clawgauge.config.environment import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
@@ -16,8 +23,7 @@ from clawgauge.providers.registry import BUILT_IN, provider_types
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
     path = tmp_path / "clawgauge.toml"
     path.write_text(toml)
-    file, _ = read_file_config(path, tmp_path)
-    return provider_settings(file, environ, concurrency=1, tell=lambda line: None)
+    return provider_settings(read_configuration(path, environ), environ, concurrency=1, tell=lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +81,21 @@ def test_a_bad_file_gets_a_sentence(toml: str, names: list[str], tmp_path: Path)
     assert "sk-in-file" not in str(caught.value)
 
 
-def test_a_missing_file_that_was_named_is_refused_and_the_default_one_is_not_needed(tmp_path: Path) -> None:
+def test_a_missing_file_that_was_named_is_refused_and_the_default_one_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """--config must exist; ./clawgauge.toml need not."""
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        read_file_config(tmp_path / "nowhere.toml", tmp_path)
-    assert read_file_config(None, tmp_path) == (FileConfig(), None)
+        read_configuration(tmp_path / "nowhere.toml", {})
+    monkeypatch.chdir(tmp_path)
+    assert read_configuration(None, {}) == Configuration()
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     """A flag beats the file, the file beats the default."""
     path = tmp_path / "clawgauge.toml"
     path.write_text("[run]\nrepeats = 3\nconcurrency = 4\ntimeout = 9.5\n")
-    file, _ = read_file_config(None, tmp_path)
+    file = read_configuration(path, {}).file
     options = make_options(RunSettings(repeats=7).over(file.run), {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
     assert (options.repeats, options.concurrency, options.timeout_s) == (7, 4, 9.5)
     assert (options.max_retries, options.retry_base_s) == (5, 0.01)
@@ -96,18 +105,17 @@ def test_the_file_and_the_flags_say_the_same_words(tmp_path: Path) -> None:
     """Each option can be set in [run]; what neither says is left to the defaults."""
     path = tmp_path / "clawgauge.toml"
     path.write_text('[run]\nunique_prefix = true\nuntil_decided = true\nmax_calls = 40\nprompt_ids = ["P1"]\n')
-    file, _ = read_file_config(None, tmp_path)
+    file = read_configuration(path, {}).file
     options = make_options(RunSettings(max_calls=9, stream=False).over(file.run), {})
     assert (options.unique_prefix, options.until_decided, options.max_calls) == (True, True, 9)
     assert (options.prompt_ids, options.stream, options.repeats) == (["P1"], False, 1)
 
 
-def test_plug_ins_are_looked_for_only_where_one_may_be_meant(tmp_path: Path) -> None:
+def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
     """Built-in names need no search through installed packages; an unknown one is told all that there are."""
-    file, _ = read_file_config(None, tmp_path)
 
     def settings(*named: str) -> set[str]:
-        return set(provider_settings(file, {}, concurrency=1, tell=lambda line: None, named=named))
+        return set(provider_settings(Configuration(), {}, concurrency=1, tell=lambda line: None, named=named))
 
     assert settings("embedded") == settings("no_such_thing") == set(BUILT_IN)
     assert set(BUILT_IN) <= set(provider_types())

@@ -83,11 +83,11 @@ def test_an_older_program_gets_only_flags_it_knows_and_still_no_tools() -> None:
 
 
 def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> None:
-    """Proxies and cloud logins pass; other providers' keys, an outer session and overruling variables do not."""
+    """Proxies and its own keys pass; other providers' keys, an outer session and overruling variables do not."""
     kept = {
         "HOME": "/h",
         "HTTPS_PROXY": "p",
-        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_PROFILE": "p",
         "ANTHROPIC_API_KEY": "a",
         "ANTHROPIC_FOUNDRY_API_KEY": "f",
         "CLAUDE_CODE_OAUTH_TOKEN": "o",
@@ -97,6 +97,8 @@ def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> Non
         "OPENROUTER_API_KEY": "x",
         "MY_VLLM_API_KEY": "x",
         "HF_TOKEN": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "GITHUB_TOKEN": "x",
         "CLAUDECODE": "1",
         "CLAUDE_CODE_ENTRYPOINT": "cli",
         "CLAUDE_CODE_EFFORT_LEVEL": "max",
@@ -107,6 +109,32 @@ def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> Non
     assert {name: env[name] for name in kept} == kept
     assert not withheld.keys() & env.keys()
     assert env["CLAUDE_CODE_MAX_RETRIES"] == "0" and env["CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("switch", "key"),
+    [
+        ("CLAUDE_CODE_USE_BEDROCK", "AWS_SECRET_ACCESS_KEY"),
+        ("CLAUDE_CODE_USE_VERTEX", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("CLAUDE_CODE_USE_FOUNDRY", "AZURE_CLIENT_SECRET"),
+    ],
+)
+def test_a_clouds_keys_go_to_the_cli_that_uses_that_cloud(switch: str, key: str) -> None:
+    """Told to use a cloud, the CLI gets that cloud's credentials, and no other's."""
+    every = {"AWS_SECRET_ACCESS_KEY": "a", "GOOGLE_APPLICATION_CREDENTIALS": "g", "AZURE_CLIENT_SECRET": "z"}
+    assert every.keys() & base_environment(settings({**every, switch: "1"})).keys() == {key}
+
+
+@pytest.mark.parametrize("own_key", [None, "own-key"])
+def test_anthropics_keys_stay_away_from_a_configured_address(own_key: str | None) -> None:
+    """A server of the file's gets the key its table names, or none; and never the login, which a key keeps unread."""
+    keys = {"ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b", "CLAUDE_CODE_OAUTH_TOKEN": "c"}
+    keys |= {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: d"}
+    env = base_environment(settings(keys, api_key=own_key, base_url="https://api.anthropic.com.evil.example"))
+    assert {name: value for name, value in env.items() if name in keys} == {"ANTHROPIC_API_KEY": own_key or "none"}
+    assert uses_key(env)
+    home = base_environment(settings(keys, base_url="https://api.anthropic.com"))
+    assert {name: home[name] for name in keys} == keys
 
 
 def test_a_configured_key_and_address_are_used() -> None:

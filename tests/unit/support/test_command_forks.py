@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from support.command import chat_config, clean_environment, read_records, start_and_wait, write_suite
+from support.command import (
+    chat_config,
+    clean_environment,
+    read_records,
+    start_and_wait,
+    trust_configuration,
+    write_suite,
+)
 from support.command_forks import ForkServer, fork_server
 from support.scripted_server import Hang, ScriptedServer
 from support.waiting import PATIENCE_S, growing_deadlines
@@ -50,6 +57,7 @@ def test_calls_share_nothing(forks: ForkServer, tmp_path: Path) -> None:
             chat_config(cwd, fake=server.v1_url)
             with (cwd / "clawgauge.toml").open("a") as file:
                 file.write('api_key_env = "MY_KEY"\n' if key else "")
+            trust_configuration(cwd)
             done = forked(forks, ("run", "-t", "fake:scripted-model", "-s", "s.json", "--run-id", "r"), cwd, **key)
             assert done.returncode == 0 and done.stdout == b"runs/r\n", done.stderr
             assert len(read_records(cwd / "runs" / "r")) == 1

@@ -1,0 +1,119 @@
+"""Which configuration files the user has vouched for: by place and content, in the user's own state folder.
+
+A file is trusted where it was trusted and as it was: a link elsewhere to it, a copy of it and a changed one are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.small_file import UnfitFile, read_small_file
+
+_MAX_BYTES = 4 << 20
+
+
+def hash_content(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class _Entries(msgspec.Struct, forbid_unknown_fields=True):
+    """trusted.json: the SHA-256 of each file, by its absolute path."""
+
+    files: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    """The list at `path`; None where the user has no folder to keep it in, and then nothing is trusted."""
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Self:
+        """`$XDG_STATE_HOME/clawgauge/trusted.json`, else in `~/.local/state`."""
+        state = Path(environ.get("XDG_STATE_HOME", ""))
+        if not state.is_absolute():
+            home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
+            if not home.is_absolute():
+                return cls(None)
+            state = home / ".local" / "state"
+        return cls(state / "clawgauge" / "trusted.json")
+
+    def trusts(self, file: Path, sha256: str) -> bool:
+        return self.entries().get(place_of(file)) == sha256
+
+    def knows(self, file: Path) -> bool:
+        """Whether a file at this place has been trusted, as it is or otherwise."""
+        return place_of(file) in self.entries()
+
+    def entries(self) -> dict[str, str]:
+        """Every trusted place with its hash. A list that others could have written is refused."""
+        if self.path is None or not self.path.exists():
+            return {}
+        try:
+            _refuse_foreign(self.path)
+            raw = read_small_file(self.path, _MAX_BYTES, "it is over 4 MiB")
+            return msgspec.json.decode(raw, type=_Entries).files
+        except (UnfitFile, OSError, ValueError) as fault:
+            raise ConfigError(
+                f"the list of trusted files {self.path} cannot be used ({fault}): remove it and trust your files again"
+            ) from None
+
+    def add(self, file: Path, sha256: str) -> None:
+        self._write({**self.entries(), place_of(file): sha256})
+
+    def remove(self, file: Path) -> bool:
+        """Whether it was there to be removed."""
+        entries = self.entries()
+        if entries.pop(place_of(file), None) is None:
+            return False
+        self._write(entries)
+        return True
+
+    def _write(self, entries: dict[str, str]) -> None:
+        """Put the list in place at one stroke, readable by the user alone."""
+        if self.path is None:
+            raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
+        content = msgspec.json.format(msgspec.json.encode(_Entries(entries)), indent=2)
+        part = ""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Made with mode 0600.
+            descriptor, part = tempfile.mkstemp(dir=self.path.parent, prefix=".trusted-")
+            with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(part).replace(self.path)
+        except OSError as fault:
+            with contextlib.suppress(OSError):
+                Path(part).unlink()
+            raise DiskFailure(f"cannot keep the list of trusted files {self.path}: {fault.strerror}") from fault
+
+
+def place_of(file: Path) -> str:
+    """Where a file is: its folder's real path, but its own name as it stands, so that a link is a place of its own."""
+    try:
+        return os.fspath(file.parent.resolve() / file.name)
+    except (OSError, ValueError, RuntimeError) as fault:
+        raise ConfigError(f"cannot tell where {file} is: {getattr(fault, 'strerror', None) or fault}") from None
+
+
+def _refuse_foreign(path: Path) -> None:
+    if not hasattr(os, "geteuid"):
+        return
+    for place in (path, path.parent):
+        found = place.stat()
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ValueError(f"others can write to {place}")

@@ -1,0 +1,110 @@
+"""Which addresses are this machine itself, and which proxy, if any, stands before the others. Nothing is looked up.
+
+The variables are read as curl reads them: `https_proxy`, `http_proxy`, else `all_proxy`, each in lower or upper case,
+lower case first, an empty one as if it were not set; `no_proxy` lists hosts, domains, addresses, networks, each with a
+port or without, or is `*`. HTTP_PROXY in upper case counts too, but not where REQUEST_METHOD is set: there it may be a
+header of somebody's request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import unicodedata
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from clawgauge.errors import ConfigError
+
+_OLD_IPV4 = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}")
+_PORTS = {"http": 80, "https": 443}
+_LISTED = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*))(?::(?P<port>[0-9]+))?")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, in any form that a resolver or the system takes for it."""
+    name = _plain(host)
+    if (address := _address(name)) is not None:
+        return address.is_loopback or address.is_unspecified
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> str | None:
+    """The proxy for an address; none for this machine itself. Raises `ConfigError` for a proxy of another kind."""
+    if is_loopback(host) or _is_exempt(host, port or _PORTS.get(scheme), _read(environ, "no_proxy")[1]):
+        return None
+    name, proxy = _read(environ, f"{scheme}_proxy")
+    if not proxy:
+        name, proxy = _read(environ, "all_proxy")
+    return _checked(name, proxy) if proxy else None
+
+
+def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The name a variable is set under, and its value."""
+    names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
+    return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
+
+
+def _checked(name: str, proxy: str) -> str:
+    url = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urlsplit(url)
+        sound = bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigError(f"the proxy in {name} is not an address: give one like http://proxy:3128, or unset {name}")
+    if parts.scheme not in _PORTS:
+        raise ConfigError(
+            f"the proxy in {name} is of the kind {parts.scheme}://, and only http:// and https:// proxies can be used: "
+            f"name such a one, unset {name}, or list the server in NO_PROXY"
+        )
+    return url
+
+
+def _is_exempt(host: str, port: int | None, listed: str) -> bool:
+    if listed == "*":
+        return True
+    name = _plain(host)
+    address = _address(name)
+    return any(_covers(entry, name, address, port) for entry in re.split(r"[\s,]+", listed) if entry)
+
+
+def _covers(entry: str, name: str, address: Address | None, port: int | None) -> bool:
+    """Whether an entry of `no_proxy` means this host: a domain means what is in it too, an address only itself."""
+    if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
+        return address is not None and _is_in(address, entry)
+    parts = _LISTED.fullmatch(entry)
+    if parts is None or (parts["port"] and int(parts["port"]) != port):
+        return False
+    wanted = _plain(parts["bracketed"] or parts["plain"] or "").lstrip(".")
+    if address is not None:
+        return _address(wanted) == address
+    return bool(wanted) and (name == wanted or name.endswith(f".{wanted}"))
+
+
+def _is_in(address: Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network.replace("[", "").replace("]", ""), strict=False)
+    except ValueError:
+        return False
+
+
+def _plain(host: str) -> str:
+    """A host as it is compared: as IDNA would read it, without brackets, zone and the root's dot."""
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower()
+    return name.strip("[]").partition("%")[0].rstrip(".")
+
+
+def _address(name: str) -> Address | None:
+    """The address that a name is, also in the short, decimal, octal and hexadecimal forms of old."""
+    try:
+        if _OLD_IPV4.fullmatch(name):
+            return ipaddress.IPv4Address(socket.inet_aton(name))
+        address = ipaddress.ip_address(name)
+    except (ValueError, OSError):
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
