@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import msgspec
+
 from clawgauge.cli.exit_codes import DONE, NOTHING_ANSWERED
 from clawgauge.cli.loop import run_async
 from clawgauge.cli.secrecy import keep_secrets
@@ -16,7 +18,8 @@ from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded_model import fetch
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.redaction import mask_strings
+from clawgauge.reports.phrases import one_row
 
 _MODELS_SHOWN = 12
 
@@ -29,7 +32,10 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     _, redact = keep_secrets(settings, environ)
     probes = run_async(_probe_all(_worth_probing(settings, environ, set(file.providers))))
     # Masked as a whole: versions and model names are the server's words too.
-    sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))
+    if as_json:
+        sys.stdout.write(encode_document(mask_strings(msgspec.to_builtins(probes), redact)).decode())
+    else:
+        sys.stdout.write(redact("".join(map(_lines, probes))))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
@@ -64,7 +70,7 @@ def _lines(probe: ProviderProbe) -> str:
         lines.append(f"      models: {', '.join(names[:_MODELS_SHOWN])}{more}")
     if probe.hint:
         lines.append(f"      → {probe.hint}")
-    return "".join(f"{clean_terminal(line)}\n" for line in lines)
+    return "".join(map(one_row, lines))
 
 
 def get_embedded() -> int:

@@ -6,12 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable
 
-import msgspec
-
 from clawgauge.cli.estimating import plan_facts, plan_lines, tier_lines
 from clawgauge.cli.exit_codes import DONE
 from clawgauge.cli.planning import OpenWork, Plan, choose_named_targets, choose_targets, make_plan, names_targets
 from clawgauge.cli.resuming import open_work, settle_plan
+from clawgauge.journal import encode_document
 
 
 def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
@@ -23,7 +22,7 @@ def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
     sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
     if arguments.json:
-        sys.stdout.write(msgspec.json.encode(plan_facts(plan, work)).decode() + "\n")
+        sys.stdout.write(encode_document(plan_facts(plan, work), pretty=False).decode())
     return DONE
 
 
