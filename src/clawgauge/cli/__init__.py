@@ -94,7 +94,7 @@ def _execute(argv: Sequence[str] | None) -> int:
             sys.stdout.flush()
     except ClawgaugeError as wrong:
         # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
-        from clawgauge.reports.sanitize import clean_terminal
+        from clawgauge.reports.sanitize import clean_cell
 
-        sys.stderr.write(f"clawgauge: {clean_terminal(str(wrong))}\n")
+        sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
         return wrong.exit_code

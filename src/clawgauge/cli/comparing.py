@@ -17,7 +17,7 @@ from clawgauge.reports.comparison_junit import render_comparison_junit
 from clawgauge.reports.comparison_markdown import render_comparison_markdown
 from clawgauge.reports.comparison_phrases import say_difference
 from clawgauge.reports.comparison_text import render_comparison_text
-from clawgauge.reports.phrases import clean_lines
+from clawgauge.reports.phrases import one_row
 
 
 def compare(arguments: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def _render(comparison: Comparison, form: str) -> str:
 def _say_refusal(wrong: IncomparableRuns) -> str:
     lines = [f"clawgauge: {wrong}, because these differ:"]
     lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
-    return clean_lines("\n".join([*lines, "compare them anyway with --force"]))
+    return "".join(map(one_row, [*lines, "compare them anyway with --force"]))
 
 
 def _exit_code(comparison: Comparison) -> int:

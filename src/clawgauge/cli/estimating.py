@@ -9,7 +9,7 @@ from clawgauge.cli.planning import OpenWork, Plan
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_summary
 from clawgauge.records import Target
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.phrases import one_row
 from clawgauge.runner.foresight import Foresight, foresee
 from clawgauge.runner.tier_pool import tier_pool
 
@@ -39,7 +39,7 @@ def plan_lines(plan: Plan, work: OpenWork) -> list[str]:
     lines.append(
         f"in all: {counted(len(plan.targets), 'target')}, {at_most}{counted(sum(calls.values()), 'call')}{ending}"
     )
-    return [clean_terminal(line) for line in lines]
+    return [one_row(line).rstrip("\n") for line in lines]
 
 
 def tier_lines(plan: Plan) -> list[str]:

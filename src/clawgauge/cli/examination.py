@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
+
 from clawgauge.cli.exit_codes import DONE, NOTHING_ANSWERED
 from clawgauge.cli.loop import run_async
 from clawgauge.cli.secrecy import keep_secrets
@@ -17,7 +19,8 @@ from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded_model import fetch
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.redaction import mask_strings
+from clawgauge.reports.phrases import one_row
 
 _MODELS_SHOWN = 12
 
@@ -33,7 +36,10 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     configured = configuration.withheld_providers | set(configuration.file.providers)
     probes = run_async(_probe_all(_worth_probing(settings, configured)))
     # Masked as a whole: versions and model names are the server's words too.
-    sys.stdout.write(redact(encode_document(probes).decode() if as_json else "".join(map(_lines, probes))))
+    if as_json:
+        sys.stdout.write(encode_document(mask_strings(msgspec.to_builtins(probes), redact)).decode())
+    else:
+        sys.stdout.write(redact("".join(map(_lines, probes))))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
@@ -69,7 +75,7 @@ def _lines(probe: ProviderProbe) -> str:
         lines.append(f"      models: {', '.join(names[:_MODELS_SHOWN])}{more}")
     if probe.hint:
         lines.append(f"      → {probe.hint}")
-    return "".join(f"{clean_terminal(line)}\n" for line in lines)
+    return "".join(map(one_row, lines))
 
 
 def get_embedded() -> int:

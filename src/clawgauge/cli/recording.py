@@ -11,6 +11,7 @@ from clawgauge.cli.planning import Plan
 from clawgauge.cli.pricing import Pricing
 from clawgauge.providers.base import Provider
 from clawgauge.records import SCHEMA_VERSION, RunConfig
+from clawgauge.redaction import mask_strings
 from clawgauge.runner.clock import SystemClock
 from clawgauge.suites import prompts_sha256
 
@@ -31,7 +32,7 @@ def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | 
         suites=plan.suites,
         prompts=plan.prompts,
         prompts_sha256=prompts_sha256(plan.prompts),
-        providers={target.provider: provider.describe() for target, provider in providers.items()},
+        providers={target.provider: mask_strings(one.describe(), plan.redact) for target, one in providers.items()},
         sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
         prices=pricing.describe(),
         versions=_versions(),

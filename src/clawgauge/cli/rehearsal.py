@@ -6,8 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable
 
-import msgspec
-
 from clawgauge.cli.estimating import plan_facts, plan_lines, tier_lines
 from clawgauge.cli.exit_codes import DONE
 from clawgauge.cli.planning import (
@@ -20,6 +18,7 @@ from clawgauge.cli.planning import (
     names_targets,
 )
 from clawgauge.cli.resuming import open_work, settle_plan
+from clawgauge.journal import encode_document
 
 
 def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
@@ -32,7 +31,7 @@ def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
     sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
     if arguments.json:
-        sys.stdout.write(msgspec.json.encode(plan_facts(plan, work)).decode() + "\n")
+        sys.stdout.write(encode_document(plan_facts(plan, work), pretty=False).decode())
     return DONE
 
 

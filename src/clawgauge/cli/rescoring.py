@@ -18,6 +18,7 @@ from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.phrases import clean_lines
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.suites import load_suite, prompts_sha256
 
 _EXAMPLES_SHOWN = 20
@@ -160,7 +161,7 @@ def _verdict(result: Result) -> str:
 def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     would = "would change" if dry_run else "changed"
     lines = [f"{rescoring.n_judged} answers judged again: {len(rescoring.changes)} verdicts {would}"]
-    lines += [f"  {change}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
+    lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
     if rescoring.n_truncated:

@@ -21,7 +21,7 @@ from clawgauge.config import choose_from, load_suites
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import CellKey, check_run_id, index_cells, locate_run, read_config
 from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.runner.stopping import Evidence
 from clawgauge.runner.tier_pool import pool_key
 from clawgauge.stats import is_decided, tier_posterior
@@ -92,7 +92,7 @@ def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -
     ]
     if changes and not arguments.force:
         # A run folder may come from anyone, and the names in it from any server.
-        difference = clean_terminal(f"{config.run_id}: {'; '.join(changes)}")
+        difference = clean_cell(f"{config.run_id}: {'; '.join(changes)}")
         raise RunFolderError(
             f"cannot resume {difference}. Start a new run, or go on with --force and give up "
             "comparing the records made before with those made after"
@@ -142,7 +142,7 @@ def forced_changes(plan: Plan, config: RunConfig) -> list[str]:
     if set(plan.targets) != set(config.targets):
         lines.append(_describe_targets(config.targets, plan.targets))
     lines += _describe_options(config.options, plan.options, RunOptions.__struct_fields__)
-    return [clean_terminal(line) for line in lines]
+    return [clean_cell(line) for line in lines]
 
 
 def open_work(plan: Plan, folder: Path, *, retry_errors: bool) -> OpenWork:

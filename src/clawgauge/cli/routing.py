@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +14,10 @@ from clawgauge.cli.opening import configured_prices, open_run
 from clawgauge.cli.output_file import print_output, write_output
 from clawgauge.cli.unreadable import tell_unreadable
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
+from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices
 from clawgauge.reports.routing_text import render_decision, render_diff, render_forecast, render_reasons
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell, clean_terminal
 from clawgauge.routing import (
     ChainForecast,
     Decision,
@@ -46,16 +46,16 @@ def route(arguments: argparse.Namespace) -> int:
     if arguments.made_for == "litellm":
         made = litellm_config(decision)
         settings, reasons, notes = made.config, made.reasons, made.notes
-        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True) if settings else ""
+        text = yaml.safe_dump(settings, sort_keys=False) if settings else ""
     else:
         routing = openclaw_routing(decision)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes
-        text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        text = encode_document(settings).decode()
     before = _read_existing(arguments)
     notes += find_conflicts(before or {}, settings) if arguments.made_for == "openclaw" else []
     _tell(render_decision(decision))
     for note in notes:
-        _tell(f"note: {note}\n")
+        _tell(f"note: {clean_cell(note)}\n")
     if before is not None:
         _apply(arguments, before, settings)
     else:
@@ -74,7 +74,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     best = best_chain(decision)
     if arguments.json:
         facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
-        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        sys.stdout.write(encode_document(facts).decode())
         return code
     sys.stdout.write(render_forecast(asked))
     if best is None:
@@ -130,7 +130,7 @@ def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[st
 
 
 def _print(arguments: argparse.Namespace, text: str, facts: dict[str, Any]) -> None:
-    content = json.dumps(facts, indent=2, ensure_ascii=True) + "\n" if arguments.json else text
+    content = encode_document(facts).decode() if arguments.json else text
     print_output(arguments.output, content)
     if arguments.output is not None:
         _tell(f"wrote {arguments.output}\n")

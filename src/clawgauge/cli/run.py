@@ -92,6 +92,9 @@ def execute(arguments: argparse.Namespace) -> int:
 def _teller(quiet: bool) -> Callable[[str], None]:
     def tell(line: str) -> None:
         if not quiet:
-            sys.stderr.write(f"{line}\n")
+            # Loaded only now: most commands have nothing to say here.
+            from clawgauge.reports.phrases import clean_lines
+
+            sys.stderr.write(clean_lines(line))
 
     return tell

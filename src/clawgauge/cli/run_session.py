@@ -20,15 +20,16 @@ from clawgauge.cli.planning import OpenWork, Plan, choose_targets, fit_concurren
 from clawgauge.cli.pricing import Pricing
 from clawgauge.cli.recording import ignored_options, make_config
 from clawgauge.cli.resuming import changes_extent, forced_changes, open_work, recorded_config, settle_plan
+from clawgauge.cli.secrecy import spare_own_words
 from clawgauge.cli.watching import make_observer, print_ending
 from clawgauge.cli.writing import refill_command, write_summary
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.host import collect_inventory
-from clawgauge.journal import read_events
+from clawgauge.journal import encode_document, read_events
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Event, ProviderProbe, RunConfig, RunSummary, Target
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.runner.agenda import Agenda
 from clawgauge.runner.clock import SystemClock
 from clawgauge.runner.observer import Observer
@@ -55,6 +56,7 @@ async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -
     if names_targets(arguments):
         plan = await choose_targets(plan, tell)
     settled = settle_plan(plan, arguments)
+    spare_own_words(plan.secrets, settled.plan.prompts, settled.plan.targets)
     for line in ignored_options(settled.plan):
         tell(line)
     pricing = Pricing(settled.plan)
@@ -202,7 +204,7 @@ async def _probe(plan: Plan, name: str) -> ProviderProbe:
 
 def _print_result(arguments: argparse.Namespace, summary: RunSummary, path: Path) -> None:
     if arguments.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+        sys.stdout.write(encode_document(summary).decode())
     else:
         sys.stdout.write(f"{path}\n")
 
@@ -227,5 +229,5 @@ def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
         if group.pass_rate_scheduled is not None and group.pass_rate_scheduled < fail_under
     ]
     for line in failed:
-        sys.stderr.write(f"gate failed: {clean_terminal(line)}\n")
+        sys.stderr.write(f"gate failed: {clean_cell(line)}\n")
     return not failed

@@ -2,27 +2,48 @@
 
 Owns: what that does to a command. A reader that left (`| head`) ends it as one Ctrl-C does. A disk without room is this
 machine's failure where results go, on stdout, and nothing at all where a person's words go, on stderr: no run is lost
-for the sake of its log. Refuses: knowing what is written.
+for the sake of its log. A character that the other end's encoding lacks goes there as a JSON escape: a person can still
+read the rest, and JSON is still JSON. Refuses: knowing what is written, but for the secrets it was told to mask.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import TextIO
 
 from clawgauge.cli.interruption import interruption
 from clawgauge.errors import DiskFailure
 
+_ESCAPED = "clawgauge.escaped"
+_masks: dict[str, Callable[[str], str]] = {}
+
+
+def mask_output(*, results: Callable[[str], str], words: Callable[[str], str]) -> None:
+    """From now on stdout and stderr show what these make of it."""
+    _masks.update(stdout=results, stderr=words)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), error.end
+
+
+codecs.register_error(_ESCAPED, _escape)
+
 
 class _Output(io.TextIOBase):
     """A text stream that fails once at most: after that, what is written to it goes nowhere."""
 
-    def __init__(self, stream: TextIO, *, must_arrive: bool) -> None:
+    def __init__(self, stream: TextIO, name: str, *, must_arrive: bool) -> None:
         self._stream = stream
+        self._name = name
         self._must_arrive = must_arrive
 
     @property
@@ -36,11 +57,16 @@ class _Output(io.TextIOBase):
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
+        mask = _masks.get(self._name)
+        shown = text if mask is None else mask(text)
         try:
-            return self._stream.write(text)
+            try:
+                self._stream.write(shown)
+            except UnicodeEncodeError:
+                self._stream.write(shown.encode(self.encoding, _ESCAPED).decode(self.encoding))
         except OSError as error:
             self._give_up(error)
-            return len(text)
+        return len(text)
 
     def flush(self) -> None:
         try:
@@ -67,7 +93,9 @@ class _Output(io.TextIOBase):
 def guarded_streams() -> Iterator[None]:
     """Within the block stdout and stderr are there, and fail as the module says."""
     _open_missing()
-    results, words = _Output(sys.stdout, must_arrive=True), _Output(sys.stderr, must_arrive=False)
+    _masks.clear()
+    results = _Output(sys.stdout, "stdout", must_arrive=True)
+    words = _Output(sys.stderr, "stderr", must_arrive=False)
     with redirect_stdout(results), redirect_stderr(words):
         yield
 

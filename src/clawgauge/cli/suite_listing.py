@@ -8,7 +8,7 @@ from typing import TextIO
 from clawgauge.cli.exit_codes import DONE
 from clawgauge.journal import encode_document
 from clawgauge.reports.phrases import clean_lines
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.suites import list_builtin, load_suite, suite_path
 
 _PREVIEW_CHARS = 90
@@ -38,11 +38,15 @@ def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
         out.write(encode_document(suite).decode())
         return DONE
     head = f"{suite.name} v{suite.version}: {suite.description}"
-    out.write(clean_lines(f"{head}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n") + "\n")
+    out.write(clean_lines(f"{clean_cell(head)}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n") + "\n")
     for prompt in suite.prompts:
-        text = " ".join(clean_terminal(prompt.prompt).split())
+        text = clean_cell(prompt.prompt)
         preview = text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
-        out.write(clean_lines(f"{prompt.id:<5} {prompt.name:<32} {prompt.validator['type']:<16} {preview}"))
+        out.write(
+            clean_lines(
+                f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16} {preview}"
+            )
+        )
     return DONE
 
 

@@ -8,8 +8,7 @@ from typing import Any, Self, TextIO
 from clawgauge.console.outcomes import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.reports.phrases import verdict_word
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.phrases import one_row, verdict_word
 from clawgauge.runner.observer import Observer
 
 
@@ -52,5 +51,5 @@ class PlainLines(Observer):
         self._line(f"  {target.label}: {outcome_words(event, detail)}")
 
     def _line(self, text: str) -> None:
-        self._out.write(clean_terminal(text).replace("\n", " ") + "\n")
+        self._out.write(one_row(text))
         self._out.flush()

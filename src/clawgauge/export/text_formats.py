@@ -11,6 +11,7 @@ spreadsheets, which would run a cell that begins like a formula and need a mark 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -20,7 +21,9 @@ from clawgauge.journal import encode_line, repair_text
 from clawgauge.records import Result
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = frozenset("=+-@\u2212")
+
+_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False) -> Iterator[bytes]:
@@ -40,9 +43,23 @@ def _csv_cell(value: Value, *, excel_safe: bool) -> str:
     if isinstance(value, int | float):
         return repr(value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if excel_safe and text.startswith(_FORMULA_STARTS):
+    if excel_safe and _begins_a_formula(text):
         text = f"'{text}"
     return '"' + repair_text(text)[0].replace("\0", "\ufffd").replace('"', '""') + '"'
+
+
+def _begins_a_formula(text: str) -> bool:
+    """Whether a spreadsheet may run it: it passes over blanks and what is not seen, and folds wide and small forms.
+
+    A text that begins with a control character or a mark is marked too: no two spreadsheets agree about those.
+    """
+    for character in text:
+        kind = unicodedata.category(character)
+        if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+            return True
+        if kind not in ("Zs", "Mn", "Me") and character not in _BLANK_LETTERS:
+            return unicodedata.normalize("NFKC", character)[0] in _FORMULA_STARTS
+    return False
 
 
 def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator[bytes]:

@@ -8,17 +8,15 @@ Refuses: finding secrets; it is told them, once, when a run is planned.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from clawgauge.journal.lines import encode_line
+from clawgauge.journal.lines import encode_document, encode_line
 from clawgauge.records import Result
-from clawgauge.redaction import SecretMask
+from clawgauge.redaction import SecretMask, mask_strings
 
 KEY_WITHHELD = "key_withheld: the reply held one of your keys, recorded as ***; the verdict is of the reply as it came"
-
-# The caps on answers and reasoning are 64 KB, so a text of fewer characters was not cut in the middle of a key.
-_MAYBE_CUT_CHARS = 65_536 // 4
 
 
 class Withholding:
@@ -27,28 +25,39 @@ class Withholding:
     def __init__(self) -> None:
         self._secrets = SecretMask()
 
-    def withhold(self, secrets: Iterable[str]) -> None:
-        """From now on nothing that is written holds one of `secrets`; earlier ones are forgotten."""
-        self._secrets = SecretMask(secrets)
+    def withhold(self, secrets: Iterable[str], own_words: str = "") -> None:
+        """From now on nothing that is written holds one of `secrets`; earlier ones are forgotten.
+
+        What merely looks like a piece of one and stands in the user's `own_words` is let through.
+        """
+        self._secrets = SecretMask(secrets, own_words)
 
     def clean(self, data: bytes) -> bytes:
-        """`data` with every secret replaced by `***`."""
-        return self._secrets.mask(data)
+        """A whole file, JSON or text, or one line of JSON, with every secret replaced by `***`."""
+        if not self._secrets.finds(data):
+            return data
+        try:
+            document = msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return self._secrets.mask(data.decode("utf-8", "replace")).encode()
+        # Masked in its texts and not in its bytes: half an escape left over would break the file.
+        return encode_document(self._masked(document), pretty=data.count(b"\n") > 1)
 
     def result_line(self, result: Result) -> bytes:
         """`result` as a line, with a warning in it where a secret was taken out."""
-        kept = self._without_cut_secret(result)
-        line = encode_line(kept)
-        if kept is result and self.clean(line) == line:
+        line = encode_line(result)
+        if not self._secrets.finds(line):
+            return line
+        record = msgspec.to_builtins(result)
+        masked = self._masked(record)
+        if masked == record:
             return line
         # Said in the record, so that nobody takes the masked text for what the model wrote, or judges it again.
-        return self.clean(encode_line(msgspec.structs.replace(kept, warnings=[*kept.warnings, KEY_WITHHELD])))
+        masked["warnings"].append(KEY_WITHHELD)
+        return encode_line(masked)
 
-    def _without_cut_secret(self, result: Result) -> Result:
-        texts = {"raw_output": result.raw_output, "reasoning_text": result.reasoning_text}
-        long = {name: text for name, text in texts.items() if text and len(text) >= _MAYBE_CUT_CHARS}
-        masked = {name: self._secrets.mask_cut_end(text) for name, text in long.items()}
-        return result if masked == long else msgspec.structs.replace(result, **masked)
+    def _masked(self, value: Any) -> Any:
+        return mask_strings(value, self._secrets.mask)
 
 
 _process = Withholding()

@@ -13,7 +13,7 @@ from clawgauge.providers.http import HttpClient
 from clawgauge.providers.http_reply import Reader
 from clawgauge.providers.lenient_json import decode_lenient
 from clawgauge.records import ModelInfo, ProviderProbe
-from clawgauge.redaction import public_address
+from clawgauge.redaction import public_address, public_settings
 
 MAX_MODELS = 10_000
 MAX_LABEL_CHARS = 256
@@ -81,7 +81,7 @@ class HttpServer(Provider):
         if self.settings.api_key_env:
             known["api_key_env"] = self.settings.api_key_env
         if self.extra_body:
-            known["extra_body"] = self.extra_body
+            known["extra_body"] = public_settings(self.extra_body)
         return known
 
     def hint(self, failure: CallFailure) -> str:

@@ -6,7 +6,7 @@ import json
 
 from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
 from clawgauge.reports.phrases import clean_lines, verdict_word
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell
 
 _TEXT_CHARS = 20_000
 
@@ -20,17 +20,17 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
         ("verdict", _verdict(result)),
         ("time", _time(result)),
         ("tokens", _tokens(result)),
-        ("attempts", "\n".join(map(_attempt, result.attempts))),
-        ("tool calls", "\n".join(map(_invocation, result.tool_invocations))),
-        ("error", result.error or ""),
-        ("warnings", "\n".join(result.warnings)),
+        ("attempts", "\n".join(clean_cell(_attempt(one)) for one in result.attempts)),
+        ("tool calls", "\n".join(clean_cell(_invocation(one)) for one in result.tool_invocations)),
+        ("error", clean_cell(result.error or "")),
+        ("warnings", "\n".join(map(clean_cell, result.warnings))),
         ("system", prompt.system or "" if prompt else ""),
         ("prompt", prompt.prompt if prompt else ""),
         ("expected", json.dumps(prompt.validator, ensure_ascii=False) if prompt else ""),
         ("reasoning", _bounded(result.reasoning_text or "")),
         ("answer", _bounded(result.raw_output)),
     ]
-    lines = [clean_terminal(head)]
+    lines = [clean_cell(head)]
     for name, text in blocks:
         if text:
             lines += [f"── {name}", clean_lines(text).rstrip("\n")]

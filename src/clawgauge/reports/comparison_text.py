@@ -22,6 +22,7 @@ from clawgauge.reports.comparison_phrases import (
     title_pair,
 )
 from clawgauge.reports.phrases import clean_lines, one_line
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.reports.tables import display_width
 from clawgauge.reports.wording import plural
 
@@ -37,7 +38,7 @@ _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_ju
 def render_comparison_text(comparison: Comparison, width: int | None = None) -> str:
     """All of it: who, what changed, what flipped, the gate, and what to bear in mind."""
     width = width or _DEFAULT_WIDTH
-    parts = [f"A  {say_side(comparison.a)}\nB  {say_side(comparison.b)}\n"]
+    parts = [f"A  {clean_cell(say_side(comparison.a))}\nB  {clean_cell(say_side(comparison.b))}\n"]
     parts += [_pair(pair, width) for pair in comparison.pairs]
     parts += [_gate(comparison, width), _notes(comparison, width)]
     return clean_lines("\n".join(part for part in parts if part))

@@ -22,6 +22,7 @@ from clawgauge.reports.history_phrases import (
     trend_rows,
 )
 from clawgauge.reports.phrases import clean_lines, one_line
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.reports.tables import display_width
 from clawgauge.reports.wording import INDICATIVE, plural
 
@@ -43,13 +44,13 @@ def render_history_text(history: History, width: int | None = None) -> str:
     if not history.runs and not history.unreadable:
         return clean_lines(f"no run in {history.runs_dir} fits: make one with clawgauge run, or name its --runs-dir")
     parts = [
-        _section(f"{plural(len(history.runs), 'run')} in {history.runs_dir}", _runs(history, width)),
+        _section(clean_cell(f"{plural(len(history.runs), 'run')} in {history.runs_dir}"), _runs(history, width)),
         _section("models", _models(history, width)),
         _section("run by run", [line for trend in history.trends for line in _series(trend, width)]),
         _section("drift", [_wrap(sentence, width) for sentence in drift_sentences(history)]),
         _section("coverage", _coverage(history, width)),
         _section("could not be read", [_wrap(note, width) for note in closing_notes(history)]),
-        _section("to fill what is missing", [f"  {line}" for line in fill_lines(history)]),
+        _section("to fill what is missing", [f"  {clean_cell(line)}" for line in fill_lines(history)]),
     ]
     return clean_lines("\n".join(part for part in parts if part))
 

@@ -19,7 +19,7 @@ from clawgauge.reports.evidence import (
     word_repeats,
     word_source,
 )
-from clawgauge.reports.sanitize import clean_terminal, escape_cell
+from clawgauge.reports.sanitize import clean_cell, escape_cell
 from clawgauge.reports.tables import Column, render_table
 from clawgauge.reports.wording import (
     ABSENT,
@@ -268,7 +268,7 @@ def _failures(summary: RunSummary, refill: str | None) -> str:
     if not rows:
         return f"## {heading}\n\nEvery recorded cell was answered."
     # An indented block is shown as it stands, so that it can be copied.
-    again = f"\n\nTo ask these cells again:\n\n    {' '.join(clean_terminal(refill).split())}" if refill else ""
+    again = f"\n\nTo ask these cells again:\n\n    {clean_cell(refill)}" if refill else ""
     return _section(heading, columns, rows) + again
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clawgauge.records import Result
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.reports.sanitize import clean_cell, clean_terminal
 
 
 def verdict_word(result: Result) -> str:
@@ -18,10 +18,15 @@ def verdict_word(result: Result) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
-    plain = " ".join(clean_terminal(text).split())
+    plain = clean_cell(text)
     return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
 
 
+def one_row(text: str) -> str:
+    """A line with foreign words in it: one line whatever they are, as far in as it began, with its line end."""
+    return f"{text[: len(text) - len(text.lstrip(' '))]}{clean_cell(text)}\n"
+
+
 def clean_lines(text: str) -> str:
-    """Strip what could steer a terminal from every line, keep the lines; ends with one line end."""
-    return "".join(f"{clean_terminal(line)}\n" for line in text.rstrip("\n").split("\n"))
+    """Strip what could steer a terminal from every line, keep the lines, make no new ones; ends with one line end."""
+    return "".join(clean_terminal(line).replace("\n", " ") + "\n" for line in text.rstrip("\n").split("\n"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clawgauge.reports.phrases import clean_lines
-from clawgauge.reports.sanitize import escape_cell
+from clawgauge.reports.sanitize import clean_cell, escape_cell
 from clawgauge.reports.tables import Column, display_width, render_table
 from clawgauge.reports.wording import (
     ABSENT,
@@ -39,12 +39,12 @@ _COLUMNS = (
 
 def render_decision(decision: Decision) -> str:
     """Every model for a terminal: its place and score, and under it the limits that removed it."""
-    rows = [_row(place, standing)[:-1] for place, standing in enumerate(decision.standings, start=1)]
+    rows = [list(map(clean_cell, _row(place, one)[:-1])) for place, one in enumerate(decision.standings, start=1)]
     rows.insert(0, [column.heading for column in _COLUMNS[:-1]])
     widths = [max(display_width(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(_padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for place, standing in reversed(list(enumerate(decision.standings, start=1))):
-        lines[place + 1 : place + 1] = [f"     removed: {words}" for words in standing.removed_by]
+        lines[place + 1 : place + 1] = [f"     removed: {clean_cell(words)}" for words in standing.removed_by]
     return clean_lines("\n".join(lines))
 
 
@@ -123,12 +123,13 @@ def _policy_lines(decision: Decision) -> list[str]:
 
 def render_forecast(forecast: ChainForecast) -> str:
     """What a chain would have done, every figure with its n and interval."""
-    n = forecast.n_cells
+    n, label = forecast.n_cells, clean_cell(forecast.label)
     if not n:
-        return clean_lines(f"{forecast.label}\n  no prompt was asked of all its models: nothing can be said\n")
+        return clean_lines(f"{label}\n  no prompt was asked of all its models: nothing can be said\n")
     passed = f"{forecast.n_passed}/{forecast.n_judged}"
     shares = ", ".join(
-        f"{evidence.label} {count}/{n}" for evidence, count in zip(forecast.chain, forecast.answered_by, strict=True)
+        f"{clean_cell(evidence.label)} {count}/{n}"
+        for evidence, count in zip(forecast.chain, forecast.answered_by, strict=True)
     )
     cost = "unknown" if forecast.cost_per_call_usd is None else f"${forecast.cost_per_call_usd:.5f} a call"
     if all(evidence.free_of_charge for evidence in forecast.chain):
@@ -136,7 +137,7 @@ def render_forecast(forecast: ChainForecast) -> str:
     thin = forecast.n_answered < MIN_SAMPLES_P95
     mark = f"{INDICATIVE} (indicative only: under {MIN_SAMPLES_P95} calls)" if thin else ""
     lines = [
-        forecast.label,
+        label,
         f"  passes   {format_percent(forecast.pass_rate)} ({passed}, 95% {format_interval(forecast.pass_ci95)})",
         f"  p50      {_ms(forecast.p50_ms, forecast.p50_ci95)}",
         f"  p95      {_ms(forecast.p95_ms, forecast.p95_ci95)}{mark}",
@@ -154,5 +155,5 @@ def _ms(value: float | None, ci95: tuple[float, float] | None) -> str:
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
     """What `--write` would change, as a unified diff of the two files as JSON; empty where nothing would."""
-    old, new = (json.dumps(config, indent=2, ensure_ascii=False).splitlines() for config in (before, after))
+    old, new = (json.dumps(config, indent=2, ensure_ascii=False).split("\n") for config in (before, after))
     return clean_lines("\n".join(difflib.unified_diff(old, new, name, f"{name} (routed)", lineterm="")))

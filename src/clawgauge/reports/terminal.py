@@ -22,6 +22,7 @@ from clawgauge.reports.evidence import (
     word_tier,
 )
 from clawgauge.reports.phrases import clean_lines, one_line
+from clawgauge.reports.sanitize import clean_cell
 from clawgauge.reports.wording import ABSENT, INDICATIVE, format_interval, format_percent, name_target, plural
 
 _RULE = "─"
@@ -39,7 +40,7 @@ _DEEPER = "      "
 def render_summary(summary: RunSummary, width: int | None = None) -> str:
     """Models, tiers, clock, and what went wrong. `width` is the terminal's: columns that do not fit are left out."""
     parts = [
-        f"run {summary.run_id}\n",
+        f"run {clean_cell(summary.run_id)}\n",
         _models_table(summary, width),
         _tiers(summary, width),
         _clock(summary, width),
@@ -59,8 +60,8 @@ def render_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: 
     if unasked or failed:
         what = [f"{plural(failed, 'call')} not answered"] if failed else []
         what += [f"{plural(unasked, 'call')} not made"] if unasked else []
-        lines.append(f"{', '.join(what)}; go on with:\n  {refill}")
-    lines.append(f"everything is in {path}")
+        lines.append(f"{', '.join(what)}; go on with:\n  {clean_cell(refill)}")
+    lines.append(f"everything is in {clean_cell(str(path))}")
     return clean_lines("\n".join(lines)) + "\n"
 
 

@@ -10,14 +10,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Evidence
-from clawgauge.routing.reasons import Reason, cite
+from clawgauge.routing.reasons import Reason, address_notes, cite
 from clawgauge.stats import samples_needed
 
 # Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.
 TIMEOUT_FACTOR = 2.0
 MIN_TIMEOUT_S = 5
+# LiteLLM puts a variable's value in the place of any text that begins so, and knows no escape.
+_REFERENCE = "os.environ/"
 
 
 @dataclass(slots=True)
@@ -38,9 +41,19 @@ def litellm_config(decision: Decision) -> LiteLlmRouting:
         if params is None:
             routing.notes.append(f"{evidence.label} is not routed: LiteLLM cannot reach a provider of this kind")
             continue
+        if any(
+            str(value).startswith(_REFERENCE)
+            for name, value in [("name", evidence.label), *params.items()]
+            if name != "api_key"
+        ):
+            routing.notes.append(f"{evidence.label} is not routed: LiteLLM would read its name as that of a variable")
+            continue
         timeout_s = timeout_from(evidence.group.latency_ms.p99)
         if timeout_s is not None:
             params["timeout"] = timeout_s
+        key_env = evidence.settings.get("api_key_env")
+        if evidence.provider_type != "openai_responses" or vendor_of(evidence.settings) != "openai":
+            routing.notes += address_notes(evidence.label, params["api_base"], key_env)
         entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
         why = f"{_word_timeout(evidence, timeout_s)}; {cite(evidence)}"
         routing.reasons.append(Reason(f'model_list["{evidence.label}"]', str(params["model"]), why, evidence.label))
@@ -85,7 +98,7 @@ def _params(evidence: Evidence) -> dict[str, Any] | None:
     prefix = "openai/responses/" if kind == "openai_responses" else "openai/"
     params: dict[str, Any] = {"model": f"{prefix}{model}", "api_base": address}
     key_env = settings.get("api_key_env")
-    params["api_key"] = f"os.environ/{key_env}" if key_env else "none"
+    params["api_key"] = f"{_REFERENCE}{key_env}" if key_env else "none"
     if evidence.target.thinking_level:
         params["reasoning_effort"] = evidence.target.thinking_level
     return params

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clawgauge.routing.decision import Decision
-from clawgauge.routing.openclaw_names import Route, find_routes
-from clawgauge.routing.reasons import Reason, cite
+from clawgauge.routing.openclaw_names import Route, escape_references, find_routes
+from clawgauge.routing.reasons import Reason, address_notes, cite
 
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
@@ -59,6 +59,7 @@ def openclaw_routing(decision: Decision) -> OpenClawRouting:
     _limit_tools(routing, others)
     used = {reason.model for reason in routing.reasons}
     _describe_models(routing, [route for route in others if route.ref in used or _denied(route)])
+    routing.patch = escape_references(routing.patch)
     return routing
 
 
@@ -145,6 +146,8 @@ def _describe_models(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
         names = ", ".join(route.evidence.label for route in members)
         why = f"where {names} answered in run {members[0].evidence.run_id}"
         routing.set(["models", "providers", provider_id], entry, why)
+        key = entry.get("apiKey")
+        routing.notes += address_notes(provider_id, entry["baseUrl"], key["id"] if isinstance(key, dict) else None)
 
 
 def _model_entry(route: Route) -> dict[str, Any]:

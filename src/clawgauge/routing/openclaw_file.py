@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import json5
 
 from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.routing.openclaw_names import as_openclaw_reads
 from clawgauge.small_file import UnfitFile, read_small_file
 
 _SIZE_CAP_BYTES = 8 << 20
+# Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
+_HALF = re.compile("[\ud800-\udfff]")
 # How a provider is reached is the user's to say, where they have said it.
 _OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
@@ -78,7 +82,7 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
             )
     for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
         primary = _at(patch, *place).get("primary")
-        denied = _at(config, "tools", "byProvider", str(primary)).get("deny")
+        denied = _at(config, "tools", "byProvider", as_openclaw_reads(str(primary))).get("deny")
         if denied:
             shown = ", ".join(map(str, denied)) if isinstance(denied, list) else str(denied)
             found.append(f"{primary} becomes {'.'.join(place)}, and the file denies it tools ({shown}): left as it is")
@@ -123,7 +127,7 @@ def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(_HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

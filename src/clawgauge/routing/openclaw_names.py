@@ -22,6 +22,9 @@ _APIS = {
     "openai_responses": "openai-responses",
 }
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
+# OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}` stands for itself.
+_REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
+_ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
 _ODD = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -38,6 +41,20 @@ class Route:
     @property
     def ref(self) -> str:
         return f"{self.provider_id}/{self.model_id}"
+
+
+def escape_references(value: Any) -> Any:
+    """A value for openclaw.json that OpenClaw reads as what it is here. Keys it reads as they are."""
+    if isinstance(value, str):
+        return _REFERENCE.sub("$$", value)
+    if isinstance(value, dict):
+        return {key: escape_references(item) for key, item in value.items()}
+    return [escape_references(item) for item in value] if isinstance(value, list) else value
+
+
+def as_openclaw_reads(text: str) -> str:
+    """The name that an escaped text stands for."""
+    return _ESCAPED_REFERENCE.sub("", text)
 
 
 def find_routes(ranked: Sequence[Evidence]) -> tuple[list[Route], dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clawgauge.redaction import MASK
 from clawgauge.routing.evidence import Evidence
 
 
@@ -15,6 +16,14 @@ class Reason:
     setting: str
     why: str
     model: str | None = None
+
+
+def address_notes(name: str, address: str, key_env: str | None) -> list[str]:
+    """What a person must see to: a run folder may be somebody else's, and a key in an address is not recorded."""
+    notes = [f"{name} at {address} will be sent the key in {key_env}: see that the address is yours"] if key_env else []
+    if MASK in address:
+        notes.append(f"the address of {name} holds a key, which is not recorded: put it in the place of {MASK}")
+    return notes
 
 
 def cite(evidence: Evidence) -> str:

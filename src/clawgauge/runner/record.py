@@ -74,7 +74,7 @@ def answered_result(
     verdict = judge_answer(prompt, text, completion.native_calls) if outcome.success else None
     transcript, transcript_cut = None, False
     if completion.transcript is not None:
-        transcript, transcript_cut = bounded_transcript(completion.transcript, context.redact)
+        transcript, transcript_cut = bounded_transcript(completion.transcript)
     cost, cost_source = _cost(completion, context.price)
     return Result(
         run_id=context.run_id,

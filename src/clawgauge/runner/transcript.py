@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,16 +13,13 @@ TRANSCRIPT_CAP_BYTES = 131_072
 STRING_CAP_BYTES = 16_384
 
 
-def bounded_transcript(turns: list[TranscriptTurn], redact: Callable[[str], str]) -> tuple[list[TranscriptTurn], bool]:
-    """The turns from the first on that fit, each text within its own cap; whether anything was left out.
-
-    What is cut is redacted first: half a key would not be known for one when the record is written.
-    """
+def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
+    """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
     room = TRANSCRIPT_CAP_BYTES
     kept: list[TranscriptTurn] = []
     cut = False
     for turn in turns:
-        slim = _slim(turn, redact)
+        slim = _slim(turn)
         room -= len(msgspec.json.encode(slim))
         if room < 0:
             return kept, True
@@ -32,12 +28,12 @@ def bounded_transcript(turns: list[TranscriptTurn], redact: Callable[[str], str]
     return kept, cut
 
 
-def _slim(turn: TranscriptTurn, redact: Callable[[str], str]) -> TranscriptTurn:
+def _slim(turn: TranscriptTurn) -> TranscriptTurn:
     return msgspec.structs.replace(
         turn,
-        text=_cut(turn.text, redact),
+        text=_cut(turn.text),
         calls=[_slim_call(call) for call in turn.calls],
-        answers=[_cut(answer, redact) for answer in turn.answers],
+        answers=[_cut(answer) for answer in turn.answers],
     )
 
 
@@ -52,8 +48,6 @@ def _fits(arguments: Any) -> bool:
         return False
 
 
-def _cut(text: str, redact: Callable[[str], str]) -> str:
+def _cut(text: str) -> str:
     text = repair_text(text)[0]
-    if len(text.encode()) <= STRING_CAP_BYTES:
-        return text
-    return redact(text).encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
+    return text.encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
