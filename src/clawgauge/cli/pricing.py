@@ -8,8 +8,8 @@ from clawgauge.prices import Price, load_prices
 from clawgauge.records import Target
 from clawgauge.runner.stopping import CostBudget
 
-# This one says itself what a call cost.
-_REPORTING_TYPE = "claude_code_cli"
+# This one says itself what a call cost, once it is made.
+REPORTING_TYPE = "claude_code_cli"
 
 
 class Pricing:
@@ -33,7 +33,7 @@ class Pricing:
             self._prices[target] = price
             if price is None and provider.local:
                 self._free.add(target)
-            elif price is None and settings.get("type") != _REPORTING_TYPE:
+            elif price is None and settings.get("type") != REPORTING_TYPE:
                 unpriced.append(target)
         if self._limit_usd is not None and unpriced:
             names = ", ".join(target.label for target in unpriced)

@@ -34,6 +34,7 @@ _MEMORY_BYTES = 4 * 1024**3
 _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES
+_GIVEN_UP = "the run was ended"
 _KEPT_ENVIRONMENT = ("SYSTEMROOT", "LD_LIBRARY_PATH")
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from clawgauge.runner.judging import serve; serve()"
 
@@ -136,7 +137,7 @@ class Judge:
             return self._process
         self._bury()
         if self._given_up:
-            raise NotInTime("the run was ended")
+            raise NotInTime(_GIVEN_UP)
         root = Path(__file__).parents[2]
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, os.fspath(root)],
@@ -157,7 +158,7 @@ class Judge:
         try:
             if process.stdout is None or process.stdout.read(_LENGTH_BYTES) != _READY:
                 self._bury()
-                raise OSError("the judging process did not start")
+                raise NotInTime(_GIVEN_UP) if self._given_up else OSError("the judging process did not start")
         finally:
             timer.cancel()
         return process
