@@ -189,6 +189,12 @@ class Timeline:
     def end(self, at_ns: int) -> None:
         self._end_ns = at_ns
 
+    @property
+    def n_chars(self) -> int:
+        """About how much text there is to put together and to read."""
+        fragments = sum(len(part) for _, parts in self._calls.values() for part in parts)
+        return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + fragments
+
     def fold(self, now_ns: int) -> Completion:
         """The attempt as seen so far. `now_ns` ends the clock of an attempt that was cut off before its own end."""
         start = self._start_ns

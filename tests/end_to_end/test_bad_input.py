@@ -14,32 +14,35 @@ from support.scripted_server import ScriptedServer
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 
 
+WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
+    (("run", "-t", "ollma_openai:x"), ["ollma_openai", "did you mean 'ollama_openai'"]),
+    (("run", "-t", "llama3.2"), ["llama3.2", "PROVIDER:MODEL"]),
+    (("run", "-t", "fake:m@extreme"), ["extreme", "xhigh"]),
+    (("run", "-t", "fake:m", "-s", "coer"), ["coer", "core"]),
+    (("run", "-t", "fake:m", "-s", "missing.toml"), ["missing.toml"]),
+    ((*SMALL, "--prompt-ids", "P99"), ["P99", "small"]),
+    ((*SMALL, "--run-id", "../x"), ["../x"]),
+    ((*SMALL, "--run-id", "/abs"), ["/abs"]),
+    ((*SMALL, "--run-id", ""), ["run id"]),
+    ((*SMALL, "--repeats", "0"), ["--repeats"]),
+    ((*SMALL, "--concurrency", "0"), ["--concurrency"]),
+    ((*SMALL, "--timeout", "-1"), ["--timeout"]),
+    ((*SMALL, "--resume", "nowhere"), ["nowhere"]),
+    ((*SMALL, "--retry-errors"), ["--resume"]),
+    ((*SMALL, "--config", "no.toml"), ["no.toml"]),
+    (("run", "-t", "fake:m", "-t", "!fake:*", "-s", "small.json"), ["target"]),
+    (("run", "-s", "small.json", "-s", "small.json", "-t", "fake:m"), ["small"]),
+    (("show", "nothing-here"), ["nothing-here"]),
+    (("summarize", "nothing-here"), ["nothing-here"]),
+    (("rescore", "nothing-here"), ["nothing-here"]),
+    (("suites", "show", "nope"), ["nope", "core"]),
+    (("suites", "check", "missing.json"), ["missing.json"]),
+]
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
-    [
-        (("run", "-t", "ollma_openai:x"), ["ollma_openai", "did you mean 'ollama_openai'"]),
-        (("run", "-t", "llama3.2"), ["llama3.2", "PROVIDER:MODEL"]),
-        (("run", "-t", "fake:m@extreme"), ["extreme", "xhigh"]),
-        (("run", "-t", "fake:m", "-s", "coer"), ["coer", "core"]),
-        (("run", "-t", "fake:m", "-s", "missing.toml"), ["missing.toml"]),
-        ((*SMALL, "--prompt-ids", "P99"), ["P99", "small"]),
-        ((*SMALL, "--run-id", "../x"), ["../x"]),
-        ((*SMALL, "--run-id", "/abs"), ["/abs"]),
-        ((*SMALL, "--run-id", ""), ["run id"]),
-        ((*SMALL, "--repeats", "0"), ["--repeats"]),
-        ((*SMALL, "--concurrency", "0"), ["--concurrency"]),
-        ((*SMALL, "--timeout", "-1"), ["--timeout"]),
-        ((*SMALL, "--resume", "nowhere"), ["nowhere"]),
-        ((*SMALL, "--retry-errors"), ["--resume"]),
-        ((*SMALL, "--config", "no.toml"), ["no.toml"]),
-        (("run", "-t", "fake:m", "-t", "!fake:*", "-s", "small.json"), ["target"]),
-        (("run", "-s", "small.json", "-s", "small.json", "-t", "fake:m"), ["small"]),
-        (("show", "nothing-here"), ["nothing-here"]),
-        (("summarize", "nothing-here"), ["nothing-here"]),
-        (("rescore", "nothing-here"), ["nothing-here"]),
-        (("suites", "show", "nope"), ["nope", "core"]),
-        (("suites", "check", "missing.json"), ["missing.json"]),
-    ],
+    WRONG_REQUESTS,
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]) -> None:
@@ -52,6 +55,55 @@ def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, 
     assert "Traceback" not in done.stderr
     assert server.requests == []
     assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+
+
+# What only the place, the price list or an earlier run makes wrong.
+WRONG_HERE: list[tuple[str, ...]] = [
+    (*SMALL, "--max-cost", "1"),
+    (*SMALL, "--max-cost", "nan"),
+    (*SMALL, "--fail-under", "1.5"),
+    (*SMALL, "--prices", "missing.toml"),
+    (*SMALL, "--run-id", "old"),
+    (*SMALL, "--run-id", "latest"),
+    (*SMALL, "--runs-dir", "small.json"),
+    (*SMALL, "--runs-dir", "small.json/runs"),
+    (*SMALL, "--runs-dir", "/proc/clawgauge"),
+    (*SMALL, "--until-decided", "--prompt-ids", "P0"),
+    ("run", "--resume", "old", "--repeats", "0"),
+    ("run", "--resume", "old", "--temperature", "1"),
+    ("run", "--resume", "old", "-t", "fake:other-model"),
+    ("run", "--resume", "old", "--max-cost", "1"),
+    ("run", "--resume", "old", "--run-id", "new"),
+    ("run", "-t", "fake:none*", "-s", "small.json"),
+]
+
+
+def test_a_dry_run_refuses_what_the_run_refuses(place: Path, server: ScriptedServer) -> None:
+    """Exit code and sentence are the same, whatever is wrong; and neither leaves anything behind."""
+    toml = place / "clawgauge.toml"
+    clawgauge(place, *SMALL, "--run-id", "old")
+    toml.write_text(toml.read_text().replace("local = true", "local = false"))
+    before = sorted(path.name for path in (place, *place.iterdir()) if path.is_dir())
+    n_calls = len(server.calls)
+    for words in (*(words for words, _ in WRONG_REQUESTS if words[0] == "run"), *WRONG_HERE):
+        if words[-1].startswith("/proc") and not sys.platform.startswith("linux"):
+            continue
+        real, rehearsed = clawgauge(place, *words), clawgauge(place, *words, "--dry-run")
+        assert (real.code, real.stdout) == (2, ""), words
+        assert (rehearsed.code, rehearsed.stdout) == (2, ""), words
+        assert _sentence(real.stderr) == _sentence(rehearsed.stderr)
+    assert sorted(path.name for path in (place, *place.iterdir()) if path.is_dir()) == before
+    assert [path.name for path in (place / "runs").iterdir()] == ["old"] and len(server.calls) == n_calls
+
+
+def _sentence(stderr: str) -> str:
+    return stderr.strip().splitlines()[-1]
+
+
+def test_a_dry_run_leaves_no_runs_folder(place: Path, server: ScriptedServer) -> None:
+    """Whether a folder could be made is tried, and undone."""
+    done = clawgauge(place, *SMALL, "--runs-dir", "deep/down/runs", "--dry-run")
+    assert done.code == 0 and not (place / "deep").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.command import clawgauge
-from support.scripted_server import ScriptedServer
+import pytest
+
+from support.command import clawgauge, write_suite
+from support.scripted_server import ScriptedServer, Status, Text
 
 PRICES = (
     '[[price]]\nprovider = "fake"\nmodel = "scripted-model"\ninput = 1000.0\noutput = 1000.0\ncached_input = 10.0\n'
@@ -103,3 +105,56 @@ def test_a_forced_resume_keeps_what_else_was_said(place: Path, server: ScriptedS
     assert len(done.records()) == 6
     options = json.loads((done.folder / "config.json").read_text())["options"]
     assert (options["repeats"], options["max_calls"]) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    "earlier", ["other-model", "missing-model"], ids=["a free target before", "a skipped one before"]
+)
+def test_a_limit_holds_behind_a_target_that_cost_nothing(place: Path, server: ScriptedServer, earlier: str) -> None:
+    """64 at once, half a dollar each, five dollars: an earlier target's zero cost is no price of this one's calls."""
+    (place / "prices.toml").write_text(PRICES.replace("cached_input = 10.0\n", ""))
+    write_suite(place / "wide.json", *({"prompt": f"p{n}"} for n in range(70)))
+    not_there = Status(404, message="model 'missing-model' not found")
+    paid = Text("yes", usage=(12, 500), first_delay_s=0.05)
+    server.reply_with(lambda request: not_there if request.json["model"] == "missing-model" else paid)
+    words = ["run", "-t", f"fake:{earlier}", "-t", "fake:scripted-model", "-s", "wide.json", "--concurrency", "64"]
+    done = clawgauge(place, *words, "--prices", "prices.toml", "--max-cost", "5", "--warm-up")
+    assert done.code == 0, done.stderr
+    n_paid = sum(call.json["model"] == "scripted-model" for call in server.calls)
+    assert 1 < n_paid * 0.512 <= 5 + 0.512
+    if earlier == "other-model":
+        assert sum(record["model"] == earlier for record in done.records()) == 70
+
+
+def test_a_task_is_ended_between_two_turns_when_the_money_is_spent(place: Path, server: ScriptedServer) -> None:
+    """Each turn is paid for: the one that spends the rest is the last, and the row says that the limit was ours."""
+    (place / "prices.toml").write_text(PRICES)
+    write_suite(
+        place / "task.json",
+        {
+            "prompt": "look around",
+            "tools": [{"type": "function", "function": {"name": "exec", "parameters": {"type": "object"}}}],
+            "world": {"files": {"/srv/a.txt": "1"}},
+            "max_turns": 9,
+            "validator": {"type": "world_state", "expect": [{"file": "/srv/a.txt"}]},
+        },
+    )
+    server.reply_with(Text("", usage=(12, 488), tool_calls=[("exec", '{"command": "ls"}')]))
+    words = ["run", "-t", "fake:scripted-model", "-s", "task.json", "--prices", "prices.toml", "--max-cost", "1.2"]
+    done = clawgauge(place, *words, "--run-id", "cut")
+    (record,) = done.records()
+    assert (record["availability_status"], record["failure_type"]) == ("error", "budget_spent")
+    assert len(server.calls) == 3 and record["cost_usd"] == 1.5 and record["turns"] == 3
+    again = clawgauge(place, "run", "--resume", "cut", "--retry-errors", "--max-cost", "3.2", "--prices", "prices.toml")
+    assert len(server.calls) == 7, again.stderr
+
+
+def test_a_warm_up_and_lost_attempts_are_paid_for_on_resuming(place: Path, server: ScriptedServer) -> None:
+    """What no record tells is told at the end of a stretch, and counts when the run is resumed."""
+    (place / "prices.toml").write_text(PRICES)
+    words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--prices", "prices.toml", "--run-id", "w"]
+    server.reply_with(Text("yes", usage=(12, 488)))
+    done = clawgauge(place, *words, "--warm-up", "--max-cost", "0.6", "--repeats", "1")
+    assert len(server.calls) == 2 and len(done.records()) == 1
+    clawgauge(place, "run", "--resume", "w", "--prices", "prices.toml", "--max-cost", "1.0")
+    assert len(server.calls) == 2, "a dollar is spent, half of it on the warm-up"

@@ -97,6 +97,18 @@ def test_a_warm_up_is_an_event_and_takes_the_cold_start(place: Path, server: Scr
     assert len(server.calls) == 9
 
 
+def test_a_model_the_server_has_loaded_does_not_start_cold(place: Path) -> None:
+    """`/api/ps` lists it: the first call of a run, and of a resumed one, loads nothing; unlisted, it does."""
+    with ScriptedServer(models=["warm:latest", "cold"], loaded=["warm:latest"]) as ollama:
+        targets = ("-t", "ollama_openai:warm", "-t", "ollama_openai:cold")
+        env = {"OLLAMA_HOST": ollama.base_url}
+        words = ("run", *targets, "-s", "small.json", "--run-id", "r")
+        done = clawgauge(place, *words, "--max-calls", "2", env=env)
+        clawgauge(place, "run", "--resume", "r", "--max-calls", "4", env=env)
+    cold = {name: [r["cold_start"] for r in done.records() if r["model"] == name] for name in ("warm", "cold")}
+    assert cold == {"warm": [False] * 4, "cold": [True, False, False, False]}
+
+
 def test_retries_are_ours_and_every_attempt_is_kept(place: Path, server: ScriptedServer) -> None:
     """429, 503 and a reset are tried again; the record's time is the last attempt's, its attempts tell them all."""
     server.script(Status(429, headers={"retry-after-ms": "20"}), Status(503), Reset(), Text("yes"))

@@ -24,6 +24,7 @@ from clawgauge.redaction import Redactor
 from clawgauge.runner.agenda import Agenda
 from clawgauge.runner.cells import Cell
 from clawgauge.runner.clock import Clock, SystemClock
+from clawgauge.runner.judging import Judge
 from clawgauge.runner.lag import LagWatch
 from clawgauge.runner.observer import Observer
 from clawgauge.runner.target_run import RunContext, TargetRun
@@ -62,10 +63,17 @@ def ask(
 
 
 def ask_provider(
-    folder: Path, provider: Provider, *, n_prompts: int = 1, clock: Clock | None = None, **options: Any
+    folder: Path,
+    provider: Provider,
+    *,
+    n_prompts: int = 1,
+    clock: Clock | None = None,
+    prompts: Sequence[Prompt] = (),
+    judge: Judge | None = None,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Ask every prompt and return the records, read back by a reader that knows only the published schema."""
-    prompts = [
+    prompts = prompts or [
         Prompt(id=f"P{n}", name=f"prompt_{n}", prompt=f"prompt {n}", validator={"type": "noop"}, suite="faults")
         for n in range(n_prompts)
     ]
@@ -82,11 +90,13 @@ def ask_provider(
             rng=random.Random(1),
             salt=b"",
             price_for=lambda target: None,
+            judge=judge or Judge(),
         )
         agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
         with LagWatch() as lag_watch:
             async with provider:
                 await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, lag_watch).ask()
+        context.judge.close()
 
     with RunFolder.create(folder / "runs") as run_folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asked(run_folder))

@@ -6,7 +6,7 @@ raising on any answer; only a specification can be refused, by `check_spec`, bef
 
 from clawgauge.checks.answer import Answer, Verdict
 from clawgauge.checks.detection import detect_tools
-from clawgauge.checks.judgement import Judgement, judge_answer
+from clawgauge.checks.judgement import Judgement, judge_answer, not_judged
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start, split_thinking
 from clawgauge.checks.tool_call import expected_names
@@ -30,6 +30,7 @@ __all__ = [
     "expected_names",
     "judge",
     "judge_answer",
+    "not_judged",
     "split_thinking",
     "tool_calls_of",
     "tool_channel_of",

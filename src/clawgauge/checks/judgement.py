@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks.answer import Answer
+from clawgauge.checks.answer import Answer, Verdict
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.tool_calls import counted_calls, tool_calls_of, tool_channel_of, tool_use_success
 from clawgauge.checks.validators import judge
@@ -47,8 +47,23 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
     native = native_calls[:MAX_INVOCATIONS]
     invocations = [*native, *detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))]
     answer = Answer(text, invocations, expected, offered, prompt.tools, prompt.world, prompt.max_turns)
-    verdict = judge(prompt.validator, answer)
-    names = tool_calls_of(counted_calls(invocations, tools_offered=offered))
+    return _judgement(judge(prompt.validator, answer), expected, invocations, tools_offered=offered)
+
+
+def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: str) -> Judgement:
+    """The judgement of an answer nobody could judge: false, where the validator gives a verdict at all.
+
+    Its text is not searched for calls; what came as a call is known without judging, and kept.
+    """
+    expected = [name.lower() for name in prompt.expected_tools]
+    verdict = Verdict(None) if prompt.validator["type"] == "noop" else Verdict(False, violation)
+    return _judgement(verdict, expected, native_calls[:MAX_INVOCATIONS], tools_offered=bool(prompt.tools))
+
+
+def _judgement(
+    verdict: Verdict, expected: list[str], invocations: list[ToolInvocation], *, tools_offered: bool
+) -> Judgement:
+    names = tool_calls_of(counted_calls(invocations, tools_offered=tools_offered))
     size = encoded_size(verdict.parsed_output)
     dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
     return Judgement(
@@ -58,7 +73,7 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
         parsed_output_dropped=dropped,
         tool_calls=names,
         tool_call_count=len(names),
-        tool_use_success=tool_use_success(expected, invocations, tools_offered=offered),
+        tool_use_success=tool_use_success(expected, invocations, tools_offered=tools_offered),
         tool_invocations=_bounded(invocations),
         tool_channel=tool_channel_of(invocations),
     )

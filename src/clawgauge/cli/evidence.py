@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from clawgauge.journal import CellKey, cell_key, iter_results, iter_superseded
+from clawgauge.journal import CellKey, cell_key, iter_results, iter_superseded, read_events
 from clawgauge.records import CellRow, Prompt, Target
 from clawgauge.runner.stopping import Evidence
 from clawgauge.runner.tier_pool import pool_key
@@ -33,7 +33,7 @@ def read_evidence(
             continue
         target = Target(line.provider, line.model, line.thinking_level)
         count = counts.setdefault(target, Counter())
-        costs[target] = costs.get(target, 0.0) + (line.cost_usd or 0.0)
+        costs[target] = costs.get(target, 0.0) + _paid(line.cost_usd)
         count["n_calls"] += bool(line.attempts)
         if (line.suite, line.prompt_id) not in keys:
             continue
@@ -47,4 +47,15 @@ def read_evidence(
 
 def read_superseded_cost(path: Path) -> float:
     """What the calls cost whose records were superseded: they were paid for, though they count in no figure."""
-    return sum(line.cost_usd or 0.0 for line in iter_superseded(path, _Line))
+    return sum(_paid(line.cost_usd) for line in iter_superseded(path, _Line))
+
+
+def read_unrecorded_cost(path: Path) -> float:
+    """What earlier stretches spent, or may have, that no record tells: warm-ups, lost attempts, calls given up."""
+    ended = (event.detail.get("unrecorded_usd") for event in read_events(path) if event.event == "stretch_ended")
+    return sum(float(usd) for usd in ended if isinstance(usd, int | float) and usd > 0)
+
+
+def _paid(cost_usd: float | None) -> float:
+    """A folder may come from anyone, and no line in it earns money back."""
+    return max(0.0, cost_usd or 0.0)

@@ -21,6 +21,7 @@ from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
 from clawgauge.redaction import mask_strings
 from clawgauge.reports.phrases import one_row
+from clawgauge.reports.sanitize import clean_cell
 
 _MODELS_SHOWN = 12
 
@@ -30,7 +31,7 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     environ = read_environment()
     configuration = read_configuration(config, environ)
     if configuration.path is not None:
-        _tell(clean_terminal(f"using {configuration.path} ({configuration.standing})"))
+        _tell(clean_cell(f"using {configuration.path} ({configuration.standing})"))
     settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
     _, redact = keep_secrets(settings, environ)
     configured = configuration.withheld_providers | set(configuration.file.providers)

@@ -56,12 +56,12 @@ class OpenWork:
     done: Collection[CellKey] = frozenset()
     refill: Collection[CellKey] = frozenset()
     evidence: Mapping[Target, Evidence] = field(default_factory=dict)
-    superseded_usd: float = 0.0
+    beside_usd: float = 0.0
 
     @property
     def spent_usd(self) -> float:
-        """What the run has cost so far, answers that were asked again included."""
-        return self.superseded_usd + sum(known.cost_usd for known in self.evidence.values())
+        """What the run has cost so far: also for answers that were asked again, and for what has no record."""
+        return self.beside_usd + sum(known.cost_usd for known in self.evidence.values())
 
 
 @dataclass(frozen=True, slots=True)

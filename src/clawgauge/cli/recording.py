@@ -8,7 +8,7 @@ from typing import Any
 
 from clawgauge import __version__
 from clawgauge.cli.planning import Plan
-from clawgauge.cli.pricing import Pricing
+from clawgauge.cli.pricing import REPORTING_TYPE, Pricing
 from clawgauge.providers.base import Provider
 from clawgauge.records import SCHEMA_VERSION, RunConfig
 from clawgauge.redaction import mask_strings
@@ -51,6 +51,11 @@ def ignored_options(plan: Plan) -> list[str]:
             lines[f"{target.provider} takes no {' and no '.join(refused)}: not sent"] = None
         if target.thinking_level is not None and not provider.takes_thinking:
             lines[f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored"] = None
+        wide_and_limited = plan.options.concurrency > 1 and plan.options.max_cost_usd is not None
+        if wide_and_limited and provider.settings.type == REPORTING_TYPE:
+            lines[f"--max-cost: {target.provider} is asked one call at a time; what one costs is known afterwards"] = (
+                None
+            )
     return list(lines)
 
 

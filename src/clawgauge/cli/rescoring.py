@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from clawgauge.checks import NATIVE, VALIDATORS_VERSION, judge_answer
+from clawgauge.checks import NATIVE, VALIDATORS_VERSION
 from clawgauge.cli.exit_codes import DONE, UNREADABLE_LINES
 from clawgauge.cli.reading import to_json
 from clawgauge.cli.writing import write_summary
@@ -19,6 +20,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.phrases import clean_lines
 from clawgauge.reports.sanitize import clean_cell
+from clawgauge.runner.judging import Judge
 from clawgauge.suites import load_suite, prompts_sha256
 
 _EXAMPLES_SHOWN = 20
@@ -28,8 +30,9 @@ _CHANGES_KEPT = 1_000
 class Rescoring:
     """Counts what changes while results pass through."""
 
-    def __init__(self, prompts: dict[tuple[str, str], Prompt]) -> None:
+    def __init__(self, prompts: dict[tuple[str, str], Prompt], judge: Judge | None = None) -> None:
         self._prompts = prompts
+        self._judge = judge or Judge()
         self.n_judged = 0
         self.n_without_prompt = 0
         self.n_truncated = 0
@@ -56,7 +59,7 @@ class Rescoring:
             self.n_dropped += 1
             return result
         self.n_judged += 1
-        verdict = judge_answer(prompt, result.raw_output, native)
+        verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
             objective_pass=verdict.objective_pass,
@@ -82,9 +85,14 @@ class Rescoring:
 
 def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
+    with closing(Judge()) as judge:
+        return _rescore(path, judge, suite=suite, dry_run=dry_run, as_json=as_json)
+
+
+def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     config = read_config(path)
     prompts = _prompts(path, config, suite)
-    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts})
+    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
     preview = iter_results(path)
     for result in preview:
         rescoring.judge(result)
@@ -96,7 +104,7 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
     folder = RunFolder.open_existing(path)
     try:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
-        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts})
+        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
         folder.rewrite_results(map(judging.judge, iter_results(path, fitting=True)))
         _explain(folder, config, prompts, judging)
         summary = write_summary(folder)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from clawgauge.cli.evidence import read_evidence, read_superseded_cost
+from clawgauge.cli.evidence import read_evidence, read_superseded_cost, read_unrecorded_cost
 from clawgauge.cli.planning import (
     OpenWork,
     Plan,
@@ -163,7 +163,8 @@ def open_work(plan: Plan, folder: Path, *, retry_errors: bool) -> OpenWork:
     evidence = read_evidence(folder, plan.tier_pool, without=refill) if refill else known
     # What is about to be asked again was paid for all the same.
     given_up_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
-    return OpenWork(set(index) - refill, refill, evidence, read_superseded_cost(folder) + given_up_usd)
+    beside_usd = read_superseded_cost(folder) + read_unrecorded_cost(folder) + given_up_usd
+    return OpenWork(set(index) - refill, refill, evidence, beside_usd)
 
 
 def _not_needed(plan: Plan, known: Mapping[Target, Evidence], failed: Collection[CellKey]) -> set[CellKey]:

@@ -60,8 +60,6 @@ async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -
     for line in ignored_options(settled.plan):
         tell(line)
     pricing = Pricing(settled.plan)
-    if settled.plan.options.max_cost_usd is not None:
-        pricing.refuse_unpriced()
     if settled.path is not None and settled.recorded is not None:
         session = _resume(arguments, settled.plan, pricing, settled.recorded, settled.path, tell)
     else:

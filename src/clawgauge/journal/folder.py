@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
 
 from clawgauge.errors import RunFolderError
@@ -64,6 +65,24 @@ class RunFolder:
                 raise
         except OSError as error:
             raise folder_failure(runs_dir, error) from error
+
+    @classmethod
+    def check_creatable(cls, runs_dir: Path, run_id: str | None = None) -> None:
+        """Raise what `create` would raise, and leave nothing behind."""
+        if run_id is not None:
+            check_run_id(run_id)
+        missing = [path for path in (runs_dir, *runs_dir.parents) if not path.exists()]
+        try:
+            runs_dir.mkdir(parents=True, exist_ok=True)
+            if run_id is not None and (runs_dir / run_id).exists() and not is_barren(runs_dir / run_id):
+                raise _taken(runs_dir / run_id)
+            Path(mkdtemp(prefix=".", dir=runs_dir)).rmdir()
+        except OSError as error:
+            raise folder_failure(runs_dir, error) from error
+        finally:
+            for path in missing:
+                with suppress(OSError):  # one that was never made, or that another run has begun in
+                    path.rmdir()
 
     @classmethod
     def _take_over_new(cls, path: Path) -> RunFolder:

@@ -71,7 +71,7 @@ class Embedded(Provider):
         await self._stop()
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
-        """Start the server for this model. It is loaded and empty afterwards, so the first call is still its first."""
+        """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
         await self._stop()
         if model == DEFAULT_MODEL and not is_fetched(self.settings.environ):
             await self._fetch()
@@ -87,7 +87,7 @@ class Embedded(Provider):
         self._server = server
         self._chat = await self._client(server.address).__aenter__()
         self._shows_tools = await self._chat.shows_tools(server.address)
-        return False
+        return True
 
     async def _fetch(self) -> None:
         """Get the model in a process of its own: that can be ended in the middle of 93 MB, a thread cannot."""

@@ -55,13 +55,18 @@ class Agenda:
         """How many of the open cells are asked only until the tier is decided."""
         return len(self._tier_cells) if self._seeks_tier else 0
 
+    @property
+    def waits(self) -> bool:
+        """Whether there are cells to ask, but one that is in flight has to come back first."""
+        return self.n_open > 0 and not self._is_open
+
     def take(self) -> Cell | None:
         """The next cell to ask; None when there is none now. A later answer may open the search for a tier again."""
-        if not self.n_open:
+        if not self.n_open or not self._is_open:
             return None
         cell = self._tier_cells.popleft() if self._tier_cells and self._seeks_tier else self._planned.popleft()
         for budget in self._budgets:
-            budget.issue()
+            budget.issue(cell)
         return cell
 
     def learn(self, result: Result) -> None:
@@ -81,6 +86,10 @@ class Agenda:
                 detail = {"budget": budget.name, "limit": budget.limit, "spent": budget.spent, **budget.detail}
                 found.append(Outcome("budget_spent", {**detail, "not_asked": self._n_wanted}))
         return found
+
+    @property
+    def _is_open(self) -> bool:
+        return all(budget.is_open() for budget in self._budgets)
 
     @property
     def _seeks_tier(self) -> bool:

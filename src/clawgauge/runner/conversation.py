@@ -35,12 +35,12 @@ async def converse(
     call: Call,
     max_turns: int,
     ask: Callable[[Call], Awaitable[Asked]],
-    execute: Callable[[ToolInvocation], str],
+    execute: Callable[[list[ToolInvocation]], Awaitable[list[str]]],
 ) -> Asked:
     """Take turns until the model answers without a call, its turns are spent, or a turn fails for good.
 
-    `execute` answers one call; a `CallFailure` from it ends the task as one from `ask` does. The calls of the last turn
-    are made too, although nobody reads their answers: what they do to the world counts.
+    `execute` answers the calls of one turn; a `CallFailure` from it ends the task as one from `ask` does. The calls of
+    the last turn are made too, although nobody reads their answers: what they do to the world counts.
     """
     asked: list[Asked] = []
     history: list[Turn] = []
@@ -56,7 +56,7 @@ async def converse(
             break
         calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.completion.native_calls]
         try:
-            answers = [execute(made) for made in calls]
+            answers = await execute(calls) if calls else []
         except CallFailure as fault:
             failure, answers = fault, []
         transcript.append(_written_turn(turn, calls, answers))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from clawgauge.checks import VALIDATORS_VERSION, judge_answer, split_thinking
+from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.journal import repair_text
 from clawgauge.prices import Price, Tokens, cost_usd
-from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs
+from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation
 from clawgauge.runner.offered_tools import dropped_warning
 from clawgauge.runner.transcript import bounded_transcript
 from clawgauge.suites.task_shape import DEFAULT_MAX_TURNS
@@ -25,6 +25,9 @@ _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
 # A program that claims more is not telling a cost.
 _MOST_A_CALL_CAN_COST_USD = 1_000_000.0
+
+
+Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
 class CellContext(msgspec.Struct, frozen=True):
@@ -63,7 +66,12 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 def answered_result(
-    context: CellContext, completion: Completion, failure: CallFailure | None, attempts: list[Attempt], timing: Timing
+    context: CellContext,
+    completion: Completion,
+    failure: CallFailure | None,
+    attempts: list[Attempt],
+    timing: Timing,
+    judge: Judge = judge_answer,
 ) -> Result:
     """The record of a cell that was asked."""
     text, repaired = repair_text(completion.text)
@@ -71,11 +79,11 @@ def answered_result(
     outcome = _outcome(completion, text, failure)
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
     target, prompt = context.target, context.prompt
-    verdict = judge_answer(prompt, text, completion.native_calls) if outcome.success else None
+    verdict = judge(prompt, text, completion.native_calls) if outcome.success else None
     transcript, transcript_cut = None, False
     if completion.transcript is not None:
         transcript, transcript_cut = bounded_transcript(completion.transcript)
-    cost, cost_source = _cost(completion, context.price)
+    cost, cost_source = call_cost(completion, context.price)
     return Result(
         run_id=context.run_id,
         provider=target.provider,
@@ -196,10 +204,11 @@ def _tokens_source(completion: Completion) -> str | None:
     return "server" if any(count is not None for count in counts) else None
 
 
-def _cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:
+def call_cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:
     """What the call cost and who says so: the provider itself first, else the price table. Never a guess."""
-    if completion.cost_usd is not None and 0 <= completion.cost_usd <= _MOST_A_CALL_CAN_COST_USD:
-        return completion.cost_usd, "reported"
+    told = completion.cost_usd
+    if isinstance(told, int | float) and 0 <= told <= _MOST_A_CALL_CAN_COST_USD:
+        return told, "reported"
     if price is None:
         return None, None
     cost = cost_usd(price, Tokens(completion.input_tokens, completion.output_tokens, completion.cached_tokens))

@@ -69,7 +69,7 @@ class RunRequest:
             done=self.done,
             pool=self.tier_pool,
             evidence=self.evidence.get(target),
-            shared=[] if self.cost_budget is None else [self.cost_budget],
+            shared=[] if self.cost_budget is None or target in self.cost_budget.free else [self.cost_budget],
         )
 
 
@@ -89,6 +89,7 @@ async def run(request: RunRequest, folder: RunFolder, observer: Observer, clock:
         rng=random.Random(request.seed),
         salt=secrets.token_bytes(_SALT_BYTES),
         price_for=request.price_for,
+        budget=request.cost_budget,
     )
     options = msgspec.to_builtins(request.options)
     _event(context, "stretch_started", None, stretch=request.stretch, options=options)
@@ -102,7 +103,9 @@ async def run(request: RunRequest, folder: RunFolder, observer: Observer, clock:
                 _tell_outcomes(context, target, agenda)
         outcome = "finished"
     finally:
-        _event(context, "stretch_ended", None, stretch=request.stretch, outcome=outcome)
+        context.judge.close()
+        spent = {} if request.cost_budget is None else {"unrecorded_usd": request.cost_budget.unrecorded_usd}
+        _event(context, "stretch_ended", None, stretch=request.stretch, outcome=outcome, **spent)
 
 
 async def _run_target(context: RunContext, target: Target, agenda: Agenda, request: RunRequest) -> None:
@@ -144,7 +147,7 @@ async def _look(provider: Provider, request: RunRequest) -> tuple[str, Resources
 async def _ask(context: RunContext, target: Target, agenda: Agenda, provider: Provider, clock: ClientClock) -> None:
     asking = TargetRun(context, target, provider, agenda, clock.lag_watch)
     try:
-        loaded = await provider.before_target(target.model, unload_others=context.options.unload_others)
+        loaded = await asking.prepare()
     except CallFailure as failure:
         await asking.skip(failure)
     else:

@@ -6,13 +6,18 @@ sending. A budget is a small seam on purpose: whatever can be counted call by ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from clawgauge.records import Result, Target
+from clawgauge.runner.cells import Cell
 from clawgauge.runner.tier_pool import PromptKey
 from clawgauge.stats import is_decided, tier_posterior
+
+SpendingKey: TypeAlias = tuple[str, str, int]
+"""A cell of the target that is asked: (suite, prompt id, repeat)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,17 @@ class Budget(Protocol):
 
     @property
     def calls_left(self) -> int | None:
-        """How many calls may still go out; None where that cannot be said, 0 when the budget is spent."""
+        """How many cells may still be asked; None where that cannot be said, 0 when the budget is spent."""
 
     @property
     def detail(self) -> dict[str, Any]:
         """What else a reader of the run should know of its end."""
 
-    def issue(self) -> None:
-        """A call goes out."""
+    def is_open(self) -> bool:
+        """Whether one may go out now; if not, one that is in flight has to come back first."""
+
+    def issue(self, cell: Cell) -> None:
+        """A cell goes out."""
 
     def learn(self, result: Result) -> None:
         """It came back."""
@@ -82,7 +90,10 @@ class CallBudget:
     def detail(self) -> dict[str, Any]:
         return {}
 
-    def issue(self) -> None:
+    def is_open(self) -> bool:
+        return self.calls_left > 0
+
+    def issue(self, cell: Cell) -> None:
         self._spent += 1
 
     def learn(self, result: Result) -> None:
@@ -92,23 +103,24 @@ class CallBudget:
 
 
 class CostBudget:
-    """At most `limit_usd` is spent on a run, earlier stretches included.
+    """At most `limit_usd` is spent on a run, earlier stretches included, and one call more.
 
-    Calls in flight are counted at the mean of those that have come back, so that a wide run stops in time; what they
-    then really cost may still overshoot it a little. An answer of a target that is not `free` and has no cost ends the
-    spending: what cannot be counted cannot be limited.
+    A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
+    for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
+    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `free` targets cost
+    nothing.
     """
 
     name = "max_cost"
 
     def __init__(self, limit_usd: float, spent_usd: float = 0.0, free: Collection[Target] = frozenset()) -> None:
+        self.free = free
         self._limit_usd = limit_usd
-        self._free = free
+        self._before_usd = self._spent_usd = spent_usd
+        self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
-        self._spent_usd = spent_usd
-        self._n_back = 0
-        self._spent_here_usd = 0.0
-        self._n_out = 0
+        self._holds: dict[SpendingKey, float] = {}
+        self._paid: set[SpendingKey] = set()
 
     @property
     def limit(self) -> float:
@@ -120,25 +132,55 @@ class CostBudget:
 
     @property
     def calls_left(self) -> int | None:
-        if self._uncounted:
-            return 0
-        mean = self._spent_here_usd / self._n_back if self._n_back else 0.0
-        return 0 if self._spent_usd + self._n_out * mean >= self._limit_usd else None
+        return 0 if self._uncounted or self._spent_usd >= self._limit_usd else None
 
     @property
     def detail(self) -> dict[str, Any]:
-        return {"unknown_cost": True} if self._uncounted else {}
+        assumed = {"assumed": round(self._assumed_usd, 6)} if self._assumed_usd else {}
+        return {"unknown_cost": True, **assumed} if self._uncounted else assumed
 
-    def issue(self) -> None:
-        self._n_out += 1
+    @property
+    def unrecorded_usd(self) -> float:
+        """What this stretch has spent, or may have, and no record says: warm-ups, lost attempts, calls in flight."""
+        held = sum(self._dearest_usd if math.isinf(held) else held for held in self._holds.values())
+        return round(max(0.0, self._spent_usd - self._before_usd - self._recorded_usd + held), 6)
+
+    def is_open(self, key: SpendingKey | None = None) -> bool:
+        """Whether a call, or the next attempt of the cell `key`, may go out now."""
+        others_usd = sum(held for holder, held in self._holds.items() if holder != key)
+        return not self._uncounted and self._spent_usd + others_usd < self._limit_usd
+
+    def issue(self, cell: Cell) -> None:
+        self._holds[_key_of(cell)] = math.inf
+
+    def hold(self, key: SpendingKey, most_usd: float) -> None:
+        """An attempt goes out that costs at most so much."""
+        self._holds[key] = most_usd
+
+    def pay(self, key: SpendingKey, usd: float, *, assumed: bool = False) -> None:
+        """An attempt came back, and has cost so much, or is `assumed` to."""
+        self._holds.pop(key, None)
+        self._paid.add(key)
+        if math.isinf(usd):
+            self._uncounted = True
+            return
+        self._spent_usd += usd
+        self._dearest_usd = max(self._dearest_usd, usd)
+        self._assumed_usd += usd if assumed else 0.0
 
     def learn(self, result: Result) -> None:
-        self._n_out -= 1
-        self._n_back += 1
-        if result.cost_usd is None and result.availability_status == "ok":
-            self._uncounted |= Target(result.provider, result.model, result.thinking_level) not in self._free
-        self._spent_usd += result.cost_usd or 0.0
-        self._spent_here_usd += result.cost_usd or 0.0
+        key = (result.suite, result.prompt_id, result.repeat)
+        cost = result.cost_usd
+        self._recorded_usd += cost or 0.0
+        if key not in self._paid:
+            is_free = Target(result.provider, result.model, result.thinking_level) in self.free
+            unknown = cost is None and result.availability_status == "ok" and not is_free
+            self.pay(key, math.inf if unknown else cost or 0.0)
+        self._paid.discard(key)
+
+
+def _key_of(cell: Cell) -> SpendingKey:
+    return cell.prompt.suite, cell.prompt.id, cell.repeat
 
 
 class TierSearch:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
@@ -20,9 +21,11 @@ from clawgauge.prices import Price
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, RunOptions, Target, ToolInvocation
 from clawgauge.runner.agenda import Agenda
+from clawgauge.runner.blame import own_fault, suspended_ns
 from clawgauge.runner.cells import Cell
 from clawgauge.runner.clock import Clock
 from clawgauge.runner.conversation import Asked, converse
+from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
 from clawgauge.runner.lag import LagWatch
 from clawgauge.runner.observer import Observer
 from clawgauge.runner.prefix import make_prefix, prefixed
@@ -33,16 +36,23 @@ from clawgauge.runner.record import (
     bounded_error,
     skipped_result,
     to_ms,
-    world_seed,
 )
+from clawgauge.runner.record import Judge as JudgeAnswer
 from clawgauge.runner.retry import RetryPolicy, ends_target
+from clawgauge.runner.spending import Spending
+from clawgauge.runner.stopping import CostBudget, SpendingKey
 from clawgauge.suites.task_shape import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion, Timeline
-from clawgauge.world import World
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
-_JUDGED_ASIDE_CHARS = 4_096
+_HELD_CHARS = 4_096
+_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
+_WARM_UP: SpendingKey = ("", "warm_up", 0)
+_KILLED = "Error: killed: the call took longer than it may"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class RunContext:
     rng: random.Random
     salt: bytes
     price_for: Callable[[Target], Price | None]
+    budget: CostBudget | None = None
+    judge: Judge = field(default_factory=Judge)
 
 
 class TargetRun:
@@ -77,6 +89,8 @@ class TargetRun:
         self._answered_before = False
         self._cold_pending = provider.local
         self._price = context.price_for(target)
+        self._spending = Spending(context.budget, target, self._price)
+        self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
         """Warm up if asked, then ask every cell of the agenda."""
@@ -90,6 +104,19 @@ class TargetRun:
             for _ in range(workers):
                 group.create_task(self._work())
 
+    async def prepare(self) -> bool | None:
+        """Get the provider ready; whether it says that the model is loaded. Where it cannot, `CallFailure`."""
+        try:
+            loaded = await self._provider.before_target(
+                self._target.model, unload_others=self._run.options.unload_others
+            )
+        except CallFailure:
+            raise
+        except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
+            raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
+        self._cold_pending = self._provider.local and not loaded
+        return loaded
+
     async def skip(self, failure: CallFailure) -> None:
         """Record the cells of a target that could not even be prepared."""
         self._end_target(failure, self._agenda.n_open)
@@ -101,9 +128,10 @@ class TargetRun:
 
     async def _ask_next(self) -> bool:
         """Whether there was a cell to ask."""
-        cell = self._agenda.take()
-        if cell is None:
-            return False
+        while (cell := self._agenda.take()) is None:
+            if not self._agenda.waits:
+                return False
+            await self._spending.change()
         if self._ended_by is not None:
             await self._record(self._skipped(cell, self._ended_by))
         else:
@@ -113,6 +141,7 @@ class TargetRun:
 
     async def _record(self, result: Result) -> None:
         self._agenda.learn(result)
+        self._spending.wake()
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
@@ -147,13 +176,26 @@ class TargetRun:
         completion, failure, attempts = asked.completion, asked.failure, asked.attempts
         if failure is not None and ends_target(failure):
             self._end_target(failure, None)
-        if _is_slow_to_judge(cell.prompt, completion) and self._run.options.concurrency > 1:
-            # Judging a long answer takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing)
+        judge = self._run.judge.judge
+        if is_long(cell.prompt, completion.text, completion.native_calls):
+            return await self._do_aside(_judged, context, completion, failure, attempts, timing, judge)
+        if len(completion.text) > _HELD_CHARS and self._run.options.concurrency > 1:
+            # It takes milliseconds in which the loop could stamp nobody's bytes.
+            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing, judge)
         judging_ns = self._lag_watch.now_ns()
-        result = _judged(context, completion, failure, attempts, timing)
+        result = _judged(context, completion, failure, attempts, timing, judge)
         self._lag_watch.held_since(judging_ns)
         return result
+
+    async def _do_aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work that waits for the judging process. One at a time: more would take all the threads there are."""
+        async with self._aside:
+            try:
+                return await asyncio.to_thread(work, *args, **kwargs)
+            except asyncio.CancelledError:
+                # The thread lives until its work is done, and the loop until its threads are.
+                self._run.judge.give_up()
+                raise
 
     async def _ask_cell(self, context: CellContext, call: Call) -> Asked:
         """One prompt, or all the turns of a task."""
@@ -163,18 +205,35 @@ class TargetRun:
         max_turns = context.prompt.max_turns or DEFAULT_MAX_TURNS
         if self._provider.runs_tasks:
             return await self._ask_turn(context, dataclasses.replace(call, world=spec, max_turns=max_turns))
-        world = World(spec, world_seed(spec))
-        return await converse(call, max_turns, partial(self._ask_turn, context), partial(_execute, world))
+        made: list[ToolInvocation] = []
+        return await converse(call, max_turns, partial(self._ask_turn, context), partial(self._execute, spec, made))
+
+    async def _execute(
+        self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
+    ) -> list[str]:
+        """What the simulated world answers to the calls of one turn, `made` being all that it has answered before."""
+        try:
+            answers = await self._do_aside(self._run.judge.play, spec, [*made, *calls], len(calls))
+        except NotInTime:
+            return [_KILLED for _ in calls]
+        except JudgingFault as fault:  # a bug in the world must not lose the turns before it
+            raise CallFailure("error", "exception", f"the simulated world: {fault}") from fault
+        made += calls
+        return answers
 
     async def _ask_turn(self, context: CellContext, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        clock = self._run.clock
+        clock, spending = self._run.clock, self._spending
+        key = (context.prompt.suite, context.prompt.id, context.repeat)
         attempts: list[Attempt] = []
-        while True:
+        failure: CallFailure | None = _MONEY_SPENT
+        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, clock.wall_ms()
+        while await spending.admit(key, call):
             started_ms, started_ns = clock.wall_ms(), self._lag_watch.now_ns()
             completion, failure, e2e_ns = await self._attempt(call)
+            spending.settle(key, call, completion, failure)
             lag_ns = self._lag_watch.largest_since(started_ns)
-            wait_s = self._wait_s(failure, len(attempts) + 1)
+            wait_s = None if spending.is_over else self._wait_s(failure, len(attempts) + 1)
             attempts.append(_attempt_record(context, failure, e2e_ns, wait_s))
             if failure is None or wait_s is None:
                 break
@@ -185,22 +244,30 @@ class TargetRun:
 
     async def _attempt(self, call: Call) -> tuple[Completion, CallFailure | None, int]:
         timeline = Timeline()
-        began_ns = self._run.clock.perf_ns()
+        began_ns, slept_ns, watched_ns = self._run.clock.perf_ns(), suspended_ns(), self._lag_watch.now_ns()
         failure: CallFailure | None = None
         try:
             if "\0" in call.prompt or "\0" in (call.system or ""):
                 raise CallFailure("error", "invalid_prompt", "the prompt contains a NUL character")
-            async with asyncio.timeout(call.timeout_s):
+            async with asyncio.timeout(call.timeout_s) as deadline:
                 await self._provider.attempt(call, timeline)
         except CallFailure as found:
             failure = found
-        except TimeoutError:
+        except TimeoutError as fault:
+            # One that is not our deadline's came out of somebody's code, as any other exception might.
             failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
+            if not deadline.expired():
+                failure = CallFailure("error", "exception", f"TimeoutError: {fault}")
         except Exception as fault:  # the task boundary: a bug of ours or of a plug-in's must not lose the row
             unforeseen = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
             failure = client_limit(fault) or unforeseen
         now_ns = self._run.clock.perf_ns()
-        completion = timeline.fold(now_ns)
+        if failure is not None:
+            held_ns = self._lag_watch.largest_since(watched_ns + _waited_ns(call, failure))
+            failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
+        # Putting megabytes together, and reading the arguments of calls, would hold the loop.
+        is_light = timeline.n_chars <= ASIDE_CHARS
+        completion = timeline.fold(now_ns) if is_light else await asyncio.to_thread(timeline.fold, now_ns)
         e2e_ns = completion.e2e_ns if completion.started else now_ns - began_ns
         if failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt"):
             e2e_ns = 0
@@ -235,8 +302,12 @@ class TargetRun:
         """One short call that loads the model. Recorded as an event, never as a result."""
         prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
         self._run.observer.call_started(self._target, prompt)
+        call = self._call(prompt, WARM_UP_MAX_TOKENS)
+        if not await self._spending.admit(_WARM_UP, call):
+            return
         cold = self._take_cold()
-        completion, failure, e2e_ns = await self._attempt(self._call(prompt, WARM_UP_MAX_TOKENS))
+        completion, failure, e2e_ns = await self._attempt(call)
+        self._spending.settle(_WARM_UP, call, completion, failure)
         if failure is not None and ends_target(failure):
             self._end_target(failure, None)
         self._event(
@@ -278,27 +349,32 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _is_slow_to_judge(prompt: Prompt, completion: Completion) -> bool:
-    """A long text is searched for calls; a task is judged by making its calls on a new world."""
-    return len(completion.text) > _JUDGED_ASIDE_CHARS or (prompt.world is not None and bool(completion.native_calls))
-
-
-def _execute(world: World, call: ToolInvocation) -> str:
-    """What the simulated world answers to one call."""
-    try:
-        return world.call(call.name, call.arguments).text
-    except Exception as fault:  # a bug in the world must not lose the turns before it
-        raise CallFailure("error", "exception", f"the simulated world: {type(fault).__name__}: {fault}") from fault
+def _waited_ns(call: Call, failure: CallFailure) -> int:
+    """How far into an attempt a hold-up of ours can have made it fail."""
+    return round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
 
 
 def _judged(
-    context: CellContext, completion: Completion, failure: CallFailure | None, attempts: list[Attempt], timing: Timing
+    context: CellContext,
+    completion: Completion,
+    failure: CallFailure | None,
+    attempts: list[Attempt],
+    timing: Timing,
+    judge: JudgeAnswer,
 ) -> Result:
     try:
-        return answered_result(context, completion, failure, attempts, timing)
+        return answered_result(context, completion, failure, attempts, timing, judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
-        unforeseen = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
-        return answered_result(context, Completion(text=completion.text), unforeseen, attempts, timing)
+        what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
+        unforeseen = CallFailure("error", "exception", what)
+        kept = Completion(
+            text=completion.text,
+            input_tokens=completion.input_tokens,
+            output_tokens=completion.output_tokens,
+            cached_tokens=completion.cached_tokens,
+            reasoning_tokens=completion.reasoning_tokens,
+        )
+        return answered_result(context, kept, unforeseen, attempts, timing)
 
 
 def _attempt_record(context: CellContext, failure: CallFailure | None, e2e_ns: int, wait_s: float | None) -> Attempt:

@@ -41,6 +41,8 @@ _HINTS = {
     "empty_response": "The model answered with nothing: a thinking model may need a higher --max-tokens.",
     "refusal": "The model declined: nothing is wrong with the set-up.",
     "invalid_prompt": "The prompt cannot be sent: check it with clawgauge suites check.",
+    "client_stalled": "This machine slept or stood still during the call: keep it awake, or lower --concurrency.",
+    "budget_spent": "The money was spent in the middle of a task: refill with a larger --max-cost.",
     "exception": "This is a fault of clawgauge: please report it with the words beside.",
 }
 

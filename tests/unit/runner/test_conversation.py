@@ -40,8 +40,11 @@ def play(
     def echo(made: ToolInvocation) -> str:
         return f"did {made.arguments['command']}"
 
+    async def answer(calls: list[ToolInvocation]) -> list[str]:
+        return [(execute or echo)(made) for made in calls]
+
     given = Call(**{"model": "m", "prompt": "tidy up", "tools": [TOOL], **call})
-    return asyncio.run(converse(given, max_turns, ask, execute or echo)), asked
+    return asyncio.run(converse(given, max_turns, ask, answer)), asked
 
 
 def test_turns_go_on_until_the_model_answers() -> None:

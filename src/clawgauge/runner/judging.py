@@ -1,0 +1,259 @@
+"""Judging with a deadline that holds, away from the loop that stamps bytes.
+
+A short answer is judged where it came in. A long one, and a task (its calls are made again on a new world), goes to a
+process of its own: hostile text can keep a detector, a C library or the simulated shell busy for minutes, and neither a
+thread nor a signal can end that; a process can be killed. It is started for the first answer that needs it, isolated
+and with next to no environment, and is gone with us (`process_groups`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from clawgauge.checks import Judgement, judge_answer, not_judged
+from clawgauge.process_groups import adopt, release
+from clawgauge.records import Prompt, ToolInvocation
+from clawgauge.world import World
+
+DEADLINE_S = 10.0
+WORLD_DEADLINE_S = 5.0
+# Under a tenth of a second for the worst text there is.
+ASIDE_CHARS = 32_768
+_START_DEADLINE_S = 60.0
+_MEMORY_BYTES = 4 * 1024**3
+_PIECE_CHARS = 1_048_576
+_LENGTH_BYTES = 8
+_READY = b"\0" * _LENGTH_BYTES
+_GIVEN_UP = "the run was ended"
+_KEPT_ENVIRONMENT = ("SYSTEMROOT", "LD_LIBRARY_PATH")
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from clawgauge.runner.judging import serve; serve()"
+
+Judging = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
+
+
+class NotInTime(Exception):
+    """The work was ended at its deadline, or had eaten the memory it may have. The message says which."""
+
+
+class JudgingFault(Exception):
+    """Judging itself broke: a defect of ours, in the other process's words."""
+
+
+def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
+    """Whether an answer is to be judged aside."""
+    if calls and prompt.world is not None:
+        return True
+    room = ASIDE_CHARS - len(text)
+    for call in calls:
+        if room < 0:
+            break
+        room = _room_left(call.arguments, room)
+    return room < 0
+
+
+class Judge:
+    """One process that judges, one answer at a time, started when it is first needed. Blocking; for any thread."""
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S, world_deadline_s: float = WORLD_DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._world_deadline_s = world_deadline_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._one_at_a_time = threading.Lock()
+        self._given_up = False
+
+    def judge(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
+        """`judge_answer` with a deadline, whatever the answer is made of."""
+        if not is_long(prompt, text, calls):
+            return judge_answer(prompt, text, calls)
+        work = {"prompt": msgspec.to_builtins(prompt), "calls": msgspec.to_builtins(calls)}
+        try:
+            return msgspec.convert(self._ask(work, text, self._deadline_s), Judgement)
+        except NotInTime as late:
+            return not_judged(prompt, calls, f"not_judged_in_time: {late}")
+
+    def play(self, world: Mapping[str, Any], calls: Sequence[ToolInvocation], n_new: int) -> list[str]:
+        """What a new world answers to the last `n_new` of these calls, made in order. Raises `NotInTime`."""
+        work = {"world": world, "calls": msgspec.to_builtins(calls), "n_new": n_new}
+        return msgspec.convert(self._ask(work, "", self._world_deadline_s), list[str])
+
+    def give_up(self) -> None:
+        """Nobody waits for a verdict any more: end the process now, whatever it does. From any thread."""
+        self._given_up = True
+        if (process := self._process) is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        self.give_up()
+        with self._one_at_a_time:
+            self._bury()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _ask(self, work: dict[str, Any], text: str, deadline_s: float) -> Any:
+        with self._one_at_a_time:
+            try:
+                process = self._started()
+            except OSError:  # no process to be had: better judged late than not at all
+                return _answer(work, text)
+            late = threading.Event()
+            timer = threading.Timer(deadline_s, _end, (process, late))
+            timer.daemon = True
+            timer.start()
+            try:
+                reply = _exchange(process, work, text)
+            except (OSError, EOFError):
+                self._bury()
+                why = f"longer than {deadline_s:g} s" if late.is_set() else "the judging process was ended"
+                raise NotInTime(why) from None
+            except BaseException:  # Ctrl-C: what it would answer later must not be taken for another answer's verdict
+                self._bury()
+                raise
+            finally:
+                timer.cancel()
+                timer.join()
+            if late.is_set():  # in the moment the reply came: the next answer needs a process of its own
+                self._bury()
+        if "fault" in reply:
+            raise JudgingFault(reply["fault"])
+        if "over" in reply:
+            raise NotInTime(reply["over"])
+        return reply["done"]
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """The process, ready for work; `OSError` where there is none to be had."""
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._bury()
+        if self._given_up:
+            raise NotInTime(_GIVEN_UP)
+        root = Path(__file__).parents[2]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _PROGRAM, os.fspath(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ},
+            cwd=root.anchor,
+            start_new_session=True,
+        )
+        self._process = process
+        adopt(process.pid)
+        if self._given_up:  # said while it was being started
+            process.kill()
+        timer = threading.Timer(_START_DEADLINE_S, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            if process.stdout is None or process.stdout.read(_LENGTH_BYTES) != _READY:
+                self._bury()
+                raise NotInTime(_GIVEN_UP) if self._given_up else OSError("the judging process did not start")
+        finally:
+            timer.cancel()
+        return process
+
+    def _bury(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what a dead reader left unread
+                    pipe.close()
+        process.wait()
+        release(process.pid)
+
+
+def serve() -> None:
+    """The other process: answers one piece of work after another until its standard input ends."""
+    _bound_memory()
+    pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
+    pipe_out.write(_READY)
+    pipe_out.flush()
+    while head := pipe_in.read(_LENGTH_BYTES):
+        work = marshal.loads(_exactly(pipe_in, int.from_bytes(head, "big")))  # noqa: S302  # our own words
+        text = b"".join(iter(lambda: _read(pipe_in), b"")).decode("utf-8", "surrogatepass")
+        try:
+            reply = {"done": _answer(work, text)}
+        except MemoryError:
+            reply = {"over": "more memory than judging may take"}
+        except Exception as fault:  # the boundary of a process: told, and recorded as a defect of ours
+            reply = {"fault": f"{type(fault).__name__}: {fault}"}
+        _write(pipe_out, marshal.dumps(reply))
+        pipe_out.flush()
+
+
+def _answer(work: dict[str, Any], text: str) -> Any:
+    """The work itself, in whichever process: plain values in, plain values out."""
+    calls = msgspec.convert(work["calls"], list[ToolInvocation])
+    if "prompt" in work:
+        return msgspec.to_builtins(judge_answer(msgspec.convert(work["prompt"], Prompt), text, calls))
+    world = World(work["world"])
+    return [world.call(call.name, call.arguments).text for call in calls][len(calls) - work["n_new"] :]
+
+
+def _exchange(process: subprocess.Popen[bytes], work: dict[str, Any], text: str) -> Any:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("the judging process was started without its pipes")
+    _write(process.stdin, marshal.dumps(work))
+    # Piece by piece: encoding all of it at once would keep the loop from running.
+    for start in range(0, len(text), _PIECE_CHARS):
+        _write(process.stdin, text[start : start + _PIECE_CHARS].encode("utf-8", "surrogatepass"))
+    _write(process.stdin, b"")
+    process.stdin.flush()
+    return marshal.loads(_read(process.stdout))  # noqa: S302  # our own words
+
+
+def _write(pipe: IO[bytes], block: bytes) -> None:
+    pipe.write(len(block).to_bytes(_LENGTH_BYTES, "big"))
+    pipe.write(block)
+
+
+def _read(pipe: IO[bytes]) -> bytes:
+    return _exactly(pipe, int.from_bytes(_exactly(pipe, _LENGTH_BYTES), "big"))
+
+
+def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
+    block = pipe.read(n_bytes)
+    if len(block) < n_bytes:
+        raise EOFError
+    return block
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()
+
+
+def _bound_memory() -> None:
+    """What one answer can swell to is bounded, where the system can bound it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _room_left(value: Any, room: int) -> int:
+    """`room` less about the size of a JSON value; below 0 as soon as it does not fit, however large it is."""
+    left = [value]
+    while left and room >= 0:
+        part = left.pop()
+        room -= len(part) if isinstance(part, str) else 1
+        if isinstance(part, dict):
+            room -= sum(map(len, part))
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
+    return room

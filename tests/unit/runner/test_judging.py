@@ -1,0 +1,156 @@
+"""Judging away from the loop: the same verdicts, an end in time, and a process that is nobody's burden."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clawgauge.checks import judge_answer
+from clawgauge.records import Prompt, ToolInvocation
+from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime
+
+WAIT_S = 60.0
+# Minutes of detection.
+HOSTILE = "`` ` " * 6_000_000
+EXPECTED = {"type": "tool_invocation", "expected_tools": ["free"]}
+
+
+def prompt_of(validator: dict[str, object], **fields: object) -> Prompt:
+    return Prompt(id="P", name="p", prompt="?", validator=validator, **fields)  # type: ignore[arg-type]
+
+
+def native(name: str, arguments: object) -> ToolInvocation:
+    return ToolInvocation(name=name, arguments=arguments, channel="native")
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    with closing(Judge()) as one:
+        yield one
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def wait_until(met: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not met():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "calls"),
+    [
+        (prompt_of(EXPECTED, expected_tools=["free"]), "run `free -h` and `df` " * 3_000, []),
+        (prompt_of(EXPECTED, expected_tools=["free"]), "\ud83d`free -h` \u2028\0" * 5_000, []),
+        (prompt_of({"type": "json_keys", "required_keys": ["a"]}), '{"a": [' + "1.5, " * 10_000 + "2]}", []),
+        (prompt_of({"type": "max_words", "value": 3}), "one two three four " * 3_000, []),
+        (prompt_of({"type": "regex_fullmatch", "pattern": "(a|é)*"}), "é" * 70_000, []),
+        (prompt_of({"type": "noop"}), "`ls` " * 10_000, []),
+        (prompt_of(EXPECTED), "", [native("f", {"a": "x" * 40_000, "b": 10**30, "c": "\ud800", "d": [None, 1e300]})]),
+        (
+            prompt_of(
+                {"type": "world_state", "expect": [{"file": "/srv/new"}]},
+                world={"files": {"/srv/a.txt": "1"}},
+                max_turns=5,
+            ),
+            "Done.",
+            [native("exec", {"command": "touch /srv/new"})],
+        ),
+    ],
+    ids=["calls", "odd text", "json", "words", "pattern", "noop", "native", "task"],
+)
+def test_a_verdict_is_the_same_aside(judge: Judge, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> None:
+    """Whatever is judged in the other process is judged as it would be here."""
+    assert judge.judge(prompt, text, calls) == judge_answer(prompt, text, calls)
+
+
+def test_a_short_answer_starts_no_process(judge: Judge) -> None:
+    """The usual answer is judged where it came in."""
+    before = children()
+    assert judge.judge(prompt_of({"type": "max_words", "value": 3}), "yes", []).objective_pass is True
+    judge.judge(prompt_of({"type": "noop"}), "x" * (ASIDE_CHARS - 10), [native("f", {})])
+    assert children() == before
+
+
+@pytest.mark.parametrize(("validator", "passed"), [(EXPECTED, False), ({"type": "noop"}, None)])
+def test_what_takes_too_long_is_false(validator: dict[str, object], passed: bool | None) -> None:
+    """At the deadline the verdict is false, not_judged_in_time; the next answer is judged by a process of its own."""
+    with closing(Judge(deadline_s=1.0)) as judge:
+        call = native("free", {"unit": "m"})
+        prompt = prompt_of(validator, expected_tools=["free"], tools=[{"type": "function"}])
+        judged = judge.judge(prompt, HOSTILE, [call])
+        assert judged.objective_pass is passed
+        assert (judged.violation or "").startswith("not_judged_in_time: " if passed is False else "")
+        # What came as a call was not looked for in the text, and is not lost: rescoring starts from it.
+        assert judged.tool_invocations == [call] and judged.tool_use_success is True
+        assert judge.judge(prompt_of({"type": "exact", "value": "x" * 40_000}), "x" * 40_000, []).objective_pass
+
+
+def test_a_world_that_is_kept_busy_is_ended() -> None:
+    """A call that would hold the simulated shell for minutes is over at its deadline, and the next world answers."""
+    search = f"echo {'a' * 20_000} | grep -E '(a{{1,30}}){{1,30}}b'"
+    loop = f"for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do {search}; done; done"
+    bomb = native("exec", {"command": loop})
+    with closing(Judge(world_deadline_s=2.0)) as judge:
+        with pytest.raises(NotInTime):
+            judge.play({}, [bomb], 1)
+        made = [native("exec", {"command": command}) for command in ("echo one > /tmp/f", "cat /tmp/f", "echo two")]
+        assert judge.play({}, made, 2) == ["one", "two"]
+
+
+def test_a_defect_of_judging_is_told_as_one(judge: Judge) -> None:
+    """An exception over there is an exception here, never a verdict."""
+    with pytest.raises(JudgingFault, match="KeyError"):
+        judge.judge(prompt_of({"type": "no such validator"}), "x" * 40_000, [])
+
+
+def test_giving_up_ends_a_judgement_at_once(judge: Judge) -> None:
+    """Whoever interrupts a run does not wait for a verdict."""
+    before = children()
+    thread = threading.Thread(target=judge.judge, args=(prompt_of(EXPECTED), HOSTILE, []))
+    thread.start()
+    wait_until(lambda: bool(children() - before))
+    judge.give_up()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+_OWNER = """
+import sys
+from clawgauge.records import Prompt
+from clawgauge.runner.judging import Judge
+judge = Judge(deadline_s=600.0)
+judge._started()
+print(judge._process.pid, flush=True)
+judge.judge(Prompt(id="P", name="p", prompt="?", validator={"type": "noop"}), "`` ` " * 6_000_000, [])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no kill -9 there")
+def test_the_process_is_isolated_and_dies_with_its_owner(tmp_path: Path) -> None:
+    """It sees no key and no module of the current directory, and kill -9 of the program takes it along."""
+    (tmp_path / "marshal.py").write_text("raise SystemExit('taken from the current directory')")
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('taken from the current directory')")
+    env = {**os.environ, "OPENAI_API_KEY": "sk-canary", "PYTHONPATH": ""}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _OWNER], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        assert "OPENAI_API_KEY" not in child.environ()
+        assert Path(child.cwd()) != tmp_path
+        owner.send_signal(signal.SIGKILL)
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
