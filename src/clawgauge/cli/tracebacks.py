@@ -1,6 +1,7 @@
-"""The last words of a program that fails unforeseen: its traceback, without the keys.
+"""The last words of a program that fails unforeseen: one sentence where the machine refused something, else a traceback.
 
-Owns: what Python prints when nothing caught an error. Refuses: catching anything; a defect still ends the program.
+Owns: what Python prints when nothing caught an error, without the keys, and telling a machine's refusal from a defect.
+Refuses: catching anything; a defect still ends the program.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
+from clawgauge.errors import MachineError
 from clawgauge.reports.phrases import clean_lines
 
 
@@ -20,3 +22,26 @@ def redact_tracebacks(redact: Callable[[str], str]) -> None:
         sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
 
     sys.excepthook = show
+
+
+def machine_failure(fault: BaseException) -> MachineError | None:
+    """What this machine refused, in a sentence for the user; None where the fault is another's.
+
+    Of calls that failed at once one speaks for all. An `OSError` without a number is not the system's: some library
+    made it, and a network's is no fault of this machine.
+    """
+    if isinstance(fault, BaseExceptionGroup):
+        return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
+    if isinstance(fault, MachineError):
+        return fault
+    if isinstance(fault, OSError) and fault.errno is not None and not isinstance(fault, ConnectionError):
+        what = f"{fault.strerror}: {fault.filename}" if fault.filename else f"{fault.strerror}"
+    elif isinstance(fault, MemoryError):
+        what = "no memory is left"
+    elif isinstance(fault, RuntimeError) and "start new thread" in str(fault):
+        what = "no thread can be started"
+    else:
+        return None
+    return MachineError(
+        f"This machine would not go on ({what}); what was recorded stands: give it what it lacks, then try again."
+    )
