@@ -6,6 +6,7 @@ Refuses: catching anything; a defect still ends the program.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Callable
@@ -28,7 +29,7 @@ def machine_failure(fault: BaseException) -> MachineError | None:
     """What this machine refused, in a sentence for the user; None where the fault is another's.
 
     Of calls that failed at once one speaks for all. An `OSError` without a number is not the system's: some library
-    made it, and a network's is no fault of this machine.
+    made it, and a network's is no fault of this machine. uvloop, out of descriptors, fails once more while it closes.
     """
     if isinstance(fault, BaseExceptionGroup):
         return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
@@ -40,6 +41,8 @@ def machine_failure(fault: BaseException) -> MachineError | None:
         what = "no memory is left"
     elif isinstance(fault, RuntimeError) and "start new thread" in str(fault):
         what = "no thread can be started"
+    elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return machine_failure(fault.__context__) if fault.__context__ else None
     else:
         return None
     return MachineError(
