@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from faults.nth_fault import Fault, FaultyCommand, counts
+from faults.processes import SMALL, ended, started
 from support.command import Outcome, chat_config, read_records, write_suite
 from support.fake_claude import install_fake_claude
 from support.published_schema import check_run_folder
@@ -149,6 +151,19 @@ def test_a_disk_that_fills_up_at_a_write_costs_one_answer_at_most(
 ) -> None:
     """At the first record, the second, and the summary."""
     assert strike_run(command, server, prepared, Fault("write", "ENOSPC", lasting=True, n=n))
+
+
+@pytest.mark.parametrize(
+    "n_descriptors", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5, 6, 7, 8, 9, 12, 14, 16, 20, 24))]
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="needs ulimit")
+def test_too_few_descriptors_are_said_in_one_sentence(place: Path, server: ScriptedServer, n_descriptors: int) -> None:
+    """Not even an event loop can be had: libuv would end the process without a word."""
+    limited = ("/bin/sh", "-c", f'ulimit -n {n_descriptors}; exec "$@"', "sh")
+    with started(place, *SMALL, *CONFIG, prefix=limited) as process:
+        code, _, err = ended(process)
+    check_ending(Outcome(code, "", err, place), f"{n_descriptors} descriptors")
+    assert code == 4 or n_descriptors > 14, err
 
 
 @pytest.mark.slow

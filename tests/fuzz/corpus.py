@@ -17,8 +17,10 @@ from fuzz.targets import TARGETS
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 MAX_FILE_BYTES = 16_384
 _SOURCE = str(Path(clawgauge.__file__).parent)
-_WORDS = [*(text.encode("utf-8", "surrogatepass") for text in HOSTILE_TEXTS if len(text) < 2000)] + [
-    *(token.text.encode() for token in HOSTILE_TOKENS if len(token.text) < 2000)
+_WORDS = [
+    word.encode("utf-8", "surrogatepass")
+    for word in (*HOSTILE_TEXTS, *(token.text for token in HOSTILE_TOKENS))
+    if len(word) < 2000
 ]
 Arc = tuple[str, int, int]
 

@@ -1,4 +1,4 @@
-"""The last words of a program that fails unforeseen: one sentence where the machine refused something, else a traceback.
+"""The last words of a program that fails unforeseen: a sentence where the machine refused something, or a traceback.
 
 Owns: what Python prints when nothing caught an error, without the keys, and telling a machine's refusal from a defect.
 Refuses: catching anything; a defect still ends the program.
