@@ -42,11 +42,15 @@ LENGTH = struct.Struct("!q")
 class ForkServer:
     """One call at a time; whoever comes while it is busy starts a process of the usual kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, **start_variables: str) -> None:
+        """`start_variables` are for the start of its interpreter alone; no call sees them."""
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **start_variables},
             )
         self._busy = threading.Lock()
         self._usable = True

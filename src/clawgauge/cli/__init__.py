@@ -93,8 +93,18 @@ def _execute(argv: Sequence[str] | None) -> int:
         finally:
             sys.stdout.flush()
     except ClawgaugeError as wrong:
-        # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
-        from clawgauge.reports.sanitize import clean_cell
+        return _tell(wrong)
+    except (OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
+        from clawgauge.cli.tracebacks import machine_failure
 
-        sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
-        return wrong.exit_code
+        if (refused := machine_failure(fault)) is None:
+            raise
+        return _tell(refused)
+
+
+def _tell(wrong: ClawgaugeError) -> int:
+    # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
+    from clawgauge.reports.sanitize import clean_cell
+
+    sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
+    return wrong.exit_code

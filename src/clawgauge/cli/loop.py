@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -11,12 +12,19 @@ from typing import Any, TypeVar
 from clawgauge.cli.interruption import Interrupted, interruption
 
 T = TypeVar("T")
+# Those of uvloop are eight; asyncio's fewer.
+_LOOP_DESCRIPTORS = 12
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Objects made while importing are taken out of the collector's way first."""
     # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
     with interruption.cancelling(lambda: None):
+        try:
+            _require_descriptors()
+        except OSError:
+            main.close()
+            raise
         gc.freeze()
         # A thread that judges gives way to the loop that stamps within a millisecond.
         sys.setswitchinterval(0.001)
@@ -27,6 +35,17 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
                 if interruption.happened:
                     raise Interrupted from None
                 raise
+
+
+def _require_descriptors() -> None:
+    """Raise now where the loop could not have the descriptors of its own: libuv ends the process for want of one."""
+    taken: list[int] = []
+    try:
+        for _ in range(_LOOP_DESCRIPTORS):
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:

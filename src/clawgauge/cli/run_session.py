@@ -23,7 +23,7 @@ from clawgauge.cli.resuming import changes_extent, forced_changes, open_work, re
 from clawgauge.cli.secrecy import spare_own_words
 from clawgauge.cli.watching import make_observer, print_ending
 from clawgauge.cli.writing import refill_command, write_summary
-from clawgauge.errors import DiskFailure, MachineError
+from clawgauge.errors import DiskFailure, MachineError, RunFolderError
 from clawgauge.host import collect_inventory
 from clawgauge.journal import encode_document, read_events
 from clawgauge.journal.folder import RunFolder
@@ -69,6 +69,9 @@ async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -
         session = _begin(plan, pricing, arguments.run_id)
     try:
         return await _run_and_summarise(arguments, session, pricing)
+    except RunFolderError as fault:
+        # The request was right, and calls were made: what cannot be read any more is the machine's doing.
+        raise MachineError(str(fault)) from fault
     finally:
         session.folder.close()
 
@@ -162,6 +165,8 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pr
     summary = write_summary(folder)
     refill = refill_command(folder.path, recorded_config(folder.path))
     print_ending(summary, folder.path, refill, interrupted=interruption.happened, quiet=arguments.quiet)
+    if folder.n_events_lost:
+        sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")
     _print_result(arguments, summary, folder.path)
     # Asked last: a signal while the summary was written counts too.
     return _exit_code(summary, plan.fail_under, interrupted=interruption.happened)
@@ -170,21 +175,7 @@ async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pr
 async def _measure(plan: Plan, request: RunRequest, folder: RunFolder, observer: Observer) -> None:
     if not folder.has("inventory.json"):
         await _take_inventory(plan, folder)
-    try:
-        await run(request, folder, observer)
-    except BaseExceptionGroup as group:
-        failure = _machine_failure(group)
-        if failure is None:
-            raise
-        raise failure from group
-
-
-def _machine_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """What ended the run, where it was this machine: calls at once all fail with a full disk, and one sentence does."""
-    found: BaseException | None = group.subgroup(MachineError)
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    await run(request, folder, observer)
 
 
 async def _take_inventory(plan: Plan, folder: RunFolder) -> None:

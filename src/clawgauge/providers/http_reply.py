@@ -23,6 +23,7 @@ SLICE_BYTES = 16 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
 _BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
 _BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
@@ -121,10 +122,10 @@ class Intake:
         if self._status >= 400:
             raise self._error_reply()
         self._sink.end(at_ns)
-        if self._decoder is None:
+        if self._decoder is None and not (self._declared and not self._held):
             self._reader.body(at_ns, bytes(self._held))
             return
-        for name, data in self._decoder.flush():
+        for name, data in self._decoder.flush() if self._decoder else ():
             if self._reader.event(at_ns, name, data):
                 return
         self._reader.close()
@@ -139,10 +140,10 @@ class Intake:
         """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
         if self._decoder is None:
             self._held += chunk
-            if self._held.startswith(_BLANK_OPENINGS):
+            while self._held.startswith(_BLANK_OPENINGS):
                 # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
-                self._held = self._held.removeprefix(_BOM).lstrip()
-            if not _is_stream(self._held, declared=self._declared):
+                self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
+            if _BOM.startswith(self._held) or not _is_stream(self._held, declared=self._declared):
                 return False
             self._decoder = SseDecoder()
             chunk = bytes(self._held)
