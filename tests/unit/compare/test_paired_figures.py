@@ -119,6 +119,35 @@ def test_flips_in_both_directions_with_their_answers(tmp_path: Path) -> None:
     assert pair.flips[0].violation == "not_exact: got no"
 
 
+def test_half_of_the_repeats_is_not_most_of_them(tmp_path: Path) -> None:
+    """Passed twice of two before and once of two now: that prompt is lost; once of two on both sides is no change."""
+    plan = config([prompt("P0"), prompt("P1")], options={"repeats": 2})
+
+    def lines(*verdicts: bool) -> list[dict[str, object] | str]:
+        cells = [("P0", 0), ("P0", 1), ("P1", 0), ("P1", 1)]
+        return [record(i, passed, repeat=n) for (i, n), passed in zip(cells, verdicts, strict=True)]
+
+    a = write_run(tmp_path / "a", lines(True, True, True, False), config=plan)
+    b = write_run(tmp_path / "b", lines(True, False, False, True), config=plan)
+    (flip,) = only_pair(compare_runs(a, b, Wishes())).flips
+    assert (flip.prompt_id, flip.direction, flip.passes_a, flip.passes_b) == ("P0", "lost", 2, 1)
+
+
+def test_a_side_without_an_answer_says_what_became_of_it(tmp_path: Path) -> None:
+    """Its first failure, the status where nothing more is known, or that it was never asked."""
+    lines = [unanswered("P0", "http_500"), unanswered("P0", "timeout", repeat=1)]
+    lines += [unanswered("P1", None, availability_status="rate_limited"), record("P2")]  # type: ignore[arg-type]
+    plan = config([prompt(i) for i in IDS[:4]])
+    silent = write_run(tmp_path / "a", [*lines], config=plan)
+    whole = write_run(tmp_path / "b", [record(i) for i in IDS[:4]], config=plan)
+    found = only_pair(compare_runs(silent, whole, Wishes())).unanswered
+    assert [(u.suite, u.prompt_id, u.missing_in, u.failure_type) for u in found] == [
+        ("core", "P0", "a", "http_500"),
+        ("core", "P1", "a", "rate_limited"),
+        ("core", "P3", "a", "not asked"),
+    ]
+
+
 def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> None:
     """Slow prompts do not drown fast ones: each prompt is its own measure, and one outlier moves nothing."""
     times = [100, 200, 400, 800, 1600, 3200, 6400, 12800]
@@ -188,6 +217,19 @@ def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> Non
     rate = pair.rates["tool_use_rate"]
     assert (rate.n_prompts, rate.only_a, rate.rate_b) == (8, 7, pytest.approx(1 / 8))
     assert figure(pair, "tier") == (1, 3)
+
+
+def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> None:
+    """A command named in an answer and a call through the protocol are two measures: no test sets them side by side."""
+
+    def lines(*, native: bool) -> list[dict[str, object] | str]:
+        tool = {"expected_tools": ["free"], "tool_use_success": True, "tools_offered": native}
+        return [record(i, **tool) for i in IDS]
+
+    text, native = (write_run(tmp_path / str(n), lines(native=n), config=PLAN) for n in (False, True))
+    assert "tool_use_rate" not in only_pair(compare_runs(text, native, Wishes())).rates
+    assert "tool_use_rate" not in only_pair(compare_runs(native, text, Wishes())).rates
+    assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
 
 
 @pytest.mark.parametrize(("a", "b"), [("+-", "--"), ("+-+++", "-----")])

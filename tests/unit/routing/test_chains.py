@@ -9,7 +9,7 @@ import pytest
 
 from clawgauge.errors import RequestError
 from clawgauge.prices import load_prices
-from clawgauge.routing import Limits, Policy, best_chain, decide, forecast, gather_evidence, parse_chain
+from clawgauge.routing import Limits, Policy, Weights, best_chain, decide, forecast, gather_evidence, parse_chain
 from support.measured_models import MeasuredRun
 from unit.routing.runs import GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
@@ -99,13 +99,15 @@ def test_without_a_model_that_keeps_the_limits_there_is_no_best_chain(tmp_path: 
 
 
 def test_chains_on_other_prompts_are_not_set_beside_each_other(tmp_path: Path) -> None:
-    """A model that was asked fewer prompts is no rival of one that was asked them all."""
-    many = MeasuredRun([OPUS], run_id="many").write(tmp_path)
-    few = MeasuredRun([QWEN], n_text=1, n_tool=14, run_id="few").write(tmp_path)
-    decision = decide(gather_evidence([many, few], load_prices())[0], Policy())
+    """Nobody beats a model that was asked thirty prompts with a clean score on fifteen of them."""
+    many = MeasuredRun([LLAMA], run_id="many").write(tmp_path)
+    few = MeasuredRun([OPUS], n_text=5, n_tool=10, run_id="few").write(tmp_path)
+    fast = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1))
+    decision = decide(gather_evidence([many, few], load_prices())[0], fast)
+    assert [one.label for one in decision.ranked] == [LLAMA.target.label, OPUS.target.label]
     best = best_chain(decision)
     assert best is not None
-    assert len({one.cells.keys() == best.chain[0].cells.keys() for one in best.chain}) == 1
+    assert (best.label, best.n_cells) == (LLAMA.target.label, 30)
 
 
 def test_the_embedded_model_is_not_the_local_one(tmp_path: Path) -> None:

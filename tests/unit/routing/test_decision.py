@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
+from clawgauge.records import Target
 from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
+from clawgauge.stats import wilson_interval
 from support.measured_models import MeasuredRun
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of
 
@@ -64,6 +67,59 @@ def test_weights_change_the_order(tmp_path: Path) -> None:
     good = Policy(weights=Weights(pass_rate=1, tool_use=0, cost=0, ttft=0, latency=0))
     assert _labels(decision_of(tmp_path / "a", LLAMA, GPT, OPUS, policy=fast))[0] == LLAMA.target.label
     assert _labels(decision_of(tmp_path / "b", LLAMA, GPT, OPUS, policy=good))[0] == OPUS.target.label
+
+
+def test_a_score_is_one_half_at_five_seconds_one_second_and_one_cent(tmp_path: Path) -> None:
+    """p95, first token and cost fall from 1 towards 0, each with its own half; what runs here costs nothing."""
+    slow, quick, local = (
+        decision_of(tmp_path / name, model).standings[0].scores
+        for name, model in (
+            ("slow", replace(OPUS, e2e_ms=5000, cost_usd=0.01)),
+            ("quick", replace(OPUS, e2e_ms=4000, cost_usd=0.03)),
+            ("local", QWEN),
+        )
+    )
+    assert (slow["latency"], slow["ttft"], slow["cost"]) == (0.5, pytest.approx(4 / 9), pytest.approx(0.5))
+    assert (quick["latency"], quick["ttft"], quick["cost"]) == (pytest.approx(5 / 9), 0.5, pytest.approx(0.25))
+    assert local["cost"] == 1.0
+
+
+def test_what_was_scheduled_and_never_recorded_is_no_pass(tmp_path: Path) -> None:
+    """Nineteen passes of thirty recorded prompts, and ten more that a run was to ask: that is nineteen of forty."""
+    path = MeasuredRun([GPT], n_text=20).write(tmp_path)
+    results = path / "results.jsonl"
+    results.write_text("".join(results.read_text().splitlines(keepends=True)[10:]))
+    (standing,) = decide(gather_evidence([path], load_prices())[0], Policy()).standings
+    low = wilson_interval(19, 40)
+    assert low is not None
+    assert standing.scores["pass_rate"] == pytest.approx(low[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "local"),
+    [
+        ({"base_url": "http://localhost:1234/v1"}, True),
+        ({"base_url": "http://nas.local:1234/v1"}, True),
+        ({"base_url": "http://127.0.0.1/v1"}, True),
+        ({"base_url": "http://[::1]:8080/v1"}, True),
+        ({"base_url": "http://192.168.0.7:8000/v1"}, True),
+        ({"base_url": "https://nas.local.example.com/v1"}, False),
+        ({"base_url": "https://notlocalhost/v1"}, False),
+        ({"base_url": "https://8.8.8.8/v1"}, False),
+        ({"base_url": "https://api.openai.com/v1"}, False),
+        ({"type": "ollama_openai"}, True),
+        ({"type": "embedded"}, True),
+        ({"type": "openai_chat"}, False),
+        ({"type": "claude_code_cli", "base_url": "http://localhost:1/v1"}, False),
+    ],
+)
+def test_local_is_what_runs_on_the_users_own_machine_or_network(
+    tmp_path: Path, settings: dict[str, str], local: bool
+) -> None:
+    """By its address, or where there is none by its kind: a policy of local models alone keeps it or removes it."""
+    model = replace(QWEN, target=Target("mine", "m"), settings={"type": "openai_chat", **settings})
+    removed = _removed(decision_of(tmp_path, model, policy=Policy(limits=Limits(local_only=True))))
+    assert removed == ({} if local else {"mine:m": "not local"})
 
 
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
