@@ -365,6 +365,7 @@ def test_a_provider_without_an_address_cannot_be_routed_to(tmp_path: Path) -> No
         ({"deny": "a"}, {"deny": ["b"]}, {"deny": ["b"]}),
         ({"baseUrl": "mine", "api": None}, {"baseUrl": "x", "api": "y"}, {"baseUrl": "mine", "api": "y"}),
         ({"models": [{"id": 1, "n": 2}]}, {"models": [{"id": 1, "k": 3}]}, {"models": [{"id": 1, "n": 2, "k": 3}]}),
+        ({"models": [7]}, {"models": [{"id": 1}]}, {"models": [7, {"id": 1}]}),
         ({"models": {}}, {"models": [{"id": 1}]}, {"models": [{"id": 1}]}),
     ],
 )  # fmt: skip
