@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
 from clawgauge.routing.decision import Decision
-from clawgauge.routing.evidence import Cell, Evidence
+from clawgauge.routing.evidence import Cell, Evidence, mean_or_none
 from clawgauge.routing.rows import CellName
 from clawgauge.stats import Interval, describe
 from clawgauge.summary.rates import pool_rate
@@ -106,8 +106,6 @@ def forecast(chain: Chain) -> ChainForecast:
     rate = pool_rate(((name.suite, name.prompt_id), walk.passed is True, 1) for name, walk in judged)
     waits = sorted(float(walk.waited_ms) for walk in answered)
     spread = describe(waits)
-    costs = [walk.cost_usd for walk in walks]
-    known = [cost for cost in costs if cost is not None]
     return ChainForecast(
         chain=chain,
         n_cells=len(walks),
@@ -120,7 +118,7 @@ def forecast(chain: Chain) -> ChainForecast:
         p50_ci95=spread.p50_ci95,
         p95_ms=spread.p95,
         p95_ci95=spread.p95_ci95,
-        cost_per_call_usd=sum(known) / len(known) if known and len(known) == len(costs) else None,
+        cost_per_call_usd=mean_or_none([walk.cost_usd for walk in walks]),
         answered_by=tuple(sum(walk.answered and walk.place == place for walk in walks) for place in range(len(chain))),
     )
 

@@ -7,6 +7,7 @@ runs is taken from the last of them: figures of two days are not one figure.
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,15 +120,16 @@ def _evidence(
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
         local=_is_local(settings),
         price=price,
-        cost_per_call_usd=_mean_or_none(costs),
+        cost_per_call_usd=mean_or_none(costs),
         cells=cells,
     )
 
 
-def _mean_or_none(costs: Sequence[float | None]) -> float | None:
+def mean_or_none(costs: Sequence[float | None]) -> float | None:
     """The mean of what every answer cost; one answer of unknown cost makes it unknown."""
     known = [cost for cost in costs if cost is not None]
-    return sum(known) / len(known) if known and len(known) == len(costs) else None
+    # Summed exactly: thirty calls at two cents are two cents a call, and keep a limit of two cents.
+    return math.fsum(known) / len(known) if known and len(known) == len(costs) else None
 
 
 def _electricity_per_call(group: GroupSummary, prices: PriceTable) -> float | None:

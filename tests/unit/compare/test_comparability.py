@@ -67,6 +67,27 @@ def test_names_and_key_order_do_not_make_a_prompt_another(tmp_path: Path) -> Non
     assert compare_with(tmp_path, config=config(renamed)).differences == []
 
 
+def test_many_changed_prompts_are_said_together(tmp_path: Path) -> None:
+    """Five by name and the rest by number, in the plural, with one hash for all of them."""
+    ids = [f"P{n}" for n in range(7)]
+    sides = [
+        write_run(tmp_path / name, [record(i) for i in ids], config=config([prompt(i, **change) for i in ids]))
+        for name, change in (("a", {}), ("b", {"prompt": "another"}), ("c", {"validator": {"type": "noop"}}))
+    ]
+    said = []
+    for other in sides[1:]:
+        with pytest.raises(IncomparableRuns) as refused:
+            compare_runs(sides[0], other, Wishes())
+        (difference,) = refused.value.differences
+        assert (len(difference.a), len(difference.b)) == (12, 12) and difference.a != difference.b
+        said.append((difference.what, difference.advice))
+    named = "core/P0, core/P1, core/P2, core/P3, core/P4 and 2 more"
+    assert said == [
+        (f"{named} ask something else", "leave them out with --skip-changed"),
+        (f"{named} are judged by another validator", "judge them alike with rescore --suite"),
+    ]
+
+
 def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
     """--skip-changed compares what is the same and counts the rest as belonging to one side."""
     changed = config([prompt("P0"), prompt("P1", prompt="ask another thing")])
@@ -82,7 +103,8 @@ def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
         ({"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 64, "seed": None}}}, "max_tokens: 1024 / 64"),
         ({"options": {"timeout_s": 30.0}}, "timeout_s: 300 / 30"),
         ({"options": {"unique_prefix": True}}, "unique_prefix: no / yes"),
-        ({"providers": {PROVIDER: {"type": PROVIDER, "extra_body": {"top_k": 1}}}}, "extra_body"),
+        ({"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 1024, "seed": 7}}}, "seed: none / 7"),
+        ({"providers": {PROVIDER: {"type": PROVIDER, "extra_body": {"top_k": 1}}}}, "extra_body: none / {'top_k': 1}"),
     ],
 )
 def test_other_settings_spoil_everything(tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -98,6 +120,31 @@ def test_another_model_file_spoils_everything(tmp_path: Path) -> None:
     assert "model digest: aaa / bbb" in said and "model quantization: Q4_K_M / Q8_0" in said
 
 
+def test_what_ollama_lists_stands_for_a_server_that_told_nothing(tmp_path: Path) -> None:
+    """Ollama's own list knows the file behind a name, and calls it `:latest` where the name has no tag."""
+    sides = [
+        write_run(
+            tmp_path / name,
+            [{**r, "model": "llama3"} for r in RECORDS],
+            config=config(PROMPTS, ["llama3"]),
+            inventory=inventory(
+                providers=[{"provider": "other", "reachable": True, "models": [{"name": "llama3", "digest": name}]}],
+                ollama_list=[{"name": "llama3:latest", "digest": digest, "parameters": size}],
+            ),
+        )
+        for name, digest, size in (("a", "aaa", "3B"), ("b", "aaa", "8B"), ("c", "ccc", "3B"), ("d", None, None))
+    ]
+    said = []
+    for other in sides[1:]:
+        found = compare_runs(sides[0], other, Wishes(force=True))
+        said.append([(d.what, d.a, d.b, d.scope) for d in found.differences])
+    assert said == [
+        [("model parameters", "3B", "8B", "verdicts")],
+        [("model digest", "aaa", "ccc", "verdicts")],
+        [],
+    ]
+
+
 def test_other_validators_point_to_rescore(tmp_path: Path) -> None:
     """Verdicts of two versions of the validators are not one measure; rescoring makes them one."""
     said = spoils_verdicts(tmp_path, records=[{**r, "judged_by": "clawgauge.checks/1"} for r in RECORDS])
@@ -108,6 +155,26 @@ def test_another_machine_spoils_the_times_alone(tmp_path: Path) -> None:
     """Verdicts travel; milliseconds do not."""
     other = inventory(host={"hostname": "barn", "machine": "x86_64"}, cpu={"model": "i5", "usable_cores": 4})
     assert spoils_latency(tmp_path, inventory=other) == ["host name", "CPU", "usable cores"]
+
+
+def test_other_graphics_cards_and_quotas_spoil_the_times_alone(tmp_path: Path) -> None:
+    """Whatever makes a machine as fast as it is; what a side does not know is no difference."""
+    other = inventory(gpus=[{"name": "A100"}, {"name": "T4"}], cpu={"model": None, "usable_cores": 8, "quota_cores": 2})
+    assert spoils_latency(tmp_path, inventory=other) == ["GPUs"]
+    found = compare_with(tmp_path, inventory=other)
+    assert [(d.a, d.b) for d in found.differences] == [("none", "A100, T4")]
+
+
+def test_other_versions_are_a_note(tmp_path: Path) -> None:
+    """Of packages and of the server: said, with what is the same left out."""
+    server = {"type": PROVIDER, "base_url": "http://localhost:11434/v1", "version": "0.9", "api_key_env": "KEY"}
+    versions = {"clawgauge": "1.0.0", "aiohttp": "4"}
+    found = compare_with(tmp_path, config=config(PROMPTS, versions=versions, providers={PROVIDER: server}))
+    assert [(d.scope, d.what, d.a, d.b) for d in found.differences] == [
+        ("note", "versions", "aiohttp none", "aiohttp 4"),
+        ("note", "provider version", "none", "0.9"),
+    ]
+    assert [d.target for d in found.differences] == [None, LABEL] and found.latency_compared
 
 
 def test_the_name_of_a_container_is_no_machine(tmp_path: Path) -> None:
@@ -163,6 +230,61 @@ def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
         compare_runs(a, b, Wishes(maps=["nobody=qwen3:4b"]))
 
 
+def three_targets(folder: Path) -> Path:
+    """A run of `m` by two providers and of a model with signs in its name."""
+    targets = [("one", "m", None), ("two", "m", None), ("one", "q=4:b", "high")]
+    plan = config(PROMPTS, targets=[{"provider": p, "model": m, "thinking_level": t} for p, m, t in targets])
+    lines = [
+        {**r, "provider": p, "model": m, "thinking_level": t, "model_reported": None}
+        for p, m, t in targets
+        for r in RECORDS
+    ]
+    return write_run(folder, lines, config=plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("one:m=two:m", ("one:m", "two:m")),
+        ("q=4:b@high=one:m", ("one:q=4:b@high", "one:m")),
+        ("one:m=one:q=4:b@high", ("one:m", "one:q=4:b@high")),
+        ("q=4:b=q=4:b@high", ("one:q=4:b@high", "one:q=4:b@high")),
+    ],
+)
+def test_a_map_finds_the_targets_it_names(tmp_path: Path, text: str, pair: tuple[str, str]) -> None:
+    """By label or by model, also where a name holds the sign itself; the others stay with their own."""
+    a, b = three_targets(tmp_path / "a"), three_targets(tmp_path / "b")
+    found = compare_runs(a, b, Wishes(maps=[text], force=True))
+    assert (found.pairs[0].target_a, found.pairs[0].target_b) == pair
+    taken = {pair[0]} | {pair[1]}
+    assert {p.target_a for p in found.pairs[1:]} == {"one:m", "two:m", "one:q=4:b@high"} - taken
+    assert found.only_in_a == ([] if len(taken) == 1 else [pair[1]])
+    assert found.only_in_b == ([] if len(taken) == 1 else [pair[0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("one:m", r"--map 'one:m' has no '=': write TARGET_OF_A=TARGET_OF_B"),
+        ("m=two:m", r"run a has several targets named 'm': name one of one:m, two:m"),
+        ("one:m=x", r"run b has no target 'x': name one of one:m, two:m, one:q=4:b@high"),
+    ],
+)
+def test_a_map_that_names_nobody_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """With the names there are."""
+    a, b = three_targets(tmp_path / "a"), three_targets(tmp_path / "b")
+    with pytest.raises(RequestError, match=words):
+        compare_runs(a, b, Wishes(maps=[text]))
+
+
+def test_a_run_without_a_target_is_said(tmp_path: Path) -> None:
+    """Whichever of the two it is."""
+    full, empty = write_run(tmp_path / "full", RECORDS), write_run(tmp_path / "empty", [])
+    for a, b in ((full, empty), (empty, full)):
+        with pytest.raises(RequestError, match="run empty has no target and no record: there is nothing to compare"):
+            compare_runs(a, b, Wishes())
+
+
 def test_targets_of_one_run_only_are_listed(tmp_path: Path) -> None:
     """What has no partner is said, not dropped."""
     more = [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)]
@@ -200,3 +322,19 @@ def test_folders_of_the_first_harness_compare(tmp_path: Path) -> None:
     mixed = compare_runs(older, new, Wishes())
     assert mixed.pairs[0].n_shared == 2 and [f.prompt_id for f in mixed.pairs[0].flips] == ["P0"]
     assert mixed.pairs[0].flips[0].suite == "core"
+    back = compare_runs(new, older, Wishes(answers=True)).pairs[0]
+    assert [(f.suite, f.prompt_id, f.direction, f.answer_a, f.answer_b) for f in back.flips] == [
+        ("core", "P0", "lost", "yes", "no")
+    ]
+    assert [f.answer_b for f in compare_runs(older, new, Wishes(answers=True)).pairs[0].flips] == ["yes"]
+
+
+def test_an_id_that_stands_for_two_prompts_is_matched_with_neither(tmp_path: Path) -> None:
+    """The first harness named no suites: P0 of two suites, or P0 under another name, may be another prompt."""
+    old = write_old_run(tmp_path / "old", [record("P0"), record("P1"), record("P2", prompt_name="other")])
+    prompts = [prompt("P0"), prompt("P0", "extra"), prompt("P1"), prompt("P2")]
+    lines = [record("P0"), record("P0", suite="extra"), record("P1"), record("P2")]
+    new = write_run(tmp_path / "new", lines, config=config(prompts))
+    (pair,) = compare_runs(old, new, Wishes()).pairs
+    assert (pair.n_shared, pair.only_in_a) == (1, ["P0", "P2"])
+    assert pair.only_in_b == ["core/P0", "extra/P0", "core/P2"]

@@ -112,9 +112,92 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     assert f"{PROVIDER}:gone: n_error>0: B has no such target" in render_comparison_text(found, 200)
 
 
+def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:
+    """The outcome of one rule where B took so many milliseconds longer on each of as many prompts."""
+    ids = IDS[: len(moved)]
+    plan = config([prompt(i) for i in ids])
+    lines = [[record(i, e2e_ms=1000 + more * side) for i, more in zip(ids, moved, strict=True)] for side in (0, 1)]
+    a, b = (write_run(tmp_path / name, side, config=plan) for name, side in zip("ab", lines, strict=True))
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    assert (finding.a, finding.target_a, finding.rule) == (1000, LABEL, rule)
+    return finding.outcome, finding.reason
+
+
+def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
+    """Eight prompts that are all slower are evidence, five are not, and neither are nine against three."""
+    rule = "p50_ms>10% (significant)"
+    assert slower(tmp_path / "a", rule, [200] * 8) == (
+        "broken",
+        "beyond the limit, and more than luck: p = 0.0078 over 8 prompts",
+    )
+    assert slower(tmp_path / "b", rule, [200] * 5) == (
+        "not_significant",
+        "beyond the limit, but not enough evidence: p = 0.062 over 5 prompts",
+    )
+    assert slower(tmp_path / "c", rule, [200] * 9 + [-200] * 3)[0] == "not_significant"
+    assert slower(tmp_path / "d", rule, [100] * 8) == ("held", "within the limit")
+    assert slower(tmp_path / "e", "p50_ms>=10%", [100] * 8) == ("broken", "beyond the limit")
+
+
+def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> None:
+    """Nearly every prompt got a little faster and the middle one slower: the median rose, but not by evidence."""
+    before, after = [100] * 5 + [300] + [900] * 5, [90] * 5 + [800] + [890] * 5
+    ids = IDS[:11]
+    plan = config([prompt(i) for i in ids])
+    a, b = (
+        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
+        for name, times in (("a", before), ("b", after))
+    )
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
+    assert (finding.a, finding.b, finding.outcome) == (300, 800, "not_significant")
+    assert finding.p_holm is not None and finding.p_holm < 0.05
+
+
+@pytest.mark.parametrize(
+    ("rule", "passes", "change"),
+    [
+        ("objective_pass_rate<-50%", (10, 9), -10.0),
+        ("objective_pass_rate<-1", (10, 9), -0.05),
+        ("objective_pass_rate>50%", (0, 1), None),
+        ("objective_pass_rate>50%", (0, 0), 0.0),
+        ("tier<0", (10, 9), None),
+    ],
+)
+def test_the_change_a_rule_saw_is_told(
+    tmp_path: Path, rule: str, passes: tuple[int, int], change: float | None
+) -> None:
+    """B − A, or per cent of A; a rise from nothing is no number of per cent."""
+    a, b = (
+        write_run(tmp_path / name, [record(i, n < k) for n, i in enumerate(IDS)], config=PLAN)
+        for name, k in zip("ab", passes, strict=True)
+    )
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    assert finding.change == (None if change is None else pytest.approx(change))
+
+
+def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -> None:
+    """A has times for one half, B for the other: a rise with nothing to test it on; a rate has no figure then."""
+    a = [record(i, e2e_ms=100) if n < 10 else unanswered(i) for n, i in enumerate(IDS)]
+    b = [unanswered(i) if n < 10 else record(i, False, e2e_ms=900) for n, i in enumerate(IDS)]
+    runs = [write_run(tmp_path / name, lines, config=PLAN) for name, lines in (("a", a), ("b", b))]
+    rules = [parse_rule("p50_ms>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
+    found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
+    assert [(finding.outcome, finding.reason) for finding in found.rules] == [
+        ("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on"),
+        (
+            "not_judged",
+            "no prompt has objective_pass_rate on both sides; a rule that cannot be judged is not met",
+        ),
+    ]
+    assert found.gate_failed
+
+
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
     """Neither, A or B: the grammar follows the count."""
     assert "neither A nor B has tasks;" in judge(tmp_path, "tasks<0", (20, 20))[2]
+    run = write_run(tmp_path / "down", [unanswered(i) for i in IDS], config=PLAN)
+    (finding,) = compare_runs(run, tmp_path / "a", Wishes(rules=[parse_rule("p50_ms>0")])).rules
+    assert finding.reason == "A has no p50_ms; a rule that cannot be judged is not met"
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -119,6 +119,99 @@ def test_flips_in_both_directions_with_their_answers(tmp_path: Path) -> None:
     assert pair.flips[0].violation == "not_exact: got no"
 
 
+def test_half_of_the_repeats_is_not_most_of_them(tmp_path: Path) -> None:
+    """Passed twice of two before and once of two now: that prompt is lost; once of two on both sides is no change."""
+    plan = config([prompt("P0"), prompt("P1")], options={"repeats": 2})
+
+    def lines(*verdicts: bool) -> list[dict[str, object] | str]:
+        cells = [("P0", 0), ("P0", 1), ("P1", 0), ("P1", 1)]
+        return [record(i, passed, repeat=n) for (i, n), passed in zip(cells, verdicts, strict=True)]
+
+    a = write_run(tmp_path / "a", lines(True, True, True, False), config=plan)
+    b = write_run(tmp_path / "b", lines(True, False, False, True), config=plan)
+    (flip,) = only_pair(compare_runs(a, b, Wishes())).flips
+    assert (flip.prompt_id, flip.direction, flip.passes_a, flip.passes_b) == ("P0", "lost", 2, 1)
+
+
+def test_a_side_without_an_answer_says_what_became_of_it(tmp_path: Path) -> None:
+    """Its first failure, the status where nothing more is known, or that it was never asked."""
+    lines = [unanswered("P0", "http_500"), unanswered("P0", "timeout", repeat=1)]
+    lines += [unanswered("P1", None, availability_status="rate_limited"), record("P2")]  # type: ignore[arg-type]
+    plan = config([prompt(i) for i in IDS[:4]])
+    silent = write_run(tmp_path / "a", [*lines], config=plan)
+    whole = write_run(tmp_path / "b", [record(i) for i in IDS[:4]], config=plan)
+    found = only_pair(compare_runs(silent, whole, Wishes())).unanswered
+    assert [(u.suite, u.prompt_id, u.missing_in, u.failure_type) for u in found] == [
+        ("core", "P0", "a", "http_500"),
+        ("core", "P1", "a", "rate_limited"),
+        ("core", "P3", "a", "not asked"),
+    ]
+
+
+def test_a_flip_shows_why_the_failing_side_failed(tmp_path: Path) -> None:
+    """The violation is B's where a prompt was lost and A's where it was gained, and an answer is cut to be readable."""
+    fails = [record(i, False, violation=f"why {i}", raw_output="n" * 4_001) for i in IDS[:2]]
+    passes = [record(i, raw_output="y" * 4_000) for i in IDS[:2]]
+    plan = config([prompt(i) for i in IDS[:2]])
+    a = write_run(tmp_path / "a", [fails[0], passes[1]], config=plan)
+    b = write_run(tmp_path / "b", [passes[0], fails[1]], config=plan)
+    lost, gained = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
+    assert (lost.prompt_id, lost.violation, gained.prompt_id, gained.violation) == ("P1", "why P1", "P0", "why P0")
+    assert lost.answer_a == "y" * 4_000
+    assert lost.answer_b == "n" * 4_000 + "\n… 1 characters more"
+    assert (lost.prompt_name, lost.trials_a, lost.trials_b, lost.passes_b) == ("name_P1", 1, 1, 0)
+
+
+def test_fifty_flips_show_their_answers_and_all_are_listed(tmp_path: Path) -> None:
+    """Whoever changed everything gets a list, not a book."""
+    ids = [f"P{n}" for n in range(52)]
+    plan = config([prompt(i) for i in ids])
+    a, b = (write_run(tmp_path / n, [record(i, n == "a") for i in ids], config=plan) for n in ("a", "b"))
+    flips = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
+    assert [f.answer_b for f in flips] == ["no"] * 50 + [None] * 2
+
+
+def test_an_answer_without_a_verdict_is_an_answer(tmp_path: Path) -> None:
+    """A call that nothing judges, or the cold one alone, has answered; a prompt nobody answered is on neither side."""
+    plan = config([prompt(i) for i in IDS[:4]])
+    a = [record("P0", None), record("P1", None, cold_start=True), record("P2"), unanswered("P3")]
+    b = [unanswered(i) for i in IDS[:4]]
+    pair = only_pair(
+        compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+    )
+    assert [u.prompt_id for u in pair.unanswered] == ["P0", "P1", "P2"]
+    same = compare_runs(tmp_path / "a", write_run(tmp_path / "c", a, config=plan), Wishes())
+    assert only_pair(same).unanswered == []
+
+
+def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
+    """Medians of both sides, of what each prompt moved and of its ratio; of repeats the median one counts."""
+    ids = IDS[:7]
+    plan = config([prompt(i) for i in ids], options={"repeats": 3})
+    base = [100, 200, 300, 400, 500, 600, 700]
+
+    def lines(factor: int, tokens: int) -> list[dict[str, object] | str]:
+        return [
+            record(i, e2e_ms=t * factor + drift, ttft_ms=t * factor // 10, output_tokens=tokens, repeat=n)
+            for i, t in zip(ids, base, strict=True)
+            for n, drift in enumerate((-50, 9_000, 0))
+        ]
+
+    a = write_run(tmp_path / "a", lines(2, 10), config=plan)
+    b = write_run(tmp_path / "b", lines(1, 0), config=plan)
+    pair = only_pair(compare_runs(a, b, Wishes()))
+    assert pair.latency_ms is not None and pair.ttft_ms is not None
+    shift = pair.latency_ms
+    assert (shift.n_prompts, shift.median_a, shift.median_b, shift.difference) == (7, 800, 400, -400)
+    assert (shift.ratio, shift.ratio_ci95, shift.ci95) == (0.5, (0.5, 0.5), (-700, -100))
+    assert (shift.n_lower, shift.n_higher, shift.p) == (7, 0, pytest.approx(2 * 0.5**7))
+    assert (pair.ttft_ms.median_a, pair.ttft_ms.median_b, pair.ttft_ms.ratio) == (80, 40, 0.5)
+    tokens = pair.output_tokens
+    assert (tokens.median_a, tokens.median_b, tokens.difference, tokens.ratio) == (10, 0, -10, 0.0)
+    back = only_pair(compare_runs(b, a, Wishes())).output_tokens
+    assert (back.difference, back.ratio, back.ratio_ci95) == (10, None, None)
+
+
 def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> None:
     """Slow prompts do not drown fast ones: each prompt is its own measure, and one outlier moves nothing."""
     times = [100, 200, 400, 800, 1600, 3200, 6400, 12800]
@@ -188,6 +281,19 @@ def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> Non
     rate = pair.rates["tool_use_rate"]
     assert (rate.n_prompts, rate.only_a, rate.rate_b) == (8, 7, pytest.approx(1 / 8))
     assert figure(pair, "tier") == (1, 3)
+
+
+def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> None:
+    """A command named in an answer and a call through the protocol are two measures: no test sets them side by side."""
+
+    def lines(*, native: bool) -> list[dict[str, object] | str]:
+        tool = {"expected_tools": ["free"], "tool_use_success": True, "tools_offered": native}
+        return [record(i, **tool) for i in IDS]
+
+    text, native = (write_run(tmp_path / str(n), lines(native=n), config=PLAN) for n in (False, True))
+    assert "tool_use_rate" not in only_pair(compare_runs(text, native, Wishes())).rates
+    assert "tool_use_rate" not in only_pair(compare_runs(native, text, Wishes())).rates
+    assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
 
 
 @pytest.mark.parametrize(("a", "b"), [("+-", "--"), ("+-+++", "-----")])

@@ -119,6 +119,27 @@ def test_a_slower_model_is_said(tmp_path: Path) -> None:
     assert any(sentence.startswith("p50 rose from ") for sentence in look(tmp_path).trends[0].drift)
 
 
+def test_pace_is_held_against_the_median_of_the_earlier_runs(tmp_path: Path) -> None:
+    """One slow day among three does not hide that the model is slow now."""
+    for day, e2e_ms in ((1, 100), (2, 900), (3, 100), (4, 600)):
+        plan = config(PROMPTS, created_at_ms=T0 + day)
+        write_run(tmp_path / f"day{day}", [record(i, e2e_ms=e2e_ms) for i in IDS], config=plan)
+    (sentence,) = look(tmp_path).trends[0].drift
+    assert sentence == ("p50 rose from 100 ms (median of 3 earlier runs) to 600 ms (95% 600–600 ms, 30 calls) in day4")
+
+
+def test_a_run_that_was_broken_off_is_no_whole_one(tmp_path: Path) -> None:
+    """Three prompts of four answered and the last never asked: that is three of four, and by suite one of two."""
+    asked = [*PROMPTS[:2], prompt("Q0", "extra"), prompt("Q1", "extra")]
+    lines = [record("P0"), record("P1"), record("Q0", suite="extra")]
+    write_run(tmp_path / "off", lines, config=config(asked))
+    history = look(tmp_path)
+    assert [(p.n_ok, p.n_scheduled) for t in history.trends for p in t.points] == [(3, 4)]
+    assert {c.suite: (c.n_answered, c.missing) for c in history.coverage} == {"core": (2, []), "extra": (1, ["Q1"])}
+    (trend,) = look(tmp_path, suite="extra").trends
+    assert (trend.latest.n_ok, trend.latest.n_scheduled) == (1, 2)
+
+
 def test_filters(tmp_path: Path) -> None:
     """--models takes a pattern for the label or the model's name, --suite one suite."""
     plan = config([prompt("P0"), prompt("Q0", "extra")], [MODEL, "qwen3:4b"])

@@ -8,7 +8,7 @@ import pytest
 
 from clawgauge.compare import Comparison, Wishes, compare_runs
 from clawgauge.reports.comparison_text import render_comparison_text
-from support.written_runs import config, prompt, record, write_run
+from support.written_runs import config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(120)]
 PLAN = config([prompt(i) for i in IDS])
@@ -39,3 +39,19 @@ def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparis
     """A wide terminal has each figure with its interval in one line."""
     (line,) = [line for line in render_comparison_text(wide, 140).splitlines() if "latency, warm" in line]
     assert "(n=120)" in line and "[" in line and "+200%" in line
+
+
+@pytest.mark.parametrize(("n_a", "n_b", "marked"), [(59, 59, False), (59, 58, True), (58, 59, True)])
+def test_a_tail_from_few_calls_is_marked(tmp_path: Path, n_a: int, n_b: int, marked: bool) -> None:
+    """A p95 that fewer than 59 calls of either side stand behind carries the mark, and the mark is explained."""
+    prompts = config([prompt(i) for i in IDS[:59]])
+
+    def write(name: str, n: int) -> Path:
+        lines = [record(i) if k < n else unanswered(i) for k, i in enumerate(IDS[:59])]
+        return write_run(tmp_path / name, lines, config=prompts)
+
+    a, b = write("a", n_a), write("b", n_b)
+    shown = render_comparison_text(compare_runs(a, b, Wishes()), 140)
+    (line,) = [line for line in shown.splitlines() if line.strip().startswith("p95")]
+    assert ("†" in line) is marked
+    assert ("from fewer than 59 calls: indicative only" in shown) is marked

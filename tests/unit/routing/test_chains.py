@@ -9,9 +9,9 @@ import pytest
 
 from clawgauge.errors import RequestError
 from clawgauge.prices import load_prices
-from clawgauge.routing import Limits, Policy, best_chain, decide, forecast, gather_evidence, parse_chain
+from clawgauge.routing import Limits, Policy, Weights, best_chain, decide, forecast, gather_evidence, parse_chain
 from support.measured_models import MeasuredRun
-from unit.routing.runs import GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
+from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 SHAKY = replace(LLAMA, failed_calls=6)
 
@@ -99,16 +99,88 @@ def test_without_a_model_that_keeps_the_limits_there_is_no_best_chain(tmp_path: 
 
 
 def test_chains_on_other_prompts_are_not_set_beside_each_other(tmp_path: Path) -> None:
-    """A model that was asked fewer prompts is no rival of one that was asked them all."""
-    many = MeasuredRun([OPUS], run_id="many").write(tmp_path)
-    few = MeasuredRun([QWEN], n_text=1, n_tool=14, run_id="few").write(tmp_path)
-    decision = decide(gather_evidence([many, few], load_prices())[0], Policy())
+    """Nobody beats a model that was asked thirty prompts with a clean score on fifteen of them."""
+    many = MeasuredRun([LLAMA], run_id="many").write(tmp_path)
+    few = MeasuredRun([OPUS], n_text=5, n_tool=10, run_id="few").write(tmp_path)
+    fast = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1))
+    decision = decide(gather_evidence([many, few], load_prices())[0], fast)
+    assert [one.label for one in decision.ranked] == [LLAMA.target.label, OPUS.target.label]
     best = best_chain(decision)
     assert best is not None
-    assert len({one.cells.keys() == best.chain[0].cells.keys() for one in best.chain}) == 1
+    assert (best.label, best.n_cells) == (LLAMA.target.label, 30)
 
 
 def test_the_embedded_model_is_not_the_local_one(tmp_path: Path) -> None:
     """Its server is gone after the run: `local` is a model that is still there."""
     decision = decision_of(tmp_path, SMOL, TINY, OPUS)
     assert parse_chain("local", decision)[0].label == TINY.target.label
+
+
+def test_a_chain_may_break_a_limit_that_its_members_keep(tmp_path: Path) -> None:
+    """The first fails often, the second takes over: nobody passes more, and nobody takes longer."""
+    wanted = Limits(min_answered_rate=0.5)
+    first = replace(GPT, tool_passes=20, failed_calls=6)
+    free = best_chain(decision_of(tmp_path / "free", first, QWEN, policy=Policy(limits=wanted)))
+    assert free is not None
+    assert (free.label, free.n_passed, free.p95_ms) == (f"{GPT.target.label} > {QWEN.target.label}", 30, 4900)
+    tight = Limits(min_answered_rate=0.5, max_p95_ms=4899)
+    bound = best_chain(decision_of(tmp_path / "tight", first, QWEN, policy=Policy(limits=tight)))
+    assert bound is not None
+    assert (bound.label, bound.n_passed, bound.p95_ms) == (QWEN.target.label, 29, 2900)
+    alone = best_chain(decision_of(tmp_path / "alone", first, QWEN, policy=Policy(limits=wanted, max_fallbacks=0)))
+    assert alone is not None
+    assert alone.label == QWEN.target.label
+
+
+def test_of_chains_that_pass_alike_the_faster_and_the_shorter_is_best(tmp_path: Path) -> None:
+    """Nobody is put behind a model that never fails, and the quick one of two such models goes first."""
+    slow, quick = replace(OPUS, e2e_ms=5000), replace(GPT, tool_passes=20, e2e_ms=2000)
+    best = best_chain(decision_of(tmp_path, slow, quick))
+    assert best is not None
+    assert best.label == GPT.target.label
+
+
+def test_a_chain_that_nobody_answers_passes_nothing(tmp_path: Path) -> None:
+    """Where both fail no one has answered; the prompts stay in the rate, and their times in no percentile."""
+    decision = decision_of(tmp_path, replace(LLAMA, failed_calls=30), replace(TINY, failed_calls=29))
+    both = forecast(parse_chain("llama>tiny", decision))
+    assert (both.n_cells, both.n_answered, both.n_judged, both.n_passed, both.answered_by) == (30, 1, 30, 0, (0, 1))
+    assert (both.pass_rate, both.p50_ms) == (0.0, 1200)
+    none = forecast(parse_chain("llama", decision))
+    assert (none.n_answered, none.n_judged, none.p50_ms, none.p95_ms, none.answered_by) == (0, 30, None, None, (0,))
+
+
+def test_one_answer_of_unknown_price_makes_a_chains_cost_unknown(tmp_path: Path) -> None:
+    """A call that failed is not billed; one that answered at no known price is."""
+    decision = decision_of(tmp_path, replace(CODEX, failed_calls=6), OPUS, replace(TINY, failed_calls=30))
+    assert forecast(parse_chain("codex>opus", decision)).cost_per_call_usd is None
+    assert forecast(parse_chain("tiny>opus", decision)).cost_per_call_usd == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("word", "label"),
+    [
+        ("claude_code_cli", "claude_code_cli:opus"),
+        ("opus", "claude_code_cli:opus"),
+        ("CLAUDE", "claude_code_cli:opus"),
+        ("llama", "ollama_openai:llama3.2:3b"),
+        ("Qwen", "ollama_openai:qwen3:8b"),
+        (" openai_responses:gpt-5 ", "openai_responses:gpt-5"),
+        ("gpt-5", "openai_responses:gpt-5"),
+        ("codex", "openai_responses:gpt-5-codex@high"),
+        ("@high", "openai_responses:gpt-5-codex@high"),
+    ],
+)
+def test_a_word_names_the_one_model_it_fits(tmp_path: Path, word: str, label: str) -> None:
+    """Whole names first, then part of a model's name, then part of a label, in any case."""
+    (found,) = parse_chain(word, decision_of(tmp_path, LLAMA, QWEN, GPT, CODEX, OPUS))
+    assert found.label == label
+
+
+def test_a_chain_is_forecast_on_the_prompts_all_its_members_have(tmp_path: Path) -> None:
+    """Thirty of one and fifteen of the other are fifteen pairs."""
+    many = MeasuredRun([LLAMA], run_id="many").write(tmp_path)
+    few = MeasuredRun([OPUS, TINY], n_text=5, n_tool=10, run_id="few").write(tmp_path)
+    decision = decide(gather_evidence([many, few], load_prices())[0], Policy())
+    assert forecast(parse_chain("llama>opus>tiny", decision)).n_cells == 15
+    assert forecast(parse_chain("opus>llama", decision)).n_cells == 15

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
+from clawgauge.records import Target
 from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
+from clawgauge.stats import wilson_interval
 from support.measured_models import MeasuredRun
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of
 
@@ -64,6 +69,59 @@ def test_weights_change_the_order(tmp_path: Path) -> None:
     good = Policy(weights=Weights(pass_rate=1, tool_use=0, cost=0, ttft=0, latency=0))
     assert _labels(decision_of(tmp_path / "a", LLAMA, GPT, OPUS, policy=fast))[0] == LLAMA.target.label
     assert _labels(decision_of(tmp_path / "b", LLAMA, GPT, OPUS, policy=good))[0] == OPUS.target.label
+
+
+def test_a_score_is_one_half_at_five_seconds_one_second_and_one_cent(tmp_path: Path) -> None:
+    """p95, first token and cost fall from 1 towards 0, each with its own half; what runs here costs nothing."""
+    slow, quick, local = (
+        decision_of(tmp_path / name, model).standings[0].scores
+        for name, model in (
+            ("slow", replace(OPUS, e2e_ms=5000, cost_usd=0.01)),
+            ("quick", replace(OPUS, e2e_ms=4000, cost_usd=0.03)),
+            ("local", QWEN),
+        )
+    )
+    assert (slow["latency"], slow["ttft"], slow["cost"]) == (0.5, pytest.approx(4 / 9), pytest.approx(0.5))
+    assert (quick["latency"], quick["ttft"], quick["cost"]) == (pytest.approx(5 / 9), 0.5, pytest.approx(0.25))
+    assert local["cost"] == 1.0
+
+
+def test_what_was_scheduled_and_never_recorded_is_no_pass(tmp_path: Path) -> None:
+    """Nineteen passes of thirty recorded prompts, and ten more that a run was to ask: that is nineteen of forty."""
+    path = MeasuredRun([GPT], n_text=20).write(tmp_path)
+    results = path / "results.jsonl"
+    results.write_text("".join(results.read_text().splitlines(keepends=True)[10:]))
+    (standing,) = decide(gather_evidence([path], load_prices())[0], Policy()).standings
+    low = wilson_interval(19, 40)
+    assert low is not None
+    assert standing.scores["pass_rate"] == pytest.approx(low[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "local"),
+    [
+        ({"base_url": "http://localhost:1234/v1"}, True),
+        ({"base_url": "http://nas.local:1234/v1"}, True),
+        ({"base_url": "http://127.0.0.1/v1"}, True),
+        ({"base_url": "http://[::1]:8080/v1"}, True),
+        ({"base_url": "http://192.168.0.7:8000/v1"}, True),
+        ({"base_url": "https://nas.local.example.com/v1"}, False),
+        ({"base_url": "https://notlocalhost/v1"}, False),
+        ({"base_url": "https://8.8.8.8/v1"}, False),
+        ({"base_url": "https://api.openai.com/v1"}, False),
+        ({"type": "ollama_openai"}, True),
+        ({"type": "embedded"}, True),
+        ({"type": "openai_chat"}, False),
+        ({"type": "claude_code_cli", "base_url": "http://localhost:1/v1"}, False),
+    ],
+)
+def test_local_is_what_runs_on_the_users_own_machine_or_network(
+    tmp_path: Path, settings: dict[str, str], local: bool
+) -> None:
+    """By its address, or where there is none by its kind: a policy of local models alone keeps it or removes it."""
+    model = replace(QWEN, target=Target("mine", "m"), settings={"type": "openai_chat", **settings})
+    removed = _removed(decision_of(tmp_path, model, policy=Policy(limits=Limits(local_only=True))))
+    assert removed == ({} if local else {"mine:m": "not local"})
 
 
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
@@ -135,3 +193,101 @@ def test_repeats_do_not_make_a_model_look_surer(tmp_path: Path) -> None:
     results.write_text("".join(lines.replace('"repeat":0', f'"repeat":{n}') for n in range(10)))
     often = decide(gather_evidence([path], load_prices())[0], Policy()).standings[0].scores["pass_rate"]
     assert often < once
+
+
+def test_the_default_policy_is_the_one_on_the_page(tmp_path: Path) -> None:
+    """Limits, weights and counts; without a file it is that one."""
+    page = (Path(__file__).parents[3] / "docs" / "routing.md").read_text(encoding="utf-8")
+    path = tmp_path / "policy.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    assert msgspec.to_builtins(read_policy(path)) == msgspec.to_builtins(read_policy(None))
+    written = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert msgspec.to_builtins(Policy().weights) == written["weights"]
+
+
+def test_the_score_is_the_weighted_mean(tmp_path: Path) -> None:
+    """Three parts passes, two parts tool use, one each of the rest, over eight."""
+    (standing,) = decision_of(tmp_path, QWEN).standings
+    assert standing.scores == {
+        "pass_rate": pytest.approx(0.8332961),  # Wilson's lower end of 29 of 30
+        "tool_use": pytest.approx(0.8388748),  # and of 20 of 20
+        "latency": pytest.approx(5000 / 7900),
+        "ttft": pytest.approx(1000 / 1725),
+        "cost": 1.0,
+    }
+    parts = standing.scores
+    assert standing.score == pytest.approx(
+        (3 * parts["pass_rate"] + 2 * parts["tool_use"] + parts["latency"] + parts["ttft"] + parts["cost"]) / 8
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "removed_by"),
+    [
+        ({"min_pass_rate": 19 / 30}, None),
+        ({"min_pass_rate": 0.64}, "pass rate 63% of 30, wanted at least 64%"),
+        ({"min_answered_rate": 1.0}, None),
+        ({"max_p95_ms": 900}, None),
+        ({"max_p95_ms": 899}, "p95 900 ms (n=30), wanted at most 899 ms"),
+        ({"max_ttft_p95_ms": 225}, None),
+        ({"max_ttft_p95_ms": 224}, "first token p95 225 ms (n=30), wanted at most 224 ms"),
+        ({"max_tier": 2}, None),
+        ({"max_tier": 1}, "Tier 2 (provisional), wanted Tier 1 or better"),
+        ({"max_cost_per_call_usd": 0.02}, None),
+        ({"max_cost_per_call_usd": 0.019}, "cost $0.02 a call, wanted at most $0.019"),
+        ({"max_monthly_cost_usd": 200}, None),
+        ({"max_monthly_cost_usd": 199}, "cost $200 a month, wanted at most $199"),
+        ({"local_only": True}, None),
+    ],
+)
+def test_a_model_on_the_limit_keeps_it(tmp_path: Path, limits: dict[str, float], removed_by: str | None) -> None:
+    """At least and at most include their number; beyond it the model is out, and says by how much."""
+    priced = replace(LLAMA, cost_usd=0.02)
+    wanted = Limits(**{"min_pass_rate": None, **limits})  # type: ignore[arg-type]
+    removed = _removed(decision_of(tmp_path, priced, policy=Policy(limits=wanted)))
+    assert removed == ({} if removed_by is None else {"ollama_openai:llama3.2:3b": removed_by})
+
+
+def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:
+    """A model that never answered has no times and no tier, and its place says so."""
+    limits = Limits(min_pass_rate=0, max_p95_ms=100, max_ttft_p95_ms=100, max_tier=3)
+    (standing,) = decision_of(tmp_path, replace(QWEN, failed_calls=30), policy=Policy(limits=limits)).standings
+    assert standing.removed_by == (
+        "answered 0% of 30, wanted at least 80%",
+        "p95 not measured, wanted at most 100 ms",
+        "first token p95 not measured, wanted at most 100 ms",
+        "no tool prompts answered, wanted Tier 3 or better",
+    )
+    assert standing.scores == {"pass_rate": 0.0, "tool_use": 0.0, "latency": 0.0, "ttft": 0.0, "cost": 1.0}
+
+
+def test_one_prompt_however_often_speaks_for_no_other(tmp_path: Path) -> None:
+    """Ten clean repeats of a single prompt have no lower end to be placed by."""
+    path = MeasuredRun([GPT], n_text=1, n_tool=0).write(tmp_path)
+    results = path / "results.jsonl"
+    line = results.read_text()
+    results.write_text("".join(line.replace('"repeat":0', f'"repeat":{n}') for n in range(10)))
+    (standing,) = decide(gather_evidence([path], load_prices())[0], Policy()).standings
+    assert standing.scores["pass_rate"] == 0.0
+
+
+def test_a_removed_model_stands_behind_every_kept_one(tmp_path: Path) -> None:
+    """However high it scored; of equal scores the name decides."""
+    twin = replace(QWEN, target=Target("ollama_openai", "another"))
+    standings = decision_of(tmp_path, OPUS, QWEN, twin, policy=Policy(limits=Limits(max_p95_ms=2900))).standings
+    assert [one.evidence.label for one in standings] == [
+        "ollama_openai:another",
+        "ollama_openai:qwen3:8b",
+        "claude_code_cli:opus",
+    ]
+    cheap = Policy(limits=Limits(max_tier=1), weights=Weights(pass_rate=0, tool_use=0, ttft=0, cost=0))
+    assert [one.kept for one in decision_of(tmp_path / "quick", LLAMA, OPUS, policy=cheap).standings] == [True, False]
+
+
+def test_a_failed_call_passed_nothing(tmp_path: Path) -> None:
+    """Whatever its line says of a verdict: what did not succeed is no pass, in no score and no chain."""
+    path = MeasuredRun([replace(GPT, text_passes=0, tool_passes=0, failed_calls=30)]).write(tmp_path)
+    results = path / "results.jsonl"
+    results.write_text(results.read_text().replace('"objective_pass":null', '"objective_pass":true'))
+    ((evidence,), _) = gather_evidence([path], load_prices())
+    assert {(cell.answered, cell.passed) for cell in evidence.cells.values()} == {(False, None)}

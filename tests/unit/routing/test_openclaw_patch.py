@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clawgauge.errors import ConfigError
+from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.records import Target
 from clawgauge.routing import (
     Limits,
@@ -20,6 +21,7 @@ from clawgauge.routing import (
     read_openclaw,
     write_openclaw,
 )
+from support.measured_models import Measured
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 
@@ -195,3 +197,221 @@ def test_a_decided_model_that_a_limit_removed_is_named(tmp_path: Path) -> None:
     routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy))
     (note,) = [note for note in routing.notes if "subagents" in note]
     assert "Tier 1 and decided, but out: ollama_openai:qwen3:8b (p95 2900 ms" in note
+
+
+def test_a_whole_patch(tmp_path: Path) -> None:
+    """Six models: one removed by its passes, one that cannot be reached, and every setting with where it stands."""
+    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, TINY, CODEX, OPUS, SMOL))
+    opus, codex = "anthropic/claude-opus-5-20260101", "openai/gpt-5-codex"
+    tool_words = {"id": "tiny", "name": "tiny", "compat": {"supportsTools": False}}
+    acting = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+    assert routing.patch == {
+        "agents": {
+            "defaults": {
+                "model": {"primary": "ollama/qwen3:8b", "fallbacks": [opus, codex, "ollama/llama3.2:3b"]},
+                "subagents": {"model": {"primary": "ollama/qwen3:8b", "fallbacks": [opus, codex]}},
+                "models": {
+                    opus: {"agentRuntime": {"id": "claude-cli"}},
+                    codex: {"params": {"thinking": "high"}},
+                },
+            }
+        },
+        "tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": acting}, "ollama/tiny": {"deny": ["*"]}}},
+        "models": {
+            "providers": {
+                "ollama": {
+                    "baseUrl": "http://localhost:11434/v1",
+                    "api": "openai-completions",
+                    "apiKey": "ollama-local",
+                    "models": [
+                        {"id": "qwen3:8b", "name": "qwen3:8b", "compat": {"supportsTools": True}},
+                        {
+                            "id": "llama3.2:3b",
+                            "name": "llama3.2:3b (3.2B, Q4_K_M)",
+                            "compat": {"supportsTools": True},
+                        },
+                        tool_words,
+                    ],
+                }
+            }
+        },
+    }
+    model, subagents = "agents.defaults.model", "agents.defaults.subagents.model"
+    assert [(reason.path, reason.setting) for reason in routing.reasons] == [
+        (f"{model}.primary", "ollama/qwen3:8b"),
+        (f"{model}.fallbacks", f"{opus}, {codex}, ollama/llama3.2:3b"),
+        (f"{model}.fallbacks[0]", opus),
+        (f"{model}.fallbacks[1]", codex),
+        (f"{model}.fallbacks[2]", "ollama/llama3.2:3b"),
+        (f"{subagents}.primary", "ollama/qwen3:8b"),
+        (f"{subagents}.fallbacks", f"{opus}, {codex}"),
+        (f"{subagents}.fallbacks[0]", opus),
+        (f"{subagents}.fallbacks[1]", codex),
+        ('tools.byProvider["ollama/llama3.2:3b"].deny', ", ".join(acting)),
+        ('tools.byProvider["ollama/tiny"].deny', "*"),
+        (f'agents.defaults.models["{opus}"]', "agentRuntime id claude-cli"),
+        (f'agents.defaults.models["{codex}"]', "params thinking high"),
+        ("models.providers.ollama", "http://localhost:11434/v1: qwen3:8b, llama3.2:3b, tiny"),
+    ]
+    evidence = "Tier 1 (decided), tools 20/20 (text), P(tier)=0.99; passed 29/30; p95 2900 ms (n=30); run measured"
+    assert routing.reasons[0].why == f"placed first; ollama_openai:qwen3:8b: {evidence}"
+    assert routing.reasons[1].why == "the next in order"
+    denied = [reason.why.partition(";")[0] for reason in routing.reasons if reason.path.startswith("tools")]
+    assert denied == ["Tier 2: tools that act denied", "Tier 3: all tools denied"]
+    assert routing.notes == []
+
+
+@pytest.mark.parametrize(
+    ("models", "n_tool", "missing"),
+    [
+        ((TINY, LLAMA), 20, "None is Tier 1: ollama_openai:llama3.2:3b 12/20; ollama_openai:tiny 2/20"),
+        ((QWEN,), 0, "Missing: tool prompts; run with -s tool_use or -s native_tools"),
+        ((QWEN, TINY), 6, "Missing: ollama_openai:qwen3:8b needs 7 more clean passes of other tool prompts"),
+        ((SMOL,), 20, "None is Tier 1: embedded:smollm2-135m 0/20"),
+        (
+            (replace(SMOL, tool_passes=20),),
+            20,
+            "Tier 1 and decided, but out: embedded:smollm2-135m (measured on the embedded server",
+        ),
+    ],
+)
+def test_what_stands_between_the_models_and_subagents_is_said(
+    tmp_path: Path, models: tuple[Measured, ...], n_tool: int, missing: str
+) -> None:
+    """Whether prompts, passes or a way to the model are missing."""
+    anyone = Policy(limits=Limits(min_pass_rate=None))
+    notes = openclaw_routing(decision_of(tmp_path, *models, policy=anyone, n_tool=n_tool)).notes
+    assert f"their model is left alone. {missing}" in notes[-1]
+
+
+def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
+    """A limit that removes them all changes no model, and the note says so; a lone model has nobody behind it."""
+    routing = openclaw_routing(decision_of(tmp_path / "none", QWEN, policy=Policy(limits=Limits(max_p95_ms=1))))
+    assert "agents" not in routing.patch
+    assert routing.notes[0] == (
+        "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
+    )
+    alone = openclaw_routing(decision_of(tmp_path / "alone", QWEN))
+    assert [(r.setting, r.why) for r in alone.reasons if r.path.endswith("fallbacks")] == [
+        ("none", "no other model keeps the policy's limits"),
+        ("none", "no other model is Tier 1 and decided"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "declared"),
+    [
+        ("ollama_openai", {}, ("ollama", "openai-completions", "ollama-local")),
+        ("openai", {}, ("openai-2", "openai-completions", "ollama-local")),
+        ("Anthropic", {}, ("anthropic-2", "openai-completions", "ollama-local")),
+        ("é", {}, ("provider", "openai-completions", "ollama-local")),
+        ("Lab 7", {"type": "openai_responses"}, ("lab-7", "openai-responses", "ollama-local")),
+        ("far", {"base_url": "https://far.example.com/v1"}, ("far", "openai-completions", None)),
+        ("odd", {"api_key_env": "not a name"}, ("odd", "openai-completions", "ollama-local")),
+    ],
+)
+def test_a_server_openclaw_does_not_know_is_declared(
+    tmp_path: Path, provider: str, settings: dict[str, str], declared: tuple[str, str, str | None]
+) -> None:
+    """Under a plain name that is not OpenClaw's own, with its protocol, and a marker for a key where it is local."""
+    base = {"type": "openai_chat", "base_url": "http://10.0.0.7:8000/v1"}
+    model = replace(QWEN, target=Target(provider, "m"), settings={**base, **settings})
+    patch = openclaw_routing(decision_of(tmp_path, model)).patch
+    ((provider_id, entry),) = patch["models"]["providers"].items()
+    assert (provider_id, entry["api"], entry.get("apiKey")) == declared
+    assert patch["agents"]["defaults"]["model"]["primary"] == f"{provider_id}/m"
+
+
+def test_two_providers_of_one_plain_name_stay_two(tmp_path: Path) -> None:
+    """Each with its own models, and the models of one provider under one name."""
+    chat = {"type": "openai_chat", "base_url": "http://10.0.0.7:8000/v1"}
+    names = [("lab one", "a"), ("lab-one", "b"), ("lab one", "c"), ("LAB_ONE!", "d"), ("lab/one", "e")]
+    models = [replace(QWEN, target=Target(*name), settings=chat) for name in names]
+    decision = decision_of(tmp_path, *models, policy=Policy(max_fallbacks=4))
+    providers = openclaw_routing(decision).patch["models"]["providers"]
+    found = {provider_id: [model["id"] for model in entry["models"]] for provider_id, entry in providers.items()}
+    assert sorted(map(sorted, found.values())) == [["a", "c"], ["b"], ["d"], ["e"]]
+    assert set(found) == {"lab-one", "lab-one-2", "lab-one-3", "lab_one"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "named"), [("claude-opus-5", "claude-opus-5"), ("claude-sonnet-5", "opus"), (None, "opus")]
+)
+def test_a_short_name_becomes_what_answered(tmp_path: Path, reported: str | None, named: str) -> None:
+    """`opus` is short for the model that said it was one; another's name is not taken over."""
+    patch = openclaw_routing(decision_of(tmp_path, replace(OPUS, model_reported=reported))).patch
+    assert patch["agents"]["defaults"]["model"]["primary"] == f"anthropic/{named}"
+
+
+def test_a_provider_without_an_address_cannot_be_routed_to(tmp_path: Path) -> None:
+    """And the note says what is missing."""
+    model = replace(QWEN, target=Target("mine", "m"), settings={"type": "openai_chat"})
+    assert openclaw_routing(decision_of(tmp_path, model)).notes[0] == (
+        "mine:m is not routed: OpenClaw has no way to reach a provider of type openai_chat without an address"
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "patch", "merged"),
+    [
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}}, {"a": {"b": 1, "c": 3}}),
+        ({"list": [1, 2]}, {"list": [3]}, {"list": [3]}),
+        ({"model": "x/y"}, {"model": {"primary": "p"}}, {"model": {"primary": "p"}}),
+        ({"model": "x/y"}, {"model": {"fallbacks": ["f"]}}, {"model": {"primary": "x/y", "fallbacks": ["f"]}}),
+        ({"other": "x/y"}, {"other": {"id": 1}}, {"other": {"id": 1}}),
+        ({"deny": ["a"]}, {"deny": ["a", "b"]}, {"deny": ["a", "b"]}),
+        ({"deny": ["a"]}, {"deny": ["*"]}, {"deny": ["*"]}),
+        ({"deny": ["*", "a"]}, {"deny": ["b"]}, {"deny": ["*", "a"]}),
+        ({"deny": "a"}, {"deny": ["b"]}, {"deny": ["b"]}),
+        ({"baseUrl": "mine", "api": None}, {"baseUrl": "x", "api": "y"}, {"baseUrl": "mine", "api": "y"}),
+        ({"models": [{"id": 1, "n": 2}]}, {"models": [{"id": 1, "k": 3}]}, {"models": [{"id": 1, "n": 2, "k": 3}]}),
+        ({"models": [7]}, {"models": [{"id": 1}]}, {"models": [7, {"id": 1}]}),
+        ({"models": {}}, {"models": [{"id": 1}]}, {"models": [{"id": 1}]}),
+    ],
+)  # fmt: skip
+def test_merging(there: dict[str, Any], patch: dict[str, Any], merged: dict[str, Any]) -> None:
+    """Objects go into each other, lists and values are replaced, and what the user denied or set up stays."""
+    before = json.dumps(there)
+    assert merge_patch(there, patch) == merged
+    assert json.dumps(there) == before
+
+
+def test_conflicts_are_said_only_where_there_are_any(tmp_path: Path) -> None:
+    """The same address, or tools denied to a model that gets no place, is nothing to decide."""
+    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA)).patch
+    same = {"models": {"providers": {"ollama": {"baseUrl": "http://localhost:11434/v1"}}}}
+    elsewhere = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["exec"]}, "ollama/qwen3:8b": {"deny": []}}}}
+    assert find_conflicts(same, patch) == find_conflicts(elsewhere, patch) == find_conflicts({"models": 3}, patch) == []
+    both = find_conflicts({"tools": {"byProvider": {"ollama/qwen3:8b": {"deny": "exec"}}}}, patch)
+    assert both == [
+        f"ollama/qwen3:8b becomes agents.defaults.{place}, and the file denies it tools (exec): left as it is"
+        for place in ("model", "subagents.model")
+    ]
+
+
+def test_a_file_is_read_up_to_eight_mebibytes(tmp_path: Path) -> None:
+    """A byte order mark is no fault; a byte too many is, and so is a file that is not there."""
+    config = tmp_path / "openclaw.json"
+    config.write_bytes(b'\xef\xbb\xbf{"a": 1}'.ljust(8 * 1024 * 1024))
+    assert read_openclaw(config) == {"a": 1}
+    config.write_bytes(b'{"a": 1}'.ljust(8 * 1024 * 1024 + 1))
+    with pytest.raises(ConfigError, match="over 8 MiB"):
+        read_openclaw(config)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_openclaw(tmp_path / "missing.json")
+
+
+def test_a_written_file_keeps_its_permissions_and_its_links(tmp_path: Path) -> None:
+    """What a link points at is replaced and not the link; a new file is the user's alone; a failure changes nothing."""
+    real, link, fresh = tmp_path / "real.json", tmp_path / "openclaw.json", tmp_path / "fresh.json"
+    real.write_text('{"a": 1}')
+    real.chmod(0o640)
+    link.symlink_to(real)
+    backup = write_openclaw(link, {"a": "é"})
+    assert link.is_symlink() and real.read_text(encoding="utf-8") == '{\n  "a": "é"\n}\n'
+    assert backup is not None and backup.name == "real.json.bak"
+    assert {path.stat().st_mode & 0o777 for path in (real, backup)} == {0o640}
+    assert write_openclaw(fresh, {}) is None
+    assert fresh.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(DiskFailure, match="it is as it was"):
+        write_openclaw(tmp_path / "nowhere" / "openclaw.json", {})
