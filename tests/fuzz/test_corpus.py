@@ -13,7 +13,7 @@ from fuzz.targets import TARGETS
 SEED = 20261115
 # As many as take some ten seconds each: a run folder is read by six verbs, a stream in a millisecond.
 N_MUTATIONS = {
-    "sse": 8000, "chat": 3000, "responses": 3000, "gzip": 8000, "claude_stream": 4000, "detection": 3000, "suite": 2000,
+    "sse": 8000, "chat": 2000, "responses": 2000, "gzip": 8000, "claude_stream": 3000, "detection": 1200, "suite": 1200,
     "run_folder": 120,
 }  # fmt: skip
 
