@@ -37,7 +37,9 @@ for caught in (signal.SIGINT, signal.SIGHUP):
         signal.signal(caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL)
 
 # Nor is what else the user's shell has set part of any test: keys, servers, proxies, a terminal's size, a strict umask.
-FOREIGN = re.compile(r"(?i).*_proxy|(OPENAI|ANTHROPIC|OLLAMA)_.*|COLUMNS|LINES|(NO|FORCE)_COLOR|CLAWGAUGE_(?!CACHE|KILL).*")
+FOREIGN = re.compile(
+    r"(?i).*_PROXY|(OPENAI|ANTHROPIC|OLLAMA)_.*|CLAWGAUGE_(?!CACHE|KILL).*|COLUMNS|LINES|(NO|FORCE)_COLOR"
+)
 for name in filter(FOREIGN.fullmatch, list(os.environ)):
     del os.environ[name]
 os.umask(0o022)
