@@ -22,7 +22,11 @@ $(READY): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/clawgauge run -t embedded:smollm2-135m
 
-# Four at once on two cores: half of the tests' time is waiting for deadlines and processes.
+# Four at once on two cores: half of the tests' time is waiting for deadlines and processes. They must pass on a machine
+# that has never run them and is busy. To see that they do (the loops end with the shell that started them):
+#   git clone -q . /tmp/fresh && cd /tmp/fresh && export HOME=$(mktemp -d)
+#   bash -c 'for n in 1 2 3 4; do while kill -0 $$; do :; done & done 2>/dev/null; make test'
+# and on one core: taskset -c 0 make test; crowded: .venv/bin/python -m pytest -n 8.
 test: setup
 	$(PYTEST) -n 4 --dist worksteal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,14 @@ settings.load_profile("clawgauge")
 for caught in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(caught) is signal.SIG_IGN:
         signal.signal(caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL)
+
+# Nor is what else the user's shell has set part of any test: keys, servers, proxies, a terminal's size, a strict umask.
+FOREIGN = re.compile(
+    r"(?i).*_PROXY|(OPENAI|ANTHROPIC|OLLAMA)_.*|CLAWGAUGE_(?!CACHE|KILL).*|COLUMNS|LINES|(NO|FORCE)_COLOR"
+)
+for name in filter(FOREIGN.fullmatch, list(os.environ)):
+    del os.environ[name]
+os.umask(0o022)
 
 TOOL_TEMPLATE = Path(__file__).parent / "data" / "smollm2_tools.jinja"
 
