@@ -184,3 +184,12 @@ def test_a_chain_is_forecast_on_the_prompts_all_its_members_have(tmp_path: Path)
     decision = decide(gather_evidence([many, few], load_prices())[0], Policy())
     assert forecast(parse_chain("llama>opus>tiny", decision)).n_cells == 15
     assert forecast(parse_chain("opus>llama", decision)).n_cells == 15
+
+
+def test_a_policy_that_asks_nothing_still_has_a_best_chain(tmp_path: Path) -> None:
+    """Of models that never answered none is worse than another: one of them alone, and nothing breaks."""
+    anyone = Policy(limits=Limits(min_pass_rate=None, min_answered_rate=None))
+    silent = [replace(model, failed_calls=30) for model in (LLAMA, QWEN)]
+    best = best_chain(decision_of(tmp_path, *silent, policy=anyone))
+    assert best is not None
+    assert (best.label, best.n_answered, best.p95_ms) == (LLAMA.target.label, 0, None)

@@ -107,6 +107,12 @@ def test_binomial_outside_its_range():
     assert binomial_cdf(10, 10, 0.5) == 1.0
 
 
+def test_incomplete_beta_at_and_beyond_its_ends():
+    """Nothing lies below 0 and everything below 1."""
+    assert (regularized_beta(2, 3, 0.0), regularized_beta(2, 3, -0.1)) == (0.0, 0.0)
+    assert (regularized_beta(2, 3, 1.0), regularized_beta(2, 3, 1.1)) == (1.0, 1.0)
+
+
 def test_student_t_against_tables():
     """The t quantile is the printed table's value, and the cdf inverts it."""
     assert student_t_quantile(0.975, 9) == close(2.2621571627409915)

@@ -68,6 +68,9 @@ def test_too_few_pairs_have_no_interval():
     assert paired_difference([1.0], [0.0]) == (1, 1.0, None, None)
     assert paired_difference([], []) == (0, None, None, None)
     assert unpaired_error([1.0], [0.0]) is correlation([1.0], [0.0]) is correlation([1.0, 1.0], [0.0, 1.0]) is None
+    assert unpaired_error([1.0, 0.0], [1.0]) is unpaired_error([1.0], [1.0, 0.0]) is None
+    assert unpaired_error([1.0, 0.0], [0.0, 1.0]) == close(0.5**0.5)
+    assert correlation([1.0, 0.0], [0.0, 1.0]) == close(-1.0)
 
 
 @given(st.lists(st.sampled_from([-1.0, -2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3, 1.0]), min_size=1, max_size=9))

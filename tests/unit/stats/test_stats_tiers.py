@@ -93,6 +93,12 @@ def test_exact_binomial_designs(case, expected):
     assert tail <= 0.05
 
 
+def test_rates_far_apart_take_one_trial():
+    """A coin that never falls so and one that always does: one look is enough, whichever is expected."""
+    assert binomial_design(0.01, 0.99) == (1, 1)
+    assert binomial_design(0.99, 0.01) == (1, 0)
+
+
 def test_rates_too_close_to_tell_apart():
     """A design that would take more than ten thousand trials is none."""
     assert binomial_design(0.8, 0.801, power=0.999) is None
