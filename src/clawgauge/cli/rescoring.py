@@ -18,7 +18,7 @@ from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.phrases import clean_lines
-from clawgauge.suites import load_suite, prompts_sha256
+from clawgauge.suites import check_recorded, load_suite, prompts_sha256
 
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
@@ -125,6 +125,7 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
             raise RunFolderError(
                 f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
             )
+        check_recorded(config.prompts, path / "config.json")
         return config.prompts
     prompts = load_suite(suite, base_dir=Path.cwd()).prompts
     if config is None:

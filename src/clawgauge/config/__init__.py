@@ -5,6 +5,7 @@ from clawgauge.config.file import FileConfig, read_file_config
 from clawgauge.config.plan import (
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
+    check_options,
     checked_fail_under,
     choose_from,
     choose_prompts,
@@ -23,6 +24,7 @@ __all__ = [
     "RunSettings",
     "TargetPattern",
     "apply_patterns",
+    "check_options",
     "checked_fail_under",
     "choose_from",
     "choose_prompts",
