@@ -30,7 +30,6 @@ from clawgauge.records import (
 )
 from clawgauge.summary.rows import SummaryRow
 from support.sample_runs import sample_prompts, write_folder
-from support.slow_rest import slow_rest
 
 VIEWS = [Result, SummaryRow, CellRow, *CellRow.__subclasses__()]
 TARGETS = [Target("ollama_openai", "m\x00\ud83d\nx"), Target("openai_responses", "gpt", "high")]
@@ -130,7 +129,7 @@ def holds_for(n_examples: int, claim: Callable[[Path, list[Result]], None], plac
     check()
 
 
-@pytest.mark.parametrize("n_examples", slow_rest([40, 400], every=2))
+@pytest.mark.parametrize("n_examples", [20, pytest.param(150, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_what_the_runner_can_record_is_read_back_by_every_view(
     tmp_path_factory: pytest.TempPathFactory, n_examples: int
 ) -> None:
@@ -138,7 +137,7 @@ def test_what_the_runner_can_record_is_read_back_by_every_view(
     holds_for(n_examples, _reads_back, tmp_path_factory)
 
 
-@pytest.mark.parametrize("n_examples", slow_rest([3, 100], every=2))
+@pytest.mark.parametrize("n_examples", [3, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_what_the_runner_can_record_is_counted_by_every_verb(
     tmp_path_factory: pytest.TempPathFactory, n_examples: int
 ) -> None:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from clawgauge.journal.folder import RunFolder
 from support.command import Outcome, clawgauge, read_records
 from support.scripted_server import ScriptedServer, Text
 from support.slow_rest import slow_rest
-from support.written_runs import config, inventory, prompt, record, write_run
+from support.written_runs import LABEL, config, inventory, prompt, record, write_run
 
 from .processes import ended, started, wait_until
 from .test_signals import SLOW
@@ -226,6 +227,45 @@ def test_a_folder_of_rubbish_does_not_end_the_history(runs: Path) -> None:
         assert done.code == 2 and "Traceback" not in done.stderr, name
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("validator", {"type": "nope"}),
+        ("validator", {"type": "exact", "value": None}),
+        ("validator", {"type": "regex_fullmatch", "pattern": "("}),
+        ("repeats", 10**12),
+        ("concurrency", 10**30),
+    ],
+    ids=str,
+)
+def test_a_plan_that_nobody_could_have_made_is_refused(runs: Path, key: str, value: Any) -> None:
+    """Validators and options of a stranger's config.json meet the rules of a suite file and of the command line."""
+    options = {key: value} if key != "validator" else {}
+    prompts = [prompt("P0", **({} if options else {key: value}))]
+    write_run(runs / "r", [record("P0")], config=config(prompts, options=options))
+    for words in (("run", "--resume", "r", "--dry-run"), *([] if options else [("rescore", "r")])):
+        done = clawgauge(runs.parent, *words)
+        assert done.code == 2 and is_one_sentence(done), done.stderr
+
+
+def test_numbers_of_any_length_beside_the_results_spoil_nothing(runs: Path) -> None:
+    """An event, a summary or an inventory with a number of 400 digits is left out or refused in a sentence."""
+    huge = 10**400
+    detail = {"energy_j": {"cpu": huge}, "limit": huge, "budget": "max_calls", "peak_memory_bytes": huge}
+    events = [
+        {"event": kind, "at_ms": 1, "target": LABEL, "detail": detail} for kind in ("target_finished", "budget_spent")
+    ]
+    (runs / "r" / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert clawgauge(runs.parent, "summarize", "r").code == 0
+    summary = json.loads((runs / "r" / "summary.json").read_text())
+    summary["models"][0]["n_passed"] = huge
+    (runs / "r" / "summary.json").write_text(json.dumps(summary))
+    (runs / "r" / "inventory.json").write_text(json.dumps(inventory(collected_at_ms=huge)))
+    for words in READING:
+        done = clawgauge(runs.parent, *words)
+        assert done.code in (0, 2) and "Traceback" not in done.stderr, words
+
+
 def test_a_new_run_does_not_move_in_behind_a_link(runs: Path, tmp_path: Path) -> None:
     """A name in the runs folder that is a link, dangling or to an empty folder elsewhere, is a name that is taken."""
     (tmp_path / "elsewhere").mkdir()
@@ -362,7 +402,7 @@ def test_a_folder_lost_in_mid_run_ends_it_at_the_next_write(place: Path, server:
 
 def test_tokens_no_server_can_have_counted_cost_no_row(place: Path, server: ScriptedServer) -> None:
     """A server that claims 2**53 - 1 tokens has its answers counted like any other's, by every reader."""
-    server.reply_with(Text("yes", usage=(2**53 - 1, 2**53 - 1)))
+    server.reply_with(Text("yes", chunks=["y", "es"], usage=(2**53 - 1, 2**53 - 1)))
     done = clawgauge(place, *RUN, "--run-id", "r", "--repeats", "3")
     assert done.code == 0, done.stderr
     (group,) = done.summary()["models"]

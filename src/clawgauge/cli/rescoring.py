@@ -21,7 +21,7 @@ from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.phrases import clean_lines
 from clawgauge.reports.sanitize import clean_cell
 from clawgauge.runner.judging import Judge
-from clawgauge.suites import load_suite, prompts_sha256
+from clawgauge.suites import check_recorded, load_suite, prompts_sha256
 
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
@@ -134,6 +134,7 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
             raise RunFolderError(
                 f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
             )
+        check_recorded(config.prompts, path / "config.json")
         return config.prompts
     prompts = load_suite(suite, base_dir=Path()).prompts
     if config is None:

@@ -17,7 +17,7 @@ from clawgauge.cli.planning import (
     refuse_unusable,
     split_ids,
 )
-from clawgauge.config import choose_from, load_suites
+from clawgauge.config import check_options, choose_from, load_suites
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import CellKey, check_run_id, index_cells, locate_run, read_config
 from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
@@ -25,7 +25,7 @@ from clawgauge.reports.sanitize import clean_cell
 from clawgauge.runner.stopping import Evidence
 from clawgauge.runner.tier_pool import pool_key
 from clawgauge.stats import is_decided, tier_posterior
-from clawgauge.suites import describe_suite, is_suite_there, prompts_sha256
+from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
 
 # What a flag may change on resuming without making the records incomparable.
 _FREE_OPTIONS = frozenset(
@@ -62,6 +62,7 @@ def settle_plan(plan: Plan, arguments: argparse.Namespace) -> Settled:
     if arguments.resume is not None:
         path = locate_run(arguments.resume, plan.runs_dir)
         recorded = recorded_config(path)
+        check_recorded(recorded.prompts, path / "config.json")
         settled = Settled(resumed_plan(plan, recorded, arguments), path, recorded)
     refuse_endless_search(settled.plan)
     return settled
@@ -81,6 +82,7 @@ def recorded_config(path: Path) -> RunConfig:
 def resumed_plan(plan: Plan, config: RunConfig, arguments: argparse.Namespace) -> Plan:
     """The recorded plan, with what the command line says anew; a change that matters is refused without --force."""
     options = _options(plan, config, arguments)
+    check_options(options)
     suites, prompts, suite_changes = _prompts(plan, config, arguments)
     targets = _targets(plan, config)
     _require_providers(plan, targets)

@@ -5,6 +5,7 @@ from clawgauge.config.file import DEFAULT_NAME, Configuration, FileConfig, read_
 from clawgauge.config.plan import (
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
+    check_options,
     checked_fail_under,
     choose_from,
     choose_prompts,
@@ -27,6 +28,7 @@ __all__ = [
     "TargetPattern",
     "TrustStore",
     "apply_patterns",
+    "check_options",
     "checked_fail_under",
     "choose_from",
     "choose_prompts",

@@ -61,6 +61,14 @@ def make_options(settings: RunSettings, environ: Mapping[str, str]) -> RunOption
     )
 
 
+def check_options(options: RunOptions) -> None:
+    """Refuse recorded options that no command line could have asked for: a run folder may come from anyone."""
+    for name in RunOptions.__struct_fields__:
+        value = getattr(options, name)
+        if value is not None:
+            _bounded(name.removesuffix("_s").removesuffix("_usd"), value)
+
+
 def checked_fail_under(settings: RunSettings) -> float | None:
     """The gate of `--fail-under`."""
     return None if settings.fail_under is None else float(_bounded("fail_under", settings.fail_under))

@@ -50,6 +50,8 @@ class Directory:
         self.path = path
         flags = getattr(os, "O_PATH", 0) | _FOLDER_FLAGS if search_only else _FOLDER_FLAGS
         self.fd: int | None = os.open(path, flags) if _BY_DESCRIPTOR else None
+        # Some network file systems number a file anew at every look: there nothing can be told of it later.
+        self._has_identity = self.fd is not None and _is_same(path, self.fd, None)
 
     def open(self, name: str, flags: int, *, cap_bytes: int | None = None) -> int:
         """A descriptor of the regular file `name`; `RunFolderError` for anything else, or what is over its cap."""
@@ -135,7 +137,7 @@ class Directory:
 
     def require_present(self, name: str | None = None, fd: int | None = None) -> None:
         """Raise `DiskFailure` unless the path still leads to this folder, and `name` in it to the open file `fd`."""
-        if self.fd is None:
+        if self.fd is None or not self._has_identity:
             return
         if not _is_same(self.path, self.fd, None):
             raise DiskFailure(

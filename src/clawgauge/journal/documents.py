@@ -60,14 +60,14 @@ def read_events(path: Path) -> list[Event]:
 
 def _as_event(raw: dict[str, Any]) -> Event | None:
     try:
-        return msgspec.convert(raw, Event)
+        return msgspec.convert(raw, Event) if _has_plain_numbers(raw) else None
     except msgspec.ValidationError:
         return None
 
 
 def _as_old_event(raw: dict[str, Any]) -> Event | None:
     try:
-        return upgrade_event(raw)
+        return upgrade_event(raw) if _has_plain_numbers(raw) else None
     except RecursionError:
         return None
 
@@ -80,10 +80,22 @@ def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
     version = raw["schema_version"]
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
+    # A suite may hold a number of any length in its prompts; nothing else does.
+    if not _has_plain_numbers({key: value for key, value in raw.items() if key != "prompts"}):
+        raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
     try:
         return msgspec.convert(raw, document)
     except msgspec.ValidationError as error:
         raise RunFolderError(f"{path} cannot be read: {error}; restore it from a copy, or run again.") from error
+
+
+def _has_plain_numbers(value: dict[str, Any]) -> bool:
+    """Whether all numbers fit 64 bits: a longer one can be no quantity, and spoils every sum it comes into."""
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _read_object(folder: Path, name: str) -> dict[str, Any] | None:

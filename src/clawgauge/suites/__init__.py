@@ -5,6 +5,7 @@ Owns: suite files and what they may say. Refuses: running them, judging answers,
 
 from clawgauge.suites.loader import (
     builtin_path,
+    check_recorded,
     describe_suite,
     is_suite_there,
     list_builtin,
@@ -15,6 +16,7 @@ from clawgauge.suites.loader import (
 
 __all__ = [
     "builtin_path",
+    "check_recorded",
     "describe_suite",
     "is_suite_there",
     "list_builtin",

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, read_document
@@ -76,6 +77,16 @@ def describe_suite(suite: SuiteRecord) -> SuiteInfo:
         sha256=suite.sha256,
         source=suite.source,
     )
+
+
+def check_recorded(prompts: Iterable[Prompt], path: Path) -> None:
+    """Raise `SuiteError` for a validator in `path`, a run's config.json, that no suite file could hold."""
+    for number, prompt in enumerate(prompts, 1):
+        try:
+            check_spec(prompt.validator)
+            check_offer(prompt.validator, prompt.tools)
+        except SuiteError as error:
+            raise Place(str(path)).at_prompt(number, prompt.id).refusal(f"validator: {error}") from error
 
 
 def prompts_sha256(prompts: Iterable[Prompt]) -> str:

@@ -13,11 +13,19 @@ from typing import Any
 
 import pytest
 
-from clawgauge.journal import encode_document
+import clawgauge.cli.evidence
+import clawgauge.compare.flips
+import clawgauge.compare.tallies
+import clawgauge.reports.html
+import clawgauge.routing.rows  # noqa: F401
+from clawgauge.journal import encode_document, iter_results
+from clawgauge.records import CellRow, Result
 from clawgauge.summary import summarize_folder
+from clawgauge.summary.rows import SummaryRow
 from support.slow_rest import slow_rest
 from support.written_runs import config, record, unanswered, write_run
 
+VIEWS = [Result, SummaryRow, CellRow, *CellRow.__subclasses__()]
 STATUSES = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 TEXT_OR_NULL, TRUTH_OR_NULL = (str, type(None)), (bool, type(None))
 # What names a cell and its outcome: a line that has one of these in another type is nobody's record.
@@ -163,5 +171,8 @@ def test_an_independent_reader_counts_the_same(tmp_path: Path, seeds: range) -> 
         assert summary["n_unreadable_lines"] == n_unreadable, seed
         groups = {(g["provider"], g["model"], g["thinking_level"]): g for g in summary["models"]}
         assert groups.keys() == counted.keys(), seed
+        for view in VIEWS:
+            reader = iter_results(folder, view)
+            assert (len(list(reader)), reader.bad_lines) == (sum(g["n_total"] for g in counted.values()), n_unreadable)
         for target, figures in counted.items():
             assert said(groups[target], figures) == figures, (seed, target)
