@@ -9,12 +9,21 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from clawgauge.cli.interruption import Interrupted, interruption
+from clawgauge.client_limits import require_descriptors
+from clawgauge.errors import MachineError
 
 T = TypeVar("T")
+# What an event loop and a run folder take before anything is asked.
+_DESCRIPTORS = 10
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Objects made while importing are taken out of the collector's way first."""
+    try:
+        require_descriptors(_DESCRIPTORS)
+    except OSError as fault:
+        main.close()
+        raise MachineError("this program may open too few files to work: raise the limit with ulimit -n 256") from fault
     # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
     with interruption.cancelling(lambda: None):
         gc.freeze()
