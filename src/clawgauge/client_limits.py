@@ -33,19 +33,19 @@ _USED_UP = {
     errno.EADDRNOTAVAIL: "this machine has no local address or port left for it: lower --concurrency, or wait a minute",
     errno.EAGAIN: "this machine starts nothing more for this user: raise the limit with ulimit -u",
 }
-# A connection that did not get as far as the network. For a program these mean that it may not be executed.
+# Bytes that did not get as far as the network. For a program these mean that it may not be executed.
 _FORBIDDEN = {
     errno.EPERM: "this machine forbids the connection: check its firewall or sandbox",
     errno.EACCES: "this machine forbids the connection: check its firewall or sandbox",
 }
 
 
-def client_limit(fault: BaseException, *, connecting: bool = False) -> CallFailure | None:
+def client_limit(fault: BaseException, *, networking: bool = False) -> CallFailure | None:
     """The failure a fault becomes that is this machine's own; None for any other fault."""
     number = _errno_of(fault)
     if number in _USED_UP:
         return CallFailure("error", "client_limit", _USED_UP[number], retryable=True)
-    if connecting and number in _FORBIDDEN:
+    if networking and number in _FORBIDDEN:
         return CallFailure("error", "client_limit", _FORBIDDEN[number])
     return None
 

@@ -238,3 +238,13 @@ def test_dry_run_tells_the_concurrency_of_the_run(place: Path) -> None:
     words = ("run", "-t", "fake:scripted-model", "-s", "one.json", "--concurrency", "400", "--dry-run", "--json")
     done = limited(place, 100, 100, *words)
     assert json.loads(done.stdout)["concurrency"] < 100
+
+
+@pytest.mark.parametrize("limit", [9, 11, 13])
+def test_too_few_descriptors_to_begin_is_one_sentence(limit: int, place: Path) -> None:
+    """Nothing is asked and nothing left behind where not even the files of a run could be opened."""
+    write_suite(place / "one.json", {"prompt": "p"})
+    done = limited(place, limit, limit, "run", "-t", "fake:scripted-model", "-s", "one.json")
+    assert (done.code, done.stdout) == (4, "")
+    assert done.stderr.splitlines()[-1].startswith("clawgauge: this program may open too few files")
+    assert not (place / "runs").exists()

@@ -269,13 +269,26 @@ def test_a_compressed_answer_is_read_however_it_is_cut(coding: bytes, body: byte
         b'{"a":' * 100_000,
         b'{"usage":{' + b",".join(b'"%d":1' % n for n in range(300_000)) + b"}}",
         b'{"choices":[' + b"{}," * 300_000 + b"{}]}",
+        b'{"choices":[' + (b"[" * 30 + b"]" * 30 + b",") * 60_000 + b"{}]}",
         b'{"x":"' + b"\\ud800" * 600_000 + b'"}',
         b'{"x":' + b"9" * 1_000_000 + b"}",
         b'{"x":0.' + b"9" * 1_000_000 + b"e-5}",
         b'"' * 1_000_000,
         b"{" + b'"' * 1_000_000,
     ],
-    ids=["deep", "deep choices", "deep keys", "keys", "choices", "surrogates", "digits", "decimals", "quotes", "open"],
+    ids=[
+        "deep",
+        "deep choices",
+        "deep keys",
+        "keys",
+        "choices",
+        "lists",
+        "surrogates",
+        "digits",
+        "decimals",
+        "quotes",
+        "open",
+    ],
 )
 @pytest.mark.parametrize("kind", ["openai_chat", "openai_responses"])
 def test_an_event_that_is_a_bomb_costs_itself_alone(kind: str, event: bytes) -> None:
@@ -463,8 +476,12 @@ def test_a_servers_list_of_models_is_bounded(kind: str, listed: object) -> None:
 def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> None:
     """Every flood in one run: each ends by name, at its deadline at the latest, in under 128 MiB; all is summed up."""
     bomb = gzip.compress(b"data: [\n\n" * 2_000_000)
-    floods = [*FLOODS.values(), (SSE + GZIP + b"Content-Length: %d\r\n\r\n" % (len(bomb) + 9) + bomb, b"")]
-    unfinished: list[int] = []
+    crowded = b'{"choices":[' + (b"[" * 34 + b"]" * 34 + b",") * 240_000 + b"{}]}"
+    floods = [
+        *FLOODS.values(),
+        (JSON + b"Content-Length: %d\r\n\r\n" % len(crowded) + crowded, b""),
+        (SSE + GZIP + b"Content-Length: %d\r\n\r\n" % (len(bomb) + 9) + bomb, b""),
+    ]
 
     def converse(connection: socket.socket, number: int) -> None:
         while request := read_request(connection):
@@ -474,7 +491,6 @@ def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> No
             n = int(json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"].split()[-1])
             head, block = floods[n]
             block = block * max(1, 65536 // max(1, len(block)))
-            unfinished.append(n)
             connection.sendall(head)
             while block:
                 connection.sendall(block)
@@ -487,6 +503,6 @@ def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> No
         done, peak_mib = clawgauge_measured(tmp_path, *words)
     failures = [record["failure_type"] for record in done.records()]
     assert set(failures) <= {"response_too_large", "invalid_response", "http_500", "timeout"}
-    assert failures[-1] == "timeout" and sorted(unfinished) == list(range(len(floods)))
+    assert failures[-1] == "timeout"
     assert done.summary()["models"][0]["n_scheduled"] == len(floods)
     assert peak_mib < 128 and "Traceback" not in done.stderr

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from clawgauge.cli.interruption import Interrupted, interruption
+from clawgauge.client_limits import require_descriptors
+from clawgauge.errors import MachineError
 
 T = TypeVar("T")
-# Those of uvloop are eight; asyncio's fewer.
-_LOOP_DESCRIPTORS = 12
+# What an event loop and a run folder take before anything is asked.
+_DESCRIPTORS = 10
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Objects made while importing are taken out of the collector's way first."""
+    try:
+        require_descriptors(_DESCRIPTORS)
+    except OSError as fault:
+        main.close()
+        raise MachineError("this program may open too few files to work: raise the limit with ulimit -n 256") from fault
     # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
     with interruption.cancelling(lambda: None):
-        try:
-            _require_descriptors()
-        except OSError:
-            main.close()
-            raise
         gc.freeze()
         # A thread that judges gives way to the loop that stamps within a millisecond.
         sys.setswitchinterval(0.001)
@@ -35,17 +36,6 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
                 if interruption.happened:
                     raise Interrupted from None
                 raise
-
-
-def _require_descriptors() -> None:
-    """Raise now where the loop could not have the descriptors of its own: libuv ends the process for want of one."""
-    taken: list[int] = []
-    try:
-        for _ in range(_LOOP_DESCRIPTORS):
-            taken.append(os.open(os.devnull, os.O_RDONLY))
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:

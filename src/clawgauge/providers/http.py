@@ -127,9 +127,10 @@ class HttpClient:
             done = wire.ask(request, sink, reader, words_until_s)
         except OSError as fault:
             wire.abort()
-            if connect_ns is None:
+            failure = exchange_failure(fault, self._where)
+            if connect_ns is None and failure.failure_type != "client_limit":
                 return False
-            raise exchange_failure(fault, self._where) from fault
+            raise failure from fault
         sink.connected(connect_ns)
         try:
             await done

@@ -23,7 +23,7 @@ def connect_failure(fault: Exception, where: str) -> CallFailure:
         return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
     if isinstance(fault, ssl.SSLError):
         return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    if (own := client_limit(fault, connecting=True)) is not None:
+    if (own := client_limit(fault, networking=True)) is not None:
         return own
     if isinstance(fault, socket.gaierror):
         return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
@@ -36,7 +36,7 @@ def exchange_failure(fault: Exception, where: str) -> CallFailure:
     """A connection that ended under a request."""
     if isinstance(fault, ssl.SSLError):
         return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    if (own := client_limit(fault)) is not None:
+    if (own := client_limit(fault, networking=True)) is not None:
         return own
     if isinstance(fault, aiohttp.ClientConnectionError | OSError):
         words = f"{where} closed the connection: {_reason(fault)}"

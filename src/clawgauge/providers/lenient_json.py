@@ -35,8 +35,8 @@ def refuse_crowded(data: bytes) -> None:
 
 
 def _is_crowded(data: bytes) -> bool:
-    # Between two values stands a comma, unless one is inside the other, and depth has its own limit.
-    return len(data) > MAX_VALUES and data.count(b",") > MAX_VALUES
+    # A value stands behind a comma, or is the first in a list or an object: no other can begin.
+    return len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES
 
 
 def _decode_text(data: bytes) -> str:
