@@ -37,7 +37,7 @@ _KEY_SHAPE = r"""
     \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}                        # OpenAI, Anthropic, OpenRouter style
     | \b(?:AIza|hf_|gsk_|xai-|gh[a-z]_|github_pat_|nvapi-|r8_)[A-Za-z0-9_\-]{16,}
     | \bxox[a-z]-[A-Za-z0-9\-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b   # Slack, AWS
-    | \beyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?     # JSON web tokens
+    | \beyJ[A-Za-z0-9_\-]{10,512}+\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?     # JSON web tokens
     | \b(?:bot)?[0-9]{6,}:[A-Za-z0-9_\-]{30,}                # Telegram bots
 """
 _KEY_SHAPES = re.compile(
@@ -45,7 +45,7 @@ _KEY_SHAPES = re.compile(
     | (?i:\b(?:bearer|basic)\s+){_VALUE}                     # Authorization header values
     | (?i:[?&](?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=)[^&\s"'<>]+
     | (?i:\b(?:x-api-key|api[_-]?key|authorization)["']?\s*[:=]\s*["']?){_VALUE}
-    | (?i:\b[a-z_\-]*(?:token|secret|password)["']?\s*[:=]\s*["']?)(?=[^\s"']{{0,60}}[0-9]){_VALUE}
+    | (?i:\b[a-z_\-]{0, 24}(?:token|secret|password)["']?\s*[:=]\s*["']?)(?=[^\s"']{{0,60}}[0-9]){_VALUE}
     | (?<=://)[^/\s@"'<>]+@                                  # user-info of an address
     """,
     re.VERBOSE,
@@ -101,7 +101,12 @@ def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
 
 def public_settings(value: Any) -> Any:
     """Settings as they may be stored: a text that is a key by its shape is masked, and what is shaped so in others."""
-    return mask_strings(value, lambda text: MASK if is_bare_key(text) else _KEY_SHAPES.sub(_mask_shape, text))
+    return mask_strings(value, lambda text: MASK if is_bare_key(text) else mask_shapes(text))
+
+
+def mask_shapes(text: str) -> str:
+    """`text` without what is shaped like a key, the words around it kept."""
+    return _KEY_SHAPES.sub(_mask_shape, text)
 
 
 def is_bare_key(text: str) -> bool:
@@ -205,7 +210,7 @@ class Redactor:
         self._known = _Finder(_spelled(text.lower()) for text in {*wholes, *pieces})
 
     def __call__(self, text: str) -> str:
-        return _KEY_SHAPES.sub(_mask_shape, self._known.mask(text))
+        return mask_shapes(self._known.mask(text))
 
 
 def _mask_shape(match: re.Match[str]) -> str:

@@ -64,3 +64,32 @@ def test_litellm_loads_the_file_and_falls_back_as_it_says(tmp_path: Path) -> Non
     assert loaded["timeouts"][:2] == [5, 18]
     assert loaded["fallbacks"][0] == {"one:first": ["two:second", "openai_responses:gpt-5@high"]}
     assert loaded["answer"]
+
+
+NAMES = """
+import json, yaml, litellm
+config = yaml.safe_load(open("litellm.yaml"))
+router = litellm.Router(model_list=config["model_list"])
+print(json.dumps([entry["litellm_params"]["model"] for entry in router.get_model_list()]))
+"""
+
+
+def test_litellm_reads_names_and_not_variables(tmp_path: Path) -> None:
+    """Names that are references elsewhere are names to LiteLLM; what it would look up is not written at all."""
+    settings = {"type": "openai_chat", "base_url": "http://127.0.0.1:9/v1"}
+    names = ["os.environ/OPENAI_API_KEY", "${OPENAI_API_KEY}", "a: b # c"]
+    looked_up = Measured(Target("os.environ/OPENAI_API_KEY", "m"), settings)
+    MeasuredRun([looked_up, *(Measured(Target("gw", name), settings) for name in names)]).write(tmp_path / "runs")
+    assert clawgauge(tmp_path, "route", "measured", "--for", "litellm", "-o", "litellm.yaml").code == 0
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    done = subprocess.run(
+        [LITELLM_PYTHON, "-c", NAMES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**environment, "OPENAI_API_KEY": "canary-of-a-key"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(json.loads(done.stdout.splitlines()[-1])) == sorted(f"openai/{name}" for name in names)
+    assert "canary" not in done.stdout

@@ -78,8 +78,9 @@ EXISTING: dict[str, Any] = {
 }
 
 
-def _openclaw(home: Path, config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _openclaw(home: Path, config: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
+        **variables,
         "PATH": f"{NODE}:{os.environ['PATH']}",
         "HOME": str(home),
         "OPENCLAW_STATE_DIR": str(home / "state"),
@@ -119,6 +120,31 @@ def test_openclaw_itself_can_apply_the_patch(tmp_path: Path) -> None:
     config.write_text(json.dumps({"agents": {"defaults": {"workspace": str(tmp_path)}}}))
     done = _openclaw(tmp_path, config, "config", "patch", "--file", str(tmp_path / "patch.json"), "--dry-run", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["${OPENAI_API_KEY}", "$${OPENAI_API_KEY}", "a${OPENAI_API_KEY}${HOME}", "${lower}", "$X"]
+)
+@pytest.mark.parametrize("existing", [None, EXISTING], ids=["the patch", "written into a file"])
+def test_openclaw_reads_a_name_and_not_a_variable(tmp_path: Path, name: str, existing: dict[str, Any] | None) -> None:
+    """A model that is called like a reference to a variable is shown by OpenClaw under that very name."""
+    strange = replace(QWEN, target=Target("gateway", name), settings=GATEWAY)
+    MeasuredRun([strange]).write(tmp_path / "runs")
+    config = tmp_path / "openclaw.json"
+    if existing is None:
+        assert clawgauge(tmp_path, "route", "measured", "-o", "openclaw.json").code == 0
+    else:
+        config.write_text(json.dumps(existing))
+        assert clawgauge(tmp_path, "route", "measured", "--config", "openclaw.json", "--write").code == 0
+    known = {"OPENAI_API_KEY": "canary-of-a-key", "X": "canary-of-a-key"}
+    for path, shown in {
+        "agents.defaults.model.primary": f"gateway/{name}",
+        "models.providers.gateway.models[0].id": name,
+    }.items():
+        done = _openclaw(tmp_path, config, "config", "get", path, "--json", **known)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout) == shown
+        assert "canary" not in done.stdout + done.stderr
 
 
 def test_openclaw_refuses_what_is_wrong(tmp_path: Path) -> None:

@@ -76,12 +76,11 @@ def test_half_a_surrogate_pair_beside_a_key() -> None:
     assert MASKED.mask(f"\ud800{KEY}\udc00") == "\ud800***\udc00"
 
 
-@pytest.mark.parametrize("n_kilobytes", [64, 256])
-def test_masking_is_linear_in_hostile_text(n_kilobytes: int) -> None:
+def test_masking_goes_through_hostile_text_once() -> None:
     """A text of nothing but the key, or of the characters that spell it, is gone through once."""
-    for filler in (KEY, KEY[:7], "\\", "%25", "&#"):
-        text = (filler * (n_kilobytes * 1024 // len(filler)))[: n_kilobytes * 1024]
-        assert KEY[:8] not in MASKED.mask(text)
+    for filler in (KEY, KEY[:7], "\\", "%25", "&#", "-eyJ", "a-", "token ", "bearer  "):
+        text = (filler * 65_536)[:65_536]
+        assert KEY[:8] not in MASKED.mask(text) and KEY[:8] not in REDACT(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from clawgauge.cli.planning import Plan
 from clawgauge.cli.pricing import REPORTING_TYPE, Pricing
 from clawgauge.providers.base import Provider
 from clawgauge.records import SCHEMA_VERSION, RunConfig
-from clawgauge.redaction import mask_strings
+from clawgauge.redaction import SecretMask, mask_shapes, mask_strings
 from clawgauge.runner.clock import SystemClock
 from clawgauge.suites import prompts_sha256
 
@@ -21,6 +21,7 @@ _VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp
 def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | None = None) -> RunConfig:
     """All that decides the run, and no secret."""
     providers = {target: plan.provider_for(target) for target in plan.targets}
+    mask = SecretMask(plan.secrets).mask
     return RunConfig(
         schema_version=SCHEMA_VERSION,
         run_id=run_id,
@@ -32,11 +33,11 @@ def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | 
         suites=plan.suites,
         prompts=plan.prompts,
         prompts_sha256=prompts_sha256(plan.prompts),
-        providers={target.provider: mask_strings(one.describe(), plan.redact) for target, one in providers.items()},
+        providers={target.provider: mask_strings(one.describe(), mask) for target, one in providers.items()},
         sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
         prices=pricing.describe(),
         versions=_versions(),
-        argv=[plan.redact(word) for word in sys.argv[1:]],
+        argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
     )
 
 

@@ -46,7 +46,7 @@ def route(arguments: argparse.Namespace) -> int:
     if arguments.made_for == "litellm":
         made = litellm_config(decision)
         settings, reasons, notes = made.config, made.reasons, made.notes
-        text = yaml.safe_dump(settings, sort_keys=False) if settings else ""
+        text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
     else:
         routing = openclaw_routing(decision)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes

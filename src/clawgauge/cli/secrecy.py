@@ -14,7 +14,7 @@ from clawgauge.config import find_secrets
 from clawgauge.journal import encode_line, withhold
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.records import Prompt, Target
-from clawgauge.redaction import Redactor, SecretMask
+from clawgauge.redaction import Redactor, SecretMask, mask_shapes
 
 
 class Secrecy(NamedTuple):
@@ -29,7 +29,9 @@ def keep_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str,
     secrets = find_secrets(settings, environ)
     redact = Redactor(secrets)
     withhold(secrets)
-    mask_output(results=SecretMask(secrets).mask, words=redact)
+    mask = SecretMask(secrets).mask
+    # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
+    mask_output(results=mask, words=lambda text: mask_shapes(mask(text)))
     redact_tracebacks(redact)
     return Secrecy(secrets, redact)
 

@@ -50,7 +50,7 @@ def render_history_text(history: History, width: int | None = None) -> str:
         _section("drift", [_wrap(sentence, width) for sentence in drift_sentences(history)]),
         _section("coverage", _coverage(history, width)),
         _section("could not be read", [_wrap(note, width) for note in closing_notes(history)]),
-        _section("to fill what is missing", [f"  {clean_cell(line)}" for line in fill_lines(history)]),
+        _section("to fill what is missing", [f"  {' '.join(line.splitlines())}" for line in fill_lines(history)]),
     ]
     return clean_lines("\n".join(part for part in parts if part))
 

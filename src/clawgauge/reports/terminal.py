@@ -60,7 +60,7 @@ def render_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: 
     if unasked or failed:
         what = [f"{plural(failed, 'call')} not answered"] if failed else []
         what += [f"{plural(unasked, 'call')} not made"] if unasked else []
-        lines.append(f"{', '.join(what)}; go on with:\n  {clean_cell(refill)}")
+        lines.append(f"{', '.join(what)}; go on with:\n  {' '.join(refill.splitlines())}")
     lines.append(f"everything is in {clean_cell(str(path))}")
     return clean_lines("\n".join(lines)) + "\n"
 

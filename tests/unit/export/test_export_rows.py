@@ -85,7 +85,11 @@ def test_nul_becomes_a_mark_in_csv_and_stays_in_jsonl() -> None:
     assert json.loads(b"".join(iter_jsonl([result], COLUMNS)))["raw_output"] == "a\0b"
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+BLANKS = (" ", "\u3000\u00a0", "\u3164", "\u0301", "\ufeff", "\u200b", "\x1c", "\n", "\t", "\u2028", "\u00ad\u2060 ")
+SIGNS = "=+-@＝＋－＠﹦⁺₋﹣﹫\u2212"
+
+
+@pytest.mark.parametrize("start", [*SIGNS, "\t", "\r", *(f"{blank}{sign}" for blank in BLANKS for sign in "=＝")])
 def test_spreadsheets_get_no_formula_when_asked(start: str) -> None:
     """By default a cell is what was recorded; with excel_safe it cannot run, and numbers stay numbers."""
     result = msgspec.structs.replace(RICH, raw_output=f"{start}1+1", output_tps=-1.5)
@@ -93,6 +97,13 @@ def test_spreadsheets_get_no_formula_when_asked(start: str) -> None:
     safe = read_csv([result], excel_safe=True)[0]
     assert safe["raw_output"] == f"'{start}1+1" and safe["output_tps"] == "-1.5"
     assert next(iter_csv([result], COLUMNS, excel_safe=True)).startswith(b"\xef\xbb\xbf")
+
+
+@pytest.mark.parametrize("text", ["yes", " yes", "'=1", "[1]", "é", "日本", "1+1", "*", "", "  ", "≠ 1", "~"])
+def test_what_is_no_formula_stays_as_it_is(text: str) -> None:
+    """A cell that no spreadsheet would run is not changed for one."""
+    result = msgspec.structs.replace(RICH, raw_output=text)
+    assert read_csv([result], excel_safe=True)[0]["raw_output"] == text
 
 
 def test_jsonl_is_one_flat_object_a_line() -> None:
