@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.claude_code_cli import _spawn_failure
 from clawgauge.records import Prompt
 from clawgauge.runner.blame import own_fault
 from clawgauge.runner.judging import Judge
@@ -143,6 +145,13 @@ def test_a_timeout_of_somebodys_code_is_an_exception(tmp_path: Path) -> None:
 
     (record,) = ask_provider(tmp_path, Careless())
     assert verdict(record) == ("error", False, "exception") and "of my own" in record["error"]
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EMFILE, errno.ENOMEM])
+def test_a_process_that_could_not_be_had_is_no_fault_of_the_program(number: int) -> None:
+    """Too many processes or files here say nothing of Claude Code, and may pass."""
+    failure = _spawn_failure(Path(sys.executable), OSError(number, os.strerror(number)))
+    assert (failure.failure_type, failure.retryable) == ("client_limit", True)
 
 
 @pytest.mark.slow

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.records import Prompt, RunOptions, Target
+from clawgauge.runner.observer import Observer
+from clawgauge.runner.run import RunRequest, run
 from faults.asking import ask_provider, verdict
+from support.command import read_records
 
 
 class Careless(Provider):
@@ -54,3 +60,28 @@ def test_counts_no_server_can_mean_are_null(tmp_path: Path) -> None:
     (record,) = ask_provider(tmp_path, Boastful({}, None))
     assert verdict(record) == ("ok", True, None)
     assert (record["input_tokens"], record["output_tokens"]) == (None, None)
+
+
+def test_a_provider_that_breaks_while_getting_ready_costs_its_target(tmp_path: Path) -> None:
+    """What it throws before its first call is ours to record, as an exception, and the next target is asked."""
+
+    class Unready(Careless):
+        async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
+            raise KeyError("port")
+
+    providers = {"unready": Unready({}, None), "careless": Careless({}, None)}
+    prompt = Prompt(id="P0", name="p", prompt="p", suite="s", validator={"type": "noop"})
+    with RunFolder.create(tmp_path) as folder:
+        request = RunRequest(
+            run_id=folder.run_id,
+            targets=[Target(name, "m") for name in providers],
+            prompts=[prompt],
+            options=RunOptions(),
+            provider_for=lambda target: providers[target.provider],
+            redact=str,
+            environ={},
+        )
+        asyncio.run(run(request, folder, Observer()))
+    first, second = read_records(folder.path)
+    assert verdict(first) == ("error", False, "exception") and "KeyError" in first["error"]
+    assert verdict(second) == ("ok", True, None)

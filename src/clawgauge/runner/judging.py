@@ -30,7 +30,7 @@ WORLD_DEADLINE_S = 5.0
 # Under a tenth of a second for the worst text there is.
 ASIDE_CHARS = 32_768
 _START_DEADLINE_S = 60.0
-_MEMORY_BYTES = 4 * 1024**3
+_MEMORY_BYTES = 2 * 1024**3
 _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES

@@ -84,8 +84,9 @@ class Spending:
 
     def wake(self) -> None:
         """Something came back: whoever waits may look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._budget is not None:
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     def _counted_usd(self, completion: Completion, most_usd: float) -> float:
         """What an attempt without a cost is counted at: its tokens at full price, else all it can have cost."""
