@@ -44,11 +44,6 @@ def sweep(*faults: Fault) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("fault", [pytest.param(fault, id=str(fault)) for fault in faults])
 
 
-def blames_the_server(fault: Fault) -> pytest.ParameterSet:
-    marks = pytest.mark.xfail(reason="a socket this machine refuses is recorded as connection_refused", strict=False)
-    return pytest.param(fault, id=str(fault), marks=marks)
-
-
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCommand]:
     started = FaultyCommand.start(tmp_path_factory.mktemp("shim"))
@@ -192,14 +187,11 @@ def test_whatever_the_system_refuses_a_run_ends_true_and_can_be_resumed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "fault",
-    [
-        blames_the_server(Fault("descriptor", "EMFILE")),
-        blames_the_server(Fault("descriptor", "EMFILE", lasting=True)),
-        blames_the_server(Fault("socket", "ENOBUFS")),
-        blames_the_server(Fault("connect", "EADDRNOTAVAIL", lasting=True)),
-    ],
+@sweep(
+    Fault("descriptor", "EMFILE"),
+    Fault("descriptor", "EMFILE", lasting=True),
+    Fault("socket", "ENOBUFS"),
+    Fault("connect", "EADDRNOTAVAIL", lasting=True),
 )
 def test_what_this_machine_lacks_is_never_the_servers_failure(
     command: FaultyCommand, server: ScriptedServer, prepared: Path, fault: Fault
@@ -273,7 +265,6 @@ def files(place: Path) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.xfail(reason="a process this machine refuses is recorded as cli_not_executable", strict=False)
 @sweep(Fault("process", "EAGAIN"), Fault("process", "EAGAIN", lasting=True))
 def test_a_process_that_cannot_be_started_is_no_failure_of_the_cli(
     command: FaultyCommand, prepared: Path, fault: Fault

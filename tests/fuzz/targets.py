@@ -224,11 +224,19 @@ def _taken_in(pieces: list[bytes], headers: dict[str, str], timeline: Timeline, 
     """One reply from its head to its end, as the two ways of reading HTTP hand it on."""
     try:
         intake = Intake(timeline, reader, 10, 200, headers)
-        if not any(intake.feed(20, piece) for piece in pieces):
+        if not any(_fed(intake, piece) for piece in pieces):
             intake.finish()
     except CallFailure as failure:
         return failure
     return None
+
+
+def _fed(intake: Intake, piece: bytes) -> bool:
+    """Hand on one piece and all that it decodes to; whether that was the end."""
+    ended = intake.feed(20, piece)
+    while not ended and intake.behind:
+        ended = intake.feed(20, b"")
+    return ended
 
 
 class _Collector:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,15 +17,9 @@ N_MUTATIONS = {
 }  # fmt: skip
 
 
-# Inputs on which the program is still wrong, and why.
-PENDING = {
-    "fault-f899628b05e8": "a line that `compare` pairs by is none for the summary, which reads more of its fields",
-}
-
-
 @pytest.mark.parametrize("kind", TARGETS)
 def test_no_remembered_input_does_harm_again(kind: str) -> None:
-    kept = [path for path in entries(kind) if path.name not in PENDING]
+    kept = list(entries(kind))
     assert len(kept) >= 5
     for path in kept:
         try:
@@ -36,30 +29,9 @@ def test_no_remembered_input_does_harm_again(kind: str) -> None:
             raise
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.name, marks=pytest.mark.xfail(reason=PENDING[path.name], strict=False))
-        for kind in TARGETS
-        for path in entries(kind)
-        if path.name in PENDING
-    ],
-)
-def test_what_is_still_wrong_is_known(path: Path) -> None:
-    TARGETS[path.parent.name](path.read_bytes())
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.xfail(reason="one of PENDING is found again", strict=False))
-        if kind == "run_folder"
-        else kind
-        for kind in TARGETS
-    ],
-)
+@pytest.mark.parametrize("kind", TARGETS)
 def test_no_mutation_of_a_remembered_input_does_harm(kind: str) -> None:
     seeds = [path.read_bytes() for path in entries(kind)]
     for n in range(N_MUTATIONS[kind]):
