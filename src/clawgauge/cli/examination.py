@@ -69,7 +69,8 @@ def _lines(probe: ProviderProbe) -> str:
         lines.append(f"      models: {', '.join(names[:_MODELS_SHOWN])}{more}")
     if probe.hint:
         lines.append(f"      → {probe.hint}")
-    return "".join(f"{clean_terminal(line)}\n" for line in lines)
+    # A name out of somebody's file or server must not make a line of its own.
+    return "".join(" ".join(clean_terminal(line).split("\n")) + "\n" for line in lines)
 
 
 def get_embedded() -> int:
