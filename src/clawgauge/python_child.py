@@ -16,7 +16,7 @@ from pathlib import Path
 _START = (
     "import runpy, sys; "
     "path, module = sys.argv[1:3]; del sys.argv[1:3]; "
-    "sys.path += [folder for folder in path.splitlines() if folder not in sys.path]; "
+    "sys.path += [folder for folder in path.split(chr(10)) if folder not in sys.path]; "
     "runpy.run_module(module, run_name='__main__', alter_sys=True)"
 )
 # What a program needs to find itself, its libraries and its hardware, by the beginnings of the names.

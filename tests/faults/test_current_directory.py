@@ -73,6 +73,13 @@ def test_doctor_in_a_clone_asks_nobody_the_file_names(clone: Path, server: Scrip
     assert {probe["provider"]: probe["reachable"] for probe in probes}["fake"] is False
 
 
+def test_a_tables_name_forges_no_line_of_doctor(place: Path) -> None:
+    """What an untrusted file calls its tables stands in their own lines."""
+    (place / "clawgauge.toml").write_text('[providers."x\\nok  mine: 3 models"]\ntype = "openai_chat"\n')
+    done = in_clone(place, "doctor")
+    assert not any(line.startswith("ok  mine") for line in done.stdout.splitlines()) and "ok  mine" in done.stdout
+
+
 @pytest.mark.parametrize(
     "target",
     ["fake:m", "openai_responses:gpt", "claude_code_cli:opus", "ollama_openai:llama", "ollama_openai:*", "plug:m"],

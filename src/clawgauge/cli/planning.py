@@ -124,7 +124,7 @@ def _describe_configuration(used: Configuration) -> str:
     withheld = [f"[run] {name}" for name in sorted(used.withheld_run)]
     withheld += [f"[providers.{name}]" for name in sorted(used.withheld_providers)]
     told = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
-    return clean_terminal(f"using {used.path} ({used.standing}){told}")
+    return " ".join(clean_terminal(f"using {used.path} ({used.standing}){told}").split("\n"))
 
 
 def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
