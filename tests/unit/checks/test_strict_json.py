@@ -45,6 +45,26 @@ def test_a_number_that_is_not_finite_is_refused(text: str) -> None:
     assert code_of(text) == "json_non_finite_number"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"b":1,"a":2,"c":3,"a":4}', "json_duplicate_key: 'a'"),
+        ("-Infinity", "json_non_finite_number: -Infinity is not JSON"),
+        ("1" + "0" * 34 + ".0e99", None),
+        ("1" + "0" * 34 + "e9999", "json_non_finite_number: 1" + "0" * 34 + "e9999 overflows"),
+        ("1" + "0" * 35 + "e9999", "json_non_finite_number: 1" + "0" * 35 + "e999… overflows"),
+    ],
+)
+def test_a_refusal_names_what_is_wrong(text: str, said: str | None) -> None:
+    """The key that came twice, the word that is no number; a long figure is cut to forty characters."""
+    if said is None:
+        assert decode_strictly(text) == float(text)
+        return
+    with pytest.raises(JsonRefused) as refused:
+        decode_strictly(text)
+    assert str(refused.value) == said
+
+
 @pytest.mark.parametrize("depth", [201, 5_000, 100_000])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
 def test_deep_nesting_is_a_parse_error(depth: int, opening: str, closing: str) -> None:

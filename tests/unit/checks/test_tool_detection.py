@@ -154,3 +154,23 @@ def test_a_structured_format_runs_first_and_takes_its_span() -> None:
     found = detect_tools(text, steps=(find_angle_calls, *STEPS))
     assert [(call.name, call.valid) for call in found] == [("pwd", True), ("one", True), ("two", False), ("id", True)]
     assert [call.name for call in detect_tools(text)] == ["pwd", "ls", "id"]
+
+
+@rows(
+    ('```\nfrob "-h"\n```', ["frob"]),
+    ("```\nfrob '-x'\n```", ["frob"]),
+    ('```\nfrob "-a b"\n```', []),
+    ('```\nfrob "h"\n```', []),
+    ('```\nfrob "+%s"\n```', ["frob"]),
+    ("$ ;", []),
+    ("$ |", []),
+    ("`etc/(x)`", []),
+    ("`a:9(x)`", ["a:9"]),
+    ("[free(a=1), df()]", ["free", "df"]),
+    ("[free(a=1)] or [df()]", []),
+    ("[free(a=1)] or []", []),
+    ("[]", []),
+)
+def test_what_is_nearly_a_call(text: str, names: list[str], expected: list[str]) -> None:
+    """An option in quotes is an option, a phrase is not; a prompt without a word and lists with words call nothing."""
+    assert names_in(text, expected) == names

@@ -153,6 +153,19 @@ def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> No
     assert finding.p_holm is not None and finding.p_holm < 0.05
 
 
+def test_evidence_of_no_typical_change_breaks_no_rule(tmp_path: Path) -> None:
+    """Six of thirteen prompts slower and none faster is more than luck, yet the typical prompt did not move."""
+    before, after = [50] * 3 + [60] * 6 + [1000] * 4, [50] * 3 + [500] * 6 + [1000] * 4
+    ids = IDS[:13]
+    plan = config([prompt(i) for i in ids])
+    a, b = (
+        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
+        for name, times in (("a", before), ("b", after))
+    )
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
+    assert (finding.a, finding.b, finding.p_holm, finding.outcome) == (60, 500, 2 * 0.5**6, "not_significant")
+
+
 @pytest.mark.parametrize(
     ("rule", "passes", "change"),
     [

@@ -296,6 +296,15 @@ def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> N
     assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
 
 
+def test_a_prompt_expects_a_tool_if_either_side_says_so(tmp_path: Path) -> None:
+    """One record that says so is enough, whichever side it is on."""
+    tool = {"expected_tools": ["free"], "tool_use_success": True}
+    a = [record(i, **tool) for i in IDS]
+    b = [record(IDS[0], **tool | {"expected_tools": []}), *(record(i, **tool) for i in IDS[1:])]
+    runs = [write_run(tmp_path / name, lines, config=PLAN) for name, lines in (("a", a), ("b", b))]
+    assert only_pair(compare_runs(*runs, Wishes())).rates["tool_use_rate"].n_prompts == 12
+
+
 @pytest.mark.parametrize(("a", "b"), [("+-", "--"), ("+-+++", "-----")])
 def test_few_prompts_give_no_interval_of_rates(tmp_path: Path, a: str, b: str) -> None:
     """A Student interval over five prompts or fewer runs to thousands of points: it says nothing and is left out."""

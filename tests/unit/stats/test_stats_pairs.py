@@ -43,7 +43,8 @@ def test_mcnemar_as_others_report_it(vector):
 
 def test_models_that_never_disagree_do_not_differ():
     """No discordant prompt gives p = 1."""
-    assert mcnemar_exact(0, 0) == mcnemar_mid_p(0, 0) == mcnemar_chi_square(0, 0)[1] == 1.0
+    assert mcnemar_exact(0, 0) == mcnemar_mid_p(0, 0) == 1.0
+    assert mcnemar_chi_square(0, 0) == mcnemar_chi_square(0, 0, corrected=True) == (0.0, 1.0)
     assert sign_flip_p([0.0, 0.0]) == 1.0
     assert sign_flip_p([]) == 1.0
 
@@ -96,6 +97,7 @@ def test_holm_meets_the_reference_in_any_order():
     assert holm(vector["p"]) == close(vector["holm"])
     assert holm(vector["p"][::-1]) == close(vector["holm"][::-1])
     assert holm([0.4, 0.9]) == close([0.8, 0.9])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
     assert holm([]) == bonferroni([]) == benjamini_hochberg([]) == []
 
 

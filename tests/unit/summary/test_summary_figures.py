@@ -221,6 +221,32 @@ def test_tokens_and_cost_are_sums_or_unknown(tmp_path):
     assert silent.cost_usd is silent.input_tokens is silent.output_tokens is None
 
 
+def test_cost_by_call_by_pass_and_by_suite(tmp_path):
+    """Over the calls that have a cost; a suite has its own, or none where no call of it was priced."""
+    rows = [
+        record("P0", cost_usd=0.25),
+        record("P1", cost_usd=0.5, objective_pass=False),
+        record("P2", cost_usd=None),
+        record("P0", suite="extra", cost_usd=0.25, objective_pass=False),
+        record("P0", suite="free"),
+    ]
+    group = only(write_run(tmp_path / "run", rows))
+    assert (group.cost.n_priced, group.cost.usd, group.cost.per_pass_usd) == (3, 1.0, 1 / 3)
+    assert group.cost.per_call_usd == pytest.approx(1 / 3)
+    assert {suite.suite: suite.cost_usd for suite in group.suites} == {"core": 0.75, "extra": 0.25, "free": None}
+    paid_for_nothing = only(write_run(tmp_path / "none", [record("P0", cost_usd=0.25, objective_pass=False)]))
+    assert (paid_for_nothing.cost.per_call_usd, paid_for_nothing.cost.per_pass_usd) == (0.25, None)
+
+
+def test_a_model_nobody_planned_was_to_answer_what_it_answered(tmp_path):
+    """A target that is in the records and not in the plan misses nothing of it."""
+    plan = config([prompt("P0"), prompt("P1"), prompt("P2")], options={"repeats": 2})
+    rows = [record("P0"), record("P0", model="guest"), record("P9", model="guest")]
+    planned, guest = summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
+    assert (planned.n_scheduled, planned.n_scheduled_judged) == (6, 6)
+    assert (guest.model, guest.n_scheduled, guest.n_scheduled_judged, guest.pass_rate_scheduled) == ("guest", 2, 2, 1.0)
+
+
 def test_suites_are_broken_down(tmp_path):
     """Each suite has its own counts, pass rate and latency, in the plan's order."""
     rows = [

@@ -195,11 +195,28 @@ def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
     """A decided Tier 1 model that called a tool where none was wanted carries the caution beside its tier."""
     rows = [offering(f"N{i}", "native", passed=True) for i in range(13)]
     rows += [offering("R0", channel, expected=()), offering("R1", "none", expected=(), passed=True)]
-    rows.append(offering("R2", "mention", expected=()))
-    group = summarized(tmp_path / "run", rows, agent_plan(13, 3))
+    rows += [offering("R2", "mention", expected=()), offering("R3", "mention", expected=())]
+    group = summarized(tmp_path / "run", rows, agent_plan(13, 4))
     assert group.tool_use.label == "Tier 1 (decided)"
-    assert group.tool_use.caution == "it called a tool in 1 of 3 answers where none was wanted"
-    assert (group.restraint.k, group.restraint.n) == (1, 3)
+    assert group.tool_use.caution == "it called a tool in 1 of 4 answers where none was wanted"
+    assert (group.restraint.k, group.restraint.n) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("made", "wrong", "as_text", "caution"),
+    [
+        (10, 2, 0, None),
+        (10, 3, 0, "3 of 10 calls made had wrong arguments"),
+        (2, 0, 2, None),
+        (2, 0, 3, "3 of 5 calls were written as text and had to be rescued"),
+        (1, 1, 2, "2 of 3 calls were written as text and had to be rescued; 1 of 1 calls made had wrong arguments"),
+    ],
+)
+def test_when_a_tier_carries_a_caution(tmp_path, made, wrong, as_text, caution):
+    """More calls written than made, or more than one in five with wrong arguments; just as many is not yet often."""
+    rows = [offering(f"N{i}", "native", passed=i >= wrong) for i in range(made)]
+    rows += [offering(f"N{made + i}", "text:hermes") for i in range(as_text)]
+    assert summarized(tmp_path / "run", rows, agent_plan(made + as_text)).tool_use.caution == caution
 
 
 def test_a_sound_model_carries_no_caution(tmp_path):

@@ -137,6 +137,24 @@ def test_a_group_stopped_early_says_so(tmp_path):
     assert not any("did not finish" in text for text in group.warnings)
 
 
+def test_arguments_of_a_group_stopped_early_have_no_interval(tmp_path):
+    """Its own results chose how many there are; asked to the end, it has one."""
+    prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_call", "calls": []}) for i in range(20)]
+    rows = [tool_record(f"T{i}", True, native=True) for i in range(13)]
+    found = [
+        only(write_run(tmp_path / name, rows, config=config(prompts), events=events)).argument_accuracy
+        for name, events in (("stopped", [decided(7)]), ("broken_off", []))
+    ]
+    assert [(one.n, one.ci95 is None) for one in found] == [(13, True), (13, False)]
+
+
+@pytest.mark.parametrize(("load", "busy"), [(2.0, False), (2.1, True)])
+def test_a_machine_is_busy_when_more_waits_than_it_has_cores(tmp_path, load, busy):
+    """As many as its cores is just full."""
+    events = [finished({"cores": 2, "load_1m": load})]
+    assert only(write_run(tmp_path / "run", [record()], events=events)).clock.busy is busy
+
+
 def test_cells_asked_after_all_are_not_left_out(tmp_path):
     """A later resume that asks the rest, or an event that claims too much, leaves no cell uncounted."""
     filled = stopped_run(tmp_path / "filled", 20, decided(7))
