@@ -73,6 +73,7 @@ def test_a_steered_interpreter_is_not_forked(forks: ForkServer, tmp_path: Path) 
 def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     """It is ended and reported as such, and the server, whose channel is out of step now, takes no other."""
     forks = ForkServer()
+    assert forks.run(("--version",), tmp_path, clean_environment(), 100.0) is not None, "loaded before the clock runs"
     write_suite(tmp_path / "s.json", {"prompt": "never"})
     with ScriptedServer() as server:
         server.script(Hang())
