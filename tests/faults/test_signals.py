@@ -155,30 +155,36 @@ def is_pending(process_id: int, number: signal.Signals) -> bool:
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-class SlowDocument:
-    """config.json as a pipe: whoever reads it, as the summary does, waits until `deliver`."""
+class SlowDisk:
+    """A disk that, once told to, does not answer whoever opens config.json, as the summary does, until `answer`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._text = path.read_bytes()
-        self._pipe = -1
-        path.unlink()
-        os.mkfifo(path)
+    def __init__(self, place: Path) -> None:
+        folder = place / "slow_disk"
+        folder.mkdir()
+        self._held, self._waited_for = folder / "held", folder / "waited_for"
+        self.path = str(folder)
+        (folder / "sitecustomize.py").write_text(
+            f"""import os, sys, time
+def wait(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("config.json"):
+        while os.path.exists({str(self._held)!r}):
+            os.path.exists({str(self._waited_for)!r}) or os.mkdir({str(self._waited_for)!r})
+            time.sleep(0.01)
+sys.addaudithook(wait)
+"""
+        )
+
+    def hold(self) -> None:
+        self._held.touch()
+
+    def is_held(self) -> bool:
+        return self._held.exists()
 
     def is_waited_for(self) -> bool:
-        try:
-            self._pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            return False
-        self.path.unlink()
-        self.path.write_bytes(self._text)
-        return True
+        return self._waited_for.exists()
 
-    def deliver(self) -> None:
-        os.write(self._pipe, self._text)
-
-    def close(self) -> None:
-        os.close(self._pipe)
+    def answer(self) -> None:
+        self._held.unlink()
 
 
 @pytest.mark.parametrize(
@@ -188,17 +194,16 @@ def test_row_39_and_40_a_signal_while_the_summary_is_written(
     place: Path, server: ScriptedServer, number: signal.Signals, loop: str
 ) -> None:
     """A signal after the last call does not cost the summary: it is written whole, and the exit code is 130."""
-    config_is_slow = threading.Event()
-    server.reply_with(Held(Text("yes"), config_is_slow.is_set))
-    with started(place, *CUT, env=loop_environment(place, loop)) as process:
+    disk = SlowDisk(place)
+    server.reply_with(Held(Text("yes"), disk.is_held))
+    path = os.pathsep.join([disk.path, *loop_environment(place, loop).values()])
+    with started(place, *CUT, env={"PYTHONPATH": path}) as process:
         wait_until(lambda: server.calls)
-        config = SlowDocument(place / "runs" / "cut" / "config.json")
-        config_is_slow.set()
-        wait_until(config.is_waited_for)
+        disk.hold()
+        wait_until(disk.is_waited_for)
         process.send_signal(number)
         wait_until(lambda: not is_pending(process.pid, number))
-        config.deliver()
-        config.close()
+        disk.answer()
         code, out, err = ended(process)
     assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
     assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 4
@@ -206,16 +211,14 @@ def test_row_39_and_40_a_signal_while_the_summary_is_written(
 
 def test_row_39_ctrl_c_twice_while_the_summary_is_written(place: Path, server: ScriptedServer) -> None:
     """A disk that does not answer holds the summary, not the person: the second Ctrl-C ends it at once."""
-    config_is_slow = threading.Event()
-    server.reply_with(Held(Text("yes"), config_is_slow.is_set))
-    with started(place, *CUT) as process:
+    disk = SlowDisk(place)
+    server.reply_with(Held(Text("yes"), disk.is_held))
+    with started(place, *CUT, env={"PYTHONPATH": disk.path}) as process:
         wait_until(lambda: server.calls)
-        config = SlowDocument(place / "runs" / "cut" / "config.json")
-        config_is_slow.set()
-        wait_until(config.is_waited_for)
+        disk.hold()
+        wait_until(disk.is_waited_for)
         interrupt_until_it_ends(process)
         code, _, err = ended(process)
-        config.close()
     assert code == 130 and says_nothing_strange(err)
     assert len(read_records(place / "runs" / "cut")) == 4
     assert clawgauge(place, "run", "--resume", "cut").code == 0
