@@ -185,10 +185,11 @@ def test_row_58_an_answer_is_judged_in_linear_time(unit: str, size: int) -> None
     assert takes_linear_time(judge_everything, unit, size)
 
 
+SECRET = SecretMask([KEY])
 TEXT_WORK: dict[str, Callable[[str], object]] = {
     "redact": Redactor([KEY, "second-canary-8"]),
-    "mask": lambda text: SecretMask([KEY]).mask(text.encode("utf-8", "replace")),
-    "mask a cut end": SecretMask([KEY]).mask_cut_end,
+    "mask": SecretMask([KEY]).mask,
+    "find a secret": lambda text: SECRET.finds(text.encode("utf-8", "replace")),
     "clean for a terminal": clean_terminal,
     "clean lines": clean_lines,
     "one line": lambda text: one_line(text, 160),
