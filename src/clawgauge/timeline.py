@@ -17,11 +17,9 @@ from clawgauge.checks.judgement import MAX_INVOCATIONS
 from clawgauge.checks.strict_json import JsonRefused, decode_strictly
 from clawgauge.checks.thinking import answer_start
 from clawgauge.checks.well_formed import well_formed
-from clawgauge.records import ToolInvocation, TranscriptTurn, as_count
+from clawgauge.records import MAX_TOKENS, ToolInvocation, TranscriptTurn, as_count
 
 _MAX_NAME_CHARS = 256
-# Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
-_MAX_TOKENS = 10**10
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
@@ -169,7 +167,7 @@ class Timeline:
             ("cached_tokens", cached_tokens),
             ("reasoning_tokens", reasoning_tokens),
         ):
-            if (said := as_count(n)) is not None and said < _MAX_TOKENS:
+            if (said := as_count(n, MAX_TOKENS)) is not None:
                 self._usage[name] = said
 
     def finish(self, reason: str | None) -> None:

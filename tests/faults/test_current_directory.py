@@ -65,9 +65,9 @@ def test_doctor_in_a_clone_asks_nobody_the_file_names(clone: Path, server: Scrip
     """Nothing of the file's runs or is contacted; each of its tables is named with the way out, the rest is probed."""
     done = in_clone(clone, "doctor")
     assert_untouched(clone, server)
-    assert done.code == 0 and "ok  embedded" in done.stdout, done.stdout + done.stderr
+    assert done.code == 0 and "ok embedded" in done.stdout, done.stdout + done.stderr
     for name in ("claude_code_cli", "openai_responses", "ollama_openai", "fake", "plug"):
-        assert f"no  {name}: [providers.{name}]" in done.stdout
+        assert f"no {name}: [providers.{name}]" in done.stdout
     assert "not trusted" in done.stdout and "`clawgauge trust`" in done.stdout
     probes = json.loads(in_clone(clone, "doctor", "--json").stdout)
     assert {probe["provider"]: probe["reachable"] for probe in probes}["fake"] is False
@@ -77,7 +77,7 @@ def test_a_tables_name_forges_no_line_of_doctor(place: Path) -> None:
     """What an untrusted file calls its tables stands in their own lines."""
     (place / "clawgauge.toml").write_text('[providers."x\\nok  mine: 3 models"]\ntype = "openai_chat"\n')
     done = in_clone(place, "doctor")
-    assert not any(line.startswith("ok  mine") for line in done.stdout.splitlines()) and "ok  mine" in done.stdout
+    assert not any(line.startswith("ok mine") for line in done.stdout.splitlines()) and "ok mine" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_a_malformed_ollama_host_is_the_trouble_of_ollama_alone(
     asked = clawgauge(place, *RUN, "-t", "ollama_openai:m", env={"OLLAMA_HOST": address})
     assert asked.code == 2 and "Traceback" not in asked.stderr and "ddress" in asked.stderr
     examined = clawgauge(place, "doctor", env={"OLLAMA_HOST": address})
-    assert examined.code == 0 and "no  ollama_openai" in examined.stdout and "Traceback" not in examined.stderr
+    assert examined.code == 0 and "no ollama_openai" in examined.stdout and "Traceback" not in examined.stderr
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,8 @@ def test_a_server_that_answers_500_to_everything_is_not_ok(place: Path, server: 
     for path in ("/v1/models", "/api/tags", "/api/ps", "/api/version"):
         server.route(path, Status(500))
     done = clawgauge(place, "doctor", env={"OLLAMA_HOST": server.base_url})
-    assert "no  fake" in done.stdout and "answered 500 to /models" in done.stdout
-    assert "no  ollama_openai" in done.stdout and "answered 500 to /api/tags" in done.stdout
+    assert "no fake" in done.stdout and "answered 500 to /models" in done.stdout
+    assert "no ollama_openai" in done.stdout and "answered 500 to /api/tags" in done.stdout
 
 
 @pytest.mark.parametrize(

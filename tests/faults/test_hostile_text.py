@@ -51,7 +51,8 @@ def hostile(tmp_path: Path) -> Iterator[Outcome]:
             return Text(chunks=[HOSTILE], reasoning=HOSTILE, tool_calls=calls, model=HOSTILE)
 
         server.reply_with(reply)
-        targets = ("-t", "fake:*", "-t", "ollama_openai:plain")
+        # A bracket would make a pattern of it, and a list with such a name in it is cut down.
+        targets = ("-t", "fake:plain", "-t", "fake:" + HOSTILE.replace("[", "("), "-t", "ollama_openai:plain")
         env = {"OLLAMA_HOST": server.base_url}
         done = clawgauge(tmp_path, "run", *targets, "-s", "hostile.json", "--run-id", "r", env=env)
         assert done.code == 0, done.stderr

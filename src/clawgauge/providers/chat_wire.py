@@ -16,7 +16,7 @@ from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.chat_messages import chat_messages
 from clawgauge.providers.http_errors import stream_failure
 from clawgauge.providers.lenient_json import decode_lenient, refuse_crowded
-from clawgauge.records import as_count
+from clawgauge.records import MAX_TOKENS, as_count
 
 _MAX_ID_CHARS = 200
 
@@ -241,7 +241,7 @@ def report_counts(sink: Sink, usage: Any, input_name: str, output_name: str) -> 
         "cached_tokens": inputs.get("cached_tokens") if isinstance(inputs, dict) else None,
         "reasoning_tokens": outputs.get("reasoning_tokens") if isinstance(outputs, dict) else None,
     }
-    counts = {name: as_count(value) for name, value in said.items()}
+    counts = {name: as_count(value, MAX_TOKENS) for name, value in said.items()}
     if strange := [name for name, value in said.items() if value is not None and counts[name] is None]:
         sink.note(warning=f"usage: what the server sent as {', '.join(strange)} is no count of tokens")
     sink.usage(**counts)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.records import as_count
+from clawgauge.records import MAX_TOKENS, as_count
 
 SYNTHETIC_MODEL = "<synthetic>"
 
@@ -155,7 +155,7 @@ def _decode_leniently(raw: bytes) -> list[Line]:
 
 def count(holder: Any, name: str) -> int | None:
     """The token count of that name, where there is one."""
-    return as_count(holder.get(name)) if isinstance(holder, dict) else None
+    return as_count(holder.get(name), MAX_TOKENS) if isinstance(holder, dict) else None
 
 
 def number(value: Any) -> float | None:

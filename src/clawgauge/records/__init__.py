@@ -15,6 +15,7 @@ from clawgauge.records.plan import (
     Target,
 )
 from clawgauge.records.result import (
+    MAX_TOKENS,
     STATUSES,
     Attempt,
     CellRow,
@@ -46,6 +47,7 @@ from clawgauge.records.summary import (
 SCHEMA_VERSION = 1
 
 __all__ = [
+    "MAX_TOKENS",
     "SCHEMA_VERSION",
     "STATUSES",
     "THINKING_LEVELS",

@@ -10,11 +10,15 @@ Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "err
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 
 
-def as_count(value: Any) -> int | None:
-    """What may stand in a record as a number of tokens or bytes that somebody else reports: whole, not negative, and
-    small enough that every reader of JSON sees the same number. None for anything else.
+# Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
+MAX_TOKENS = 10**10
+
+
+def as_count(value: Any, below: int = 2**53) -> int | None:
+    """What may stand in a record as a number that somebody else reports: whole, not negative, and small enough that
+    every reader of JSON sees the same number. None for anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         return None
     return value
 

@@ -22,6 +22,7 @@ import msgspec
 
 from clawgauge.checks import Judgement, judge_answer, not_judged
 from clawgauge.process_groups import adopt, release
+from clawgauge.python_child import isolated_module, needed_environment
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
 
@@ -35,8 +36,6 @@ _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES
 _GIVEN_UP = "the run was ended"
-_KEPT_ENVIRONMENT = ("SYSTEMROOT", "LD_LIBRARY_PATH")
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from clawgauge.runner.judging import serve; serve()"
 
 Judging = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
@@ -138,14 +137,13 @@ class Judge:
         self._bury()
         if self._given_up:
             raise NotInTime(_GIVEN_UP)
-        root = Path(__file__).parents[2]
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, os.fspath(root)],
+            isolated_module("clawgauge.runner.judging"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ},
-            cwd=root.anchor,
+            env=needed_environment(os.environ),
+            cwd=Path(__file__).anchor,
             start_new_session=True,
         )
         self._process = process
@@ -257,3 +255,7 @@ def _room_left(value: Any, room: int) -> int:
         elif isinstance(part, list):
             left.extend(part)
     return room
+
+
+if __name__ == "__main__":
+    serve()

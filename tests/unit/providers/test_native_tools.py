@@ -319,14 +319,14 @@ def test_calls_of_a_chat_stream_are_told_apart(
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
-        ("0", 0), ("-0", 0), ("9007199254740991", 2**53 - 1), ("9007199254740992", None), ("1" + "0" * 400, None),
+        ("0", 0), ("-0", 0), ("9999999999", 10**10 - 1), ("10000000000", None), ("1" + "0" * 400, None),
         ("1e308", None), ("1e999", None), ("-1", None), ('"12"', None), ("true", None), ("12.0", None),
         ("[1]", None), ('{"n": 1}', None), ("null", None),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_a_count_of_tokens_is_one_or_nothing(kind: str, said: str, kept: int | None, server: ScriptedServer) -> None:
-    """Whole, not negative, exact in every reader of JSON; what else a server sends is left out with one warning."""
+    """Whole, not negative, not absurd; what else a server sends is left out with one warning."""
     if kind == "openai_chat":
         chunk = (
             b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":%b}}'
