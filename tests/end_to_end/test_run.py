@@ -147,9 +147,9 @@ def test_the_deadline_covers_a_whole_attempt(place: Path, server: ScriptedServer
         done = clawgauge(place, *SMALL, "--prompt-ids", "P0", "--timeout", f"{timeout_s}")
         (record,) = done.records()
         assert (record["availability_status"], record["failure_type"]) == ("error", "timeout")
-        assert record["e2e_ms"] >= 850 * timeout_s
-        if record["raw_output"]:
-            break
+        if record["raw_output"] and record["e2e_ms"] >= 850 * timeout_s:
+            break  # it came before the deadline, and was asked for long before
+    assert record["e2e_ms"] >= 850 * timeout_s
     assert record["raw_output"] and record["ttft_ms"] is not None and record["objective_pass"] is None
 
 

@@ -120,8 +120,8 @@ def test_a_hang_meets_our_deadline_and_leaves_nothing(place: Path) -> None:
         server.reply_with(Hang("mid_stream"))
         for timeout_s in growing_deadlines(4.0):
             (record,) = ask(place, server.base_url, "--prompt-ids", "P0", "--timeout", f"{timeout_s}").records()
-            assert record["failure_type"] == "timeout" and record["e2e_ms"] >= 850 * timeout_s
-            if record["raw_output"]:
+            assert record["failure_type"] == "timeout"
+            if record["raw_output"] and record["e2e_ms"] >= 850 * timeout_s:
                 break  # it had begun to speak before the deadline
-    assert record["ttft_ms"] is not None and record["raw_output"]
+    assert record["e2e_ms"] >= 850 * timeout_s and record["ttft_ms"] is not None and record["raw_output"]
     wait_until(lambda: not running(place))
