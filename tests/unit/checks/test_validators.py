@@ -187,6 +187,7 @@ def test_strict_json_takes_no_fence() -> None:
         ({"type": "one_of", "values": [[1, 2]]}, [1], "value_not_allowed"),
         ({"type": "number", "min": 0, "max": 10}, 0, None),
         ({"type": "number", "min": 0, "max": 10}, 10.0, None),
+        ({"type": "number", "min": 7, "max": 7}, 7, None),
         ({"type": "number", "min": 0}, -0.1, "below_min"),
         ({"type": "integer", "max": 10}, 11, "above_max"),
         ({"type": "number", "min": 0}, "5", "wrong_type"),

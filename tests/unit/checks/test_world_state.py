@@ -62,6 +62,11 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
             "echo 42 > /srv/a.txt",
             'file /srv/a.txt does not match "[0-9]+"',
         ),
+        (
+            {"file": "/srv/keep", "contains": "x"},
+            "rm -r /srv/keep && echo x > /srv/keep",
+            "/srv/keep is a directory",
+        ),
         ({"process": "worker", "running": False}, "kill 50", "process worker still runs"),
         ({"service": "web", "state": "active"}, "systemctl start web", "service web is inactive"),
         ({"disk": "/", "free": "5G"}, "rm /srv/db", "disk / has"),

@@ -137,6 +137,7 @@ def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
     ("text", "named"),
     [
         ("[limits]\nmin_pass_rate = 50\n", "min_pass_rate"),
+        ("[limits]\nmin_answered_rate = 1.01\n", "min_answered_rate"),
         ("[limits]\nmax_p95 = 50\n", "max_p95"),
         ("[weights]\npass_rate=0\ntool_use=0\nlatency=0\nttft=0\ncost=0\n", "all weights are 0"),
         ("limits = 3\n", "limits"),

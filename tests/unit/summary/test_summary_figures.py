@@ -244,6 +244,8 @@ def test_a_model_nobody_planned_was_to_answer_what_it_answered(tmp_path):
     rows = [record("P0"), record("P0", model="guest"), record("P9", model="guest")]
     planned, guest = summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
     assert (planned.n_scheduled, planned.n_scheduled_judged) == (6, 6)
+    beyond = write_run(tmp_path / "beyond", [record("P0"), record("P9")], config=plan)
+    assert only(beyond).n_scheduled == 7
     assert (guest.model, guest.n_scheduled, guest.n_scheduled_judged, guest.pass_rate_scheduled) == ("guest", 2, 2, 1.0)
 
 
@@ -258,6 +260,9 @@ def test_suites_are_broken_down(tmp_path):
     core, tools = only(write_run(tmp_path / "run", rows, config=plan)).suites
     assert (core.suite, core.n_judged, core.n_passed, core.latency_ms.p50) == ("core", 2, 1, 200)
     assert (tools.suite, tools.n_total, tools.objective_pass_rate, tools.latency_ms.mean) == ("tool_use", 1, 1.0, 900)
+    rows += [failed("P2", "error", "timeout"), failed("P3", "ok", "empty_response")]
+    core, _ = only(write_run(tmp_path / "failed", rows, config=plan)).suites
+    assert (core.n_total, core.n_ok, core.n_success) == (4, 3, 2)
 
 
 def test_repeats_widen_the_interval(tmp_path):
@@ -294,6 +299,14 @@ def test_many_interleaved_rows_are_all_counted(tmp_path):
         assert (group.model, group.n_total) == (models[m], 1000)
         assert group.latency_ms.p50 == statistics.median(mine)
         assert group.latency_ms.mean == statistics.fmean(mine)
+
+
+def test_the_wall_clock_runs_from_the_first_start_to_the_last_end(tmp_path):
+    """In whatever order more rows came than are read at once."""
+    rows = [record(f"P{i}", started_at_ms=T0 + i, ended_at_ms=T0 + i + 5) for i in range(1200)]
+    for name, order in (("forth", rows), ("back", rows[::-1])):
+        summary = summarize_folder(write_run(tmp_path / name, order))
+        assert (summary.run_wall_clock_ms, summary.models[0].wall_clock_ms) == (1204, 1204)
 
 
 def test_rows_at_hand_give_the_same_summary_as_their_folder(tmp_path):

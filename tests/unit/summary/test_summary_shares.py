@@ -15,7 +15,7 @@ from clawgauge.summary.share_wire import ShareRefused, decode_share, encode_shar
 from clawgauge.summary.shares import SECOND_READER, stratify_folder
 from clawgauge.summary.strata import Stratum, StratumKey
 
-from .run_folders import config, failed, prompt, record, tool_record, write_run
+from .run_folders import T0, config, failed, prompt, record, tool_record, write_run
 
 MOMENT = datetime(2026, 2, 14, 9, 30, tzinfo=UTC)
 NEVER = 1 << 60
@@ -38,6 +38,8 @@ def varied_rows(n, seed=1):
             "stretch": rng.choice([0, 0, 1]),
             "repeat": i,
             "e2e_ms": rng.randrange(1, 5000),
+            "started_at_ms": (start := T0 + rng.randrange(10**6)),
+            "ended_at_ms": start + rng.randrange(5000),
             "cost_usd": rng.choice([None, rng.random()]),
             "output_tps": rng.random() * 100,
             "timings_us": {"e2e": 9000, "ttft": 700, "lag": rng.randrange(2000)},
@@ -51,7 +53,8 @@ def varied_rows(n, seed=1):
             rows.append(rng.choice(['{"broken": ', "", "[1, 2]", "   "]))
         elif kind < 4:
             native = rng.choice([True, False])
-            rows.append(tool_record(f"T{i % 5}", rng.random() < 0.7, native=native) | common)
+            written = {"tool_channel": "text:hermes"} if native and rng.random() < 0.3 else {}
+            rows.append(tool_record(f"T{i % 5}", rng.random() < 0.7, native=native) | common | written)
         else:
             rows.append(record(f"P{i % 7}", objective_pass=rng.random() < 0.6, **common))
     return rows
@@ -64,6 +67,7 @@ def test_two_readers_agree_with_one(tmp_path, seed):
     alone = summarize_folder(folder, generated_at=MOMENT, split_bytes=NEVER)
     shared = summarize_folder(folder, generated_at=MOMENT, split_bytes=1)
     assert alone.n_unreadable_lines > 50 and len(alone.models) == 4
+    assert all(group.tool_use.rescued for group in alone.models[1:])
     assert shared == alone
 
 
