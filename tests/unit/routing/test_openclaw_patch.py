@@ -415,3 +415,9 @@ def test_a_written_file_keeps_its_permissions_and_its_links(tmp_path: Path) -> N
     assert fresh.stat().st_mode & 0o777 == 0o600
     with pytest.raises(DiskFailure, match="it is as it was"):
         write_openclaw(tmp_path / "nowhere" / "openclaw.json", {})
+
+
+def test_a_model_that_gets_no_place_is_not_declared(tmp_path: Path) -> None:
+    """A sound model that a limit removed is left out of the patch; nothing is said of it there."""
+    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, policy=Policy(limits=Limits(max_p95_ms=1000)))).patch
+    assert [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]] == ["llama3.2:3b"]
