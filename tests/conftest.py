@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from clawgauge.providers.embedded_model import fetch
+from clawgauge.providers.embedded.model import fetch
 from support.command import clean_environment
 from support.waiting import PATIENCE_S
 
@@ -67,7 +67,7 @@ def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
     options = {"model": model, "alias": "smollm2-135m", "context-tokens": 4096, "slots": 1, "threads": 1}
     options["chat-template"] = chat_template or ""
     process = subprocess.Popen(
-        [sys.executable, "-m", "clawgauge.providers.llama_child", *(f"--{k}={v}" for k, v in options.items())],
+        [sys.executable, "-m", "clawgauge.providers.embedded.child", *(f"--{k}={v}" for k, v in options.items())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,7 +1,6 @@
 """Folds what an attempt reported, stamp by stamp, into one completion. The only place that knows what a first token is.
 
-Implements `providers.base.Sink`. Refuses: judging the text, knowing any wire format, reading a clock: every stamp is
-handed in by whoever saw the bytes arrive.
+Implements `providers.base.Sink`.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks.judgement import MAX_INVOCATIONS
-from clawgauge.checks.strict_json import JsonRefused, decode_strictly
-from clawgauge.checks.thinking import answer_start
-from clawgauge.checks.well_formed import well_formed
+from clawgauge.checks.answer import answer_start, well_formed
+from clawgauge.checks.json import JsonRefused, decode_strictly
+from clawgauge.checks.validators import MAX_INVOCATIONS
 from clawgauge.records import MAX_TOKENS, ToolInvocation, TranscriptTurn, as_count
 
 _MAX_NAME_CHARS = 256

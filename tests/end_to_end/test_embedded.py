@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clawgauge.providers.embedded_model import fetch
+from clawgauge.providers.embedded.model import fetch
 from support.command import clawgauge, clean_environment, read_records, write_suite
 from support.slow_rest import slow_rest
 from support.waiting import PATIENCE_S, wait_until

@@ -20,14 +20,12 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, RunOptions, Target
-from clawgauge.redaction import Redactor
 from clawgauge.runner.agenda import Agenda
-from clawgauge.runner.cells import Cell
-from clawgauge.runner.clock import Clock, SystemClock
+from clawgauge.runner.budgets import Cell
+from clawgauge.runner.clock import Clock, LagWatch, SystemClock
 from clawgauge.runner.judging import Judge
-from clawgauge.runner.lag import LagWatch
-from clawgauge.runner.observer import Observer
-from clawgauge.runner.target_run import RunContext, TargetRun
+from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.secrets import Redactor
 from support.command import read_records
 from support.published_schema import check_run_folder
 from support.scripted_server import Reply, ScriptedServer

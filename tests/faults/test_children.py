@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from clawgauge.providers.child_process import ChildCommand, running
-from clawgauge.providers.embedded_model import fetch
+from clawgauge.providers.embedded.model import fetch
 from faults.processes import (
     Process,
     await_child,
@@ -201,7 +201,7 @@ def test_children_the_embedded_server_is_gone(gguf: Path, way: str, moment: str)
     end, expected = WAYS[way]
     words = ("run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--run-id", "cut")
     with started(gguf.parent, *words) as process:
-        server = await_child(process, "llama_child")
+        server = await_child(process, "embedded.child")
         if moment == "answering":
             wait_until(lambda: _connections(server))
             server.suspend()  # deaf to the end of its input: only a kill reaches it
@@ -239,7 +239,7 @@ def test_children_the_embedded_server_is_gone_after_a_timeout(gguf: Path) -> Non
     """An answer cut at its deadline is a timeout, and the server is gone when the run is over."""
     words = ("run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--timeout", "0.3")
     with started(gguf.parent, *words, "--run-id", "cut") as process:
-        server = await_child(process, "llama_child")
+        server = await_child(process, "embedded.child")
         assert ended(process)[0] == 3
     await_ended(server)
     (record,) = read_records(gguf.parent / "runs" / "cut")

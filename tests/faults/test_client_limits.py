@@ -18,7 +18,7 @@ import pytest
 
 from clawgauge.client_limits import fit_to_descriptors
 from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.claude_code_cli import ClaudeCodeCli
+from clawgauge.providers.claude.provider import ClaudeCodeCli
 from faults.asking import WaitingClock, ask, ask_provider
 from support.command import Outcome, clean_environment, write_suite
 from support.fake_claude import install_fake_claude
@@ -154,7 +154,7 @@ def test_the_nth_socket_that_cannot_be_had(nth: int, tmp_path: Path, monkeypatch
     with server, monkeypatch.context() as patch:
         server.reply_with(Text("yes"))
         refuse_sockets(patch, errno.EMFILE, when)
-        patch.setattr("clawgauge.providers.http._CLOSING_SERVERS", frozenset({"", "llama.cpp"}))
+        patch.setattr("clawgauge.providers.http.client._CLOSING_SERVERS", frozenset({"", "llama.cpp"}))
         clock = WaitingClock()
         records = ask(tmp_path, server.v1_url, n_prompts=6, clock=clock)
     failures = [record["failure_type"] for record in records]
@@ -188,7 +188,7 @@ def test_a_child_that_this_machine_cannot_start(number: int, tmp_path: Path, mon
         raise OSError(number, os.strerror(number))
 
     provider = ClaudeCodeCli(settings)
-    monkeypatch.setattr("clawgauge.providers.child_process.asyncio.get_running_loop", _loop_without_children(no_child))
+    monkeypatch.setattr("clawgauge.child_processes.asyncio.get_running_loop", _loop_without_children(no_child))
     records = ask_provider(tmp_path, provider, n_prompts=2, clock=WaitingClock(), max_retries=1)
     assert {(record["availability_status"], record["failure_type"]) for record in records} == {
         ("error", "client_limit")
@@ -206,7 +206,7 @@ def _loop_without_children(no_child: Callable[..., Any]) -> Callable[[], Any]:
 
     def running() -> Any:
         caller = sys._getframe(1).f_globals["__name__"]
-        return Loop() if caller == "clawgauge.providers.child_process" else real()
+        return Loop() if caller == "clawgauge.child_processes" else real()
 
     return running
 
@@ -220,7 +220,7 @@ def test_a_shortage_anywhere_in_an_attempt_is_ours(
     async def short(*given: object, **named: object) -> None:
         raise fault
 
-    monkeypatch.setattr("clawgauge.providers.chat_server.ChatServer.attempt", short)
+    monkeypatch.setattr("clawgauge.providers.openai.chat.ChatServer.attempt", short)
     (record,) = ask(tmp_path, "http://127.0.0.1:9/v1", clock=WaitingClock(), max_retries=0)
     assert (record["availability_status"], record["failure_type"]) == ("error", "client_limit")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from clawgauge.cli import main
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
-from clawgauge.journal.withholding import result_line
+from clawgauge.journal.lines import result_line
 from clawgauge.records import (
     STATUSES,
     Attempt,

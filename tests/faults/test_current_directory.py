@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.cli.writing import refill_command
+from clawgauge.cli.files import refill_command
 from clawgauge.journal import read_config
 from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, clean_environment, write_suite

@@ -13,9 +13,9 @@ import pytest
 from clawgauge.checks import answer_start, judge_answer
 from clawgauge.journal import encode_line, repair_text
 from clawgauge.records import Prompt
-from clawgauge.redaction import Redactor, SecretMask
-from clawgauge.reports.phrases import clean_lines, one_line
-from clawgauge.reports.sanitize import clean_terminal, escape_cell
+from clawgauge.reports.clean import clean_lines, clean_terminal, escape_cell
+from clawgauge.reports.words import one_line
+from clawgauge.secrets import Redactor, SecretMask
 from clawgauge.timeline import Timeline
 from support.command import clawgauge, write_suite
 from support.growth import grows_linearly

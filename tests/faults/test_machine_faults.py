@@ -14,7 +14,7 @@ import pytest
 
 from clawgauge.errors import MachineError
 from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.claude_code_cli import ClaudeCodeCli
+from clawgauge.providers.claude.provider import ClaudeCodeCli
 from faults.processes import SMALL, await_gone, ended, started
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.fake_claude import install_fake_claude

@@ -17,8 +17,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, RunOptions, Target
-from clawgauge.runner.observer import Observer
 from clawgauge.runner.run import RunRequest, run
+from clawgauge.runner.target import Observer
 from clawgauge.summary import summarize_folder
 from support.command import Outcome, clawgauge, read_records, state_home, write_suite
 from support.scripted_server import Hang, Reset, ScriptedServer, Status, Text

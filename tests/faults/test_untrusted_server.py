@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.http_pool import ConnectionPool
-from clawgauge.providers.http_wire import Wire
+from clawgauge.providers.http.client import ConnectionPool
+from clawgauge.providers.http.connection import Wire
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
@@ -60,7 +60,7 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
             if way in ("proxied", "tunnelled"):
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
-                monkeypatch.setattr("clawgauge.providers.http._find_proxy", lambda *_: address)
+                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
             yield server
 
     return opened
@@ -427,7 +427,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
 
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
-        monkeypatch.setattr("clawgauge.providers.http._find_proxy", lambda *_: address)
+        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.summary.hints import find_hint
+from clawgauge.summary.trust import find_hint
 from support.command import Outcome, chat_config, clawgauge, clean_environment, read_records
 from support.scripted_server import Cut, Hang, Html200, Reset, ScriptedServer, Status, StreamError, Text
 from support.waiting import PATIENCE_S, growing_deadlines

@@ -23,12 +23,11 @@ from clawgauge.checks import check_spec, detect_tools, judge_answer
 from clawgauge.cli import main
 from clawgauge.errors import CallFailure, SuiteError
 from clawgauge.journal.lines import encode_line
-from clawgauge.providers.chat_wire import ChatReader
-from clawgauge.providers.claude_failures import explain_failure
-from clawgauge.providers.claude_stream import ClaudeStream
-from clawgauge.providers.http_reply import REPLY_CAP_BYTES, Intake, Reader
-from clawgauge.providers.responses_wire import ResponsesReader
-from clawgauge.providers.sse import SseDecoder, SseEvent
+from clawgauge.providers.claude.failures import explain_failure
+from clawgauge.providers.claude.stream import ClaudeStream
+from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Intake, Reader, SseDecoder, SseEvent
+from clawgauge.providers.openai.chat import ChatReader
+from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
 from clawgauge.runner.record import CellContext, Timing, answered_result
 from clawgauge.suites import load_suite, prompts_sha256

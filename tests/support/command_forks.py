@@ -32,7 +32,7 @@ from typing import Any
 from clawgauge.checks.detection.lazy_pattern import compile_patterns
 
 # The first three are programs, not rooms. Loading pyarrow starts a thread, and a process with threads must not fork.
-NOT_LOADED = ("__main__", "supervisor", "llama_child", "parquet")
+NOT_LOADED = ("__main__", "supervisor", "child", "parquet")
 LOADED_BESIDES = ("uvloop", "concurrent.futures.thread", "encodings.idna")
 # Read by the interpreter or the C library while they start, and never again.
 START_VARIABLES = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "MALLOC_")

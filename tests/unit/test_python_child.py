@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clawgauge
-from clawgauge.python_child import isolated_module, needed_environment
+from clawgauge.child_processes import isolated_module, needed_environment
 
 SOURCE = Path(clawgauge.__file__).parent
 
@@ -44,8 +44,8 @@ def test_the_folders_of_the_parent_replace_nothing(trapped: Path, monkeypatch: p
 def test_every_python_child_is_started_in_this_way() -> None:
     """No module starts `sys.executable` by itself, but for that one and the supervisor's, with -I too."""
     starting = {path.name for path in SOURCE.rglob("*.py") if re.search(r"\[?\(?sys\.executable,", path.read_text())}
-    assert starting == {"python_child.py", "process_groups.py"}
-    assert '[sys.executable, "-I", "-S"' in (SOURCE / "process_groups.py").read_text()
+    assert starting == {"child_processes.py"}
+    assert '[sys.executable, "-I", "-S"' in (SOURCE / "child_processes.py").read_text()
 
 
 def test_a_child_that_only_computes_gets_no_key() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.redaction import MASK, Redactor, SecretMask, looks_secret, public_address
+from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, public_address
 
 KEY = "Canary7-0123456789-vault"
 

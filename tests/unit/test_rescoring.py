@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from clawgauge.checks import VALIDATORS_VERSION
-from clawgauge.cli.rescoring import Rescoring
+from clawgauge.cli.rescore import Rescoring
 from clawgauge.records import Prompt, Result, TimingsUs, ToolInvocation
 from clawgauge.world import tool_definitions
 

@@ -1,15 +1,82 @@
-"""What a validator is given and what it says.
-
-Owns: the answer under judgement, the verdict, and the one way a violation is worded. Refuses: judging.
-"""
+"""What a validator is given and what it says: the text without its thinking, well formed, and the calls that count."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from clawgauge.records import ToolInvocation
+
+
+def well_formed(text: str) -> str:
+    """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def well_formed_value(value: Any) -> Any:
+    """The same for every string in a decoded JSON value of bounded depth."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, list):
+        return [well_formed_value(item) for item in value]
+    if isinstance(value, dict):
+        return {well_formed(key): well_formed_value(item) for key, item in value.items()}
+    return value
+
+
+_TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
+_VISIBLE = re.compile(r"\S")
+
+
+def _answer_spans(text: str) -> list[tuple[int, int]]:
+    """The stretches of `text` that are answer, in order."""
+    if "<" not in text:
+        return [(0, len(text))]
+    spans: list[tuple[int, int]] = []
+    start = 0
+    inside = False
+    for tag in _TAG.finditer(text):
+        closes = bool(tag[1])
+        if closes:
+            if not inside:
+                spans.clear()
+            inside = False
+            start = tag.end()
+        elif not inside:
+            spans.append((start, tag.start()))
+            inside = True
+    if not inside:
+        spans.append((start, len(text)))
+    return spans
+
+
+def answer_pieces(text: str) -> list[str]:
+    """The answer as the pieces its thinking cuts it into."""
+    return [text[start:end] for start, end in _answer_spans(text)]
+
+
+def split_thinking(text: str) -> str:
+    """The answer alone: `text` with its thinking removed."""
+    return "".join(answer_pieces(text))
+
+
+def answer_start(text: str) -> int | None:
+    """The offset in `text` of the answer's first visible character, or None where there is only thinking or space."""
+    for start, end in _answer_spans(text):
+        visible = _VISIBLE.search(text, start, end)
+        if visible:
+            return visible.start()
+    return None
+
 
 _MAX_DETAIL_CHARS = 200
 _MAX_QUOTED_CHARS = 60
@@ -57,3 +124,44 @@ def _one_line(text: str, limit: int) -> str:
     line = " ".join(text[: 2 * limit].split())
     line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
+
+
+NATIVE = "native"
+TEXT_PREFIX = "text:"
+MALFORMED = "malformed"
+MENTION = "mention"
+NONE = "none"
+
+
+def tool_calls_of(invocations: Iterable[ToolInvocation]) -> list[str]:
+    """The names of the valid calls: lower case, first-seen order, no repeats."""
+    return list(dict.fromkeys(call.name.lower() for call in invocations if call.valid))
+
+
+def counted_calls(invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> list[ToolInvocation]:
+    """The calls on the channel the prompt is judged on."""
+    return [call for call in invocations if (call.channel == NATIVE) == tools_offered]
+
+
+def tool_use_success(expected: Sequence[str], invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> bool:
+    """Whether an expected tool was validly called on the channel that counts; false where none is expected."""
+    if not expected:
+        return False
+    called = set(tool_calls_of(counted_calls(invocations, tools_offered=tools_offered)))
+    return any(name.lower() in called for name in expected)
+
+
+def tool_channel_of(invocations: Sequence[ToolInvocation]) -> str:
+    """How an answer's calls came, the best way first: `native`, `text:<format>`, `malformed`, `mention`, `none`.
+
+    The format is that of the first valid call written as text.
+    """
+    valid = [call.channel for call in invocations if call.valid]
+    if NATIVE in valid:
+        return NATIVE
+    written = next((channel for channel in valid if channel.startswith(TEXT_PREFIX)), None)
+    if written is not None:
+        return written
+    if len(valid) < len(invocations):
+        return MALFORMED
+    return MENTION if valid else NONE

@@ -1,32 +1,30 @@
-"""The command line: one file per verb, wiring and exit codes. Verbs load their rooms when called, not before."""
+"""The command line: one file per verb, loaded when it is called, and what went wrong as a sentence and an exit code."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from clawgauge import __version__
-from clawgauge.cli import compare, doctor, export, history, report, rescore, route, run, show, suites, summarize, trust
-from clawgauge.cli.exit_codes import DONE, INTERRUPTED
-from clawgauge.cli.interruption import interruption
-from clawgauge.cli.streams import guarded_streams
+from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption
 from clawgauge.errors import ClawgaugeError
 
 _VERBS = {
-    "run": run,
-    "doctor": doctor,
-    "suites": suites,
-    "show": show,
-    "summarize": summarize,
-    "rescore": rescore,
-    "report": report,
-    "compare": compare,
-    "history": history,
-    "export": export,
-    "route": route,
-    "trust": trust,
+    "run": "run suites on models and record every answer",
+    "doctor": "what can be reached from here",
+    "suites": "list, show or check prompt suites",
+    "show": "the summary of a run, or one call in full",
+    "summarize": "rebuild summary.json and summary.md",
+    "rescore": "judge recorded answers again; no calls",
+    "report": "one self-contained HTML file to look at",
+    "compare": "paired differences of two runs, and a gate for CI",
+    "history": "all runs as one table, and what is missing",
+    "export": "results as CSV, Parquet or JSON Lines",
+    "route": "tiers and figures into OpenClaw or LiteLLM configuration",
+    "trust": "let the clawgauge.toml found here count in full",
 }
 _EPILOG = """\
 examples:
@@ -48,8 +46,9 @@ class _WholeWords(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line. Cheap: no room is loaded to print a help text."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms."""
+    chosen = next((word for word in words if not word.startswith("-")), None)
     parser = _WholeWords(
         prog="clawgauge",
         description="Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools.",
@@ -58,16 +57,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, module in _VERBS.items():
-        verb = verbs.add_parser(
-            name,
-            help=module.SUMMARY,
-            description=module.__doc__,
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(verb)
-        verb.set_defaults(execute=module.execute)
+    for name, summary in _VERBS.items():
+        verb = verbs.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name == chosen:
+            module = importlib.import_module(f"clawgauge.cli.{name}")
+            verb.description, verb.epilog = module.__doc__, module.EXAMPLES
+            module.add_arguments(verb)
+            verb.set_defaults(execute=module.execute)
     return parser
 
 
@@ -88,14 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _execute(argv: Sequence[str] | None) -> int:
     try:
         try:
-            arguments = build_parser().parse_args(argv)
+            words = sys.argv[1:] if argv is None else argv
+            arguments = build_parser(words).parse_args(words)
             return int(arguments.execute(arguments))
         finally:
             sys.stdout.flush()
     except ClawgaugeError as wrong:
         return _tell(wrong)
     except (OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
-        from clawgauge.cli.tracebacks import machine_failure
+        from clawgauge.cli.process import machine_failure
 
         if (refused := machine_failure(fault)) is None:
             raise
@@ -104,7 +101,7 @@ def _execute(argv: Sequence[str] | None) -> int:
 
 def _tell(wrong: ClawgaugeError) -> int:
     # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
-    from clawgauge.reports.sanitize import clean_cell
+    from clawgauge.reports.clean import clean_cell
 
     sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
     return wrong.exit_code

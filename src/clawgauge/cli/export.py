@@ -6,9 +6,17 @@ Several runs stack: the column run_id tells them apart. The columns are in docs/
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-SUMMARY = "results as CSV, Parquet or JSON Lines"
+from clawgauge.cli.files import open_run, output_file, tell_unreadable
+from clawgauge.errors import ConfigError
+from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.reports.clean import clean_lines, clean_terminal
+from clawgauge.reports.words import plural
+
 EXAMPLES = """\
 examples:
   clawgauge export latest > results.csv
@@ -27,7 +35,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
-def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.exporting import export
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
-    return export(arguments)
+
+def execute(arguments: argparse.Namespace) -> int:
+    """The whole verb. What is left out because it cannot be read is said, and is in the exit code."""
+    form = _choose_format(arguments)
+    names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
+    columns = choose_columns(names)
+    results = ResultStream(_open_runs(arguments))
+    if form == "parquet":
+        _write_parquet(results, columns, arguments.output)
+    else:
+        lines = iter_jsonl(results, columns)
+        if form == "csv":
+            lines = iter_csv(results, columns, excel_safe=arguments.excel_safe)
+        _write_lines(lines, arguments.output)
+    if arguments.output is not None:
+        sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {arguments.output}\n")
+    return tell_unreadable(results.n_unreadable)
+
+
+def _open_runs(arguments: argparse.Namespace) -> list[Path]:
+    """The folders named, each once: `latest` and a run's own id may be the same one."""
+    folders: dict[Path, Path] = {}
+    for ref in arguments.runs:
+        folder = open_run(ref, arguments.runs_dir)
+        if folder.resolve() in folders:
+            sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
+        folders.setdefault(folder.resolve(), folder)
+    return list(folders.values())
+
+
+def _choose_format(arguments: argparse.Namespace) -> str:
+    output: Path | None = arguments.output
+    form: str = arguments.format or _format_of(output)
+    if arguments.excel_safe and form != "csv":
+        raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
+    if form == "parquet" and output is None:
+        raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
+    if form == "parquet" and find_spec("pyarrow") is None:
+        raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
+    return form
+
+
+def _format_of(output: Path | None) -> str:
+    """The format a file's name asks for; CSV where it asks for none."""
+    if output is None or not output.suffix:
+        return "csv"
+    form = _SUFFIXES.get(output.suffix.lower())
+    if form is None:
+        raise ConfigError(
+            f"export writes no {output.suffix} files, as {output} would be: "
+            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
+        )
+    return form
+
+
+def _write_parquet(results: ResultStream, columns: Sequence[Column], output: Path) -> None:
+    from clawgauge.export.parquet import write_parquet
+
+    with output_file(output) as file:
+        write_parquet(results, columns, file)
+
+
+def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:
+    if output is None:
+        # A pipe gets what was recorded; a terminal must not be steered by it.
+        shown = clean_terminal if sys.stdout.isatty() else str
+        for line in lines:
+            sys.stdout.write(shown(line.decode()))
+        return
+    with output_file(output) as file:
+        file.writelines(lines)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from clawgauge.cli.interruption import Interrupted, interruption
+from clawgauge.cli.process import Interrupted, interruption
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import MachineError
 

@@ -1,4 +1,6 @@
-"""From the words on the command line to a decided plan. Asks servers only for the models behind a pattern."""
+"""From the words on the command line to a decided plan: settings, targets, prices, and config.json as its record.
+
+Asks servers only for the models behind a pattern."""
 
 from __future__ import annotations
 
@@ -6,13 +8,17 @@ import argparse
 import fnmatch
 import itertools
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.cli.secrecy import keep_secrets
+from clawgauge import __version__
+from clawgauge.cli.process import mask_output, redact_tracebacks
 from clawgauge.client_limits import fit_to_descriptors
 from clawgauge.config import (
     DEFAULT_RUNS_DIR,
@@ -33,18 +39,46 @@ from clawgauge.config import (
     read_environment,
 )
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
-from clawgauge.journal import CellKey
-from clawgauge.prices import Price
+from clawgauge.journal import CellKey, encode_line, withhold
+from clawgauge.prices import Price, load_prices
 from clawgauge.providers.base import Provider, ProviderSettings
-from clawgauge.providers.embedded_model import DEFAULT_MODEL
+from clawgauge.providers.embedded.model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import ModelInfo, Prompt, RunOptions, SuiteInfo, Target
-from clawgauge.redaction import MASK, looks_secret
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.records import SCHEMA_VERSION, ModelInfo, Prompt, RunConfig, RunOptions, SuiteInfo, Target
+from clawgauge.reports.clean import clean_terminal
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.stopping import CostBudget, Evidence
-from clawgauge.runner.tier_pool import tier_pool
-from clawgauge.suites import describe_suite
+from clawgauge.runner.budgets import CostBudget, Evidence, tier_pool
+from clawgauge.runner.clock import SystemClock
+from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, mask_shapes, mask_strings
+from clawgauge.suites import describe_suite, prompts_sha256
+
+
+class Secrecy(NamedTuple):
+    """Every secret value with the words a user knows it by, and what masks them in a text."""
+
+    secrets: Mapping[str, str]
+    redact: Redactor
+
+
+def keep_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> Secrecy:
+    """From now on no run folder, no output and no traceback of this process shows a secret."""
+    secrets = find_secrets(settings, environ)
+    redact = Redactor(secrets)
+    withhold(secrets)
+    mask = SecretMask(secrets).mask
+    # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
+    mask_output(results=mask, words=lambda text: mask_shapes(mask(text)))
+    redact_tracebacks(redact)
+    return Secrecy(secrets, redact)
+
+
+def spare_own_words(secrets: Mapping[str, str], prompts: Sequence[Prompt], targets: Sequence[Target]) -> None:
+    """What the user asks, and of whom, is recorded as it is, though a few letters of it may also be those of a key.
+
+    None of it holds a whole key: that has been refused.
+    """
+    withhold(secrets, encode_line((prompts, targets)).decode())
+
 
 OLLAMA = "ollama_openai"
 
@@ -345,3 +379,116 @@ def _offers(plan: Plan) -> list[str]:
     if shutil.which("claude", path=plan.environ.get("PATH", "")):
         lines.append("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
     return lines
+
+
+# This one says itself what a call cost, once it is made.
+REPORTING_TYPE = "claude_code_cli"
+
+
+class Pricing:
+    """The prices that hold for a plan's targets; a model on the user's own machine has none and needs none.
+
+    A resumed run keeps the prices it was begun with, so that its costs add up, unless a price file is named now. With a
+    limit on the cost, a target of unknown price is refused: a limit on what cannot be counted would be none.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._limit_usd = plan.options.max_cost_usd
+        self._prices: dict[Target, Price | None] = {}
+        self._free: set[Target] = set()
+        unpriced: list[Target] = []
+        table = load_prices(plan.prices_path)
+        for target in plan.targets:
+            provider = plan.provider_for(target)
+            settings = provider.describe()
+            price = None if plan.prices_path else plan.prices.get(target.label)
+            price = price or table.find(target.provider, target.model, settings)
+            self._prices[target] = price
+            if price is None and provider.local:
+                self._free.add(target)
+            elif price is None and settings.get("type") != REPORTING_TYPE:
+                unpriced.append(target)
+        if self._limit_usd is not None and unpriced:
+            names = ", ".join(target.label for target in unpriced)
+            raise ConfigError(
+                f"--max-cost cannot be kept: the price of {names} is not known; "
+                "add it with --prices FILE, or leave the option out"
+            )
+
+    def find(self, target: Target) -> Price | None:
+        """The price of a target's tokens, None where it is not known."""
+        return self._prices.get(target)
+
+    def describe(self) -> dict[str, Price | None]:
+        """The prices for config.json: those that are known."""
+        return {target.label: price for target, price in self._prices.items() if price is not None}
+
+    def budget(self, work: OpenWork) -> CostBudget | None:
+        """What may still be spent, given what earlier stretches of the run have cost."""
+        return None if self._limit_usd is None else CostBudget(self._limit_usd, work.spent_usd, frozenset(self._free))
+
+
+_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+
+
+def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | None = None) -> RunConfig:
+    """All that decides the run, and no secret."""
+    providers = {target: plan.provider_for(target) for target in plan.targets}
+    mask = SecretMask(plan.secrets).mask
+    return RunConfig(
+        schema_version=SCHEMA_VERSION,
+        run_id=run_id,
+        created_at_ms=created_at_ms or SystemClock().wall_ms(),
+        clawgauge_version=__version__,
+        models=list(dict.fromkeys(target.model for target in plan.targets)),
+        targets=plan.targets,
+        options=plan.options,
+        suites=plan.suites,
+        prompts=plan.prompts,
+        prompts_sha256=prompts_sha256(plan.prompts),
+        providers={target.provider: mask_strings(one.describe(), mask) for target, one in providers.items()},
+        sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
+        prices=pricing.describe(),
+        versions=_versions(),
+        argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
+    )
+
+
+def ignored_options(plan: Plan) -> list[str]:
+    """What was asked for and a provider cannot be told: a sentence each."""
+    asked = {"temperature": plan.options.temperature, "seed": plan.options.seed}
+    lines: dict[str, None] = {}
+    for target in plan.targets:
+        provider = plan.provider_for(target)
+        refused = [name for name, value in asked.items() if value is not None and name not in provider.takes]
+        if refused:
+            lines[f"{target.provider} takes no {' and no '.join(refused)}: not sent"] = None
+        if target.thinking_level is not None and not provider.takes_thinking:
+            lines[f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored"] = None
+        wide_and_limited = plan.options.concurrency > 1 and plan.options.max_cost_usd is not None
+        if wide_and_limited and provider.settings.type == REPORTING_TYPE:
+            lines[f"--max-cost: {target.provider} is asked one call at a time; what one costs is known afterwards"] = (
+                None
+            )
+    return list(lines)
+
+
+def _sampling(plan: Plan, provider: Provider) -> dict[str, Any]:
+    """What this target is really sent, where a prompt does not say otherwise."""
+    options = plan.options
+    temperature = options.temperature if options.temperature is not None else 0.0 if provider.local else None
+    return {
+        "temperature": temperature if "temperature" in provider.takes else None,
+        "max_tokens": options.max_tokens or provider.default_max_tokens,
+        "seed": options.seed if "seed" in provider.takes else None,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"clawgauge": __version__, "python": sys.version.split()[0]}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

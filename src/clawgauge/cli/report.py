@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import io
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-SUMMARY = "one self-contained HTML file to look at"
+from clawgauge.cli.files import open_run, tell_unreadable, write_output
+from clawgauge.errors import RunFolderError
+from clawgauge.journal import iter_results, read_config, read_inventory
+from clawgauge.records import Inventory
+from clawgauge.reports.html import CallRow, ReportRun, render_report
+from clawgauge.summary import summarize_folder
+
 EXAMPLES = """\
 examples:
   clawgauge report latest                              report.html in the run folder
@@ -23,6 +32,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.reporting import report_runs
-
     return report_runs(arguments.runs, arguments.runs_dir, arguments.output)
+
+
+REPORT = "report.html"
+_STDOUT = "-"
+
+
+def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) -> int:
+    """`report RUN…`: prints the path of the file alone, or the page itself for `-`."""
+    found = [open_run(ref, runs_dir) for ref in refs]
+    paths = list({path.resolve(): path for path in found}.values())
+    runs = [_read_run(path) for path in paths]
+    page = render_report(runs)
+    if output == _STDOUT:
+        _write_stdout(page)
+    elif output is not None:
+        write_output(Path(output), page)
+        sys.stdout.write(f"{output}\n")
+    else:
+        write_output(paths[0] / REPORT, page)
+        sys.stdout.write(f"{paths[0] / REPORT}\n")
+    return tell_unreadable(sum(run.summary.n_unreadable_lines for run in runs))
+
+
+def _read_run(path: Path) -> ReportRun:
+    return ReportRun(
+        summary=summarize_folder(path),
+        rows=iter_results(path, type=CallRow),
+        results=iter_results(path),
+        config=read_config(path),
+        inventory=_read_inventory(path),
+    )
+
+
+def _read_inventory(path: Path) -> Inventory | None:
+    # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
+    try:
+        return read_inventory(path)
+    except RunFolderError:
+        return None
+
+
+def _write_stdout(page: str) -> None:
+    # The page says that it is UTF-8, whatever this terminal speaks.
+    if isinstance(sys.__stdout__, io.TextIOWrapper):
+        sys.__stdout__.reconfigure(encoding="utf-8", newline="\n")
+    sys.stdout.write(page)

@@ -6,9 +6,26 @@ Cells whose recorded answer was cut at 64 KB keep their verdict: it was made on 
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-SUMMARY = "judge recorded answers again; no calls"
+import msgspec
+
+from clawgauge.checks import NATIVE, VALIDATORS_VERSION
+from clawgauge.cli.files import open_run, write_summary
+from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.cli.show import to_json
+from clawgauge.errors import RunFolderError, SuiteError
+from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
+from clawgauge.journal.folder import RunFolder
+from clawgauge.records import Event, Prompt, Result, RunConfig
+from clawgauge.reports.clean import clean_cell, clean_lines
+from clawgauge.runner.judging import Judge
+from clawgauge.suites import check_recorded, load_suite, prompts_sha256
+
 EXAMPLES = """\
 examples:
   clawgauge rescore latest --dry-run
@@ -25,8 +42,170 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.opening import open_run
-    from clawgauge.cli.rescoring import rescore
-
     path = open_run(arguments.run, arguments.runs_dir)
     return rescore(path, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
+
+
+_EXAMPLES_SHOWN = 20
+_CHANGES_KEPT = 1_000
+
+
+class Rescoring:
+    """Counts what changes while results pass through."""
+
+    def __init__(self, prompts: dict[tuple[str, str], Prompt], judge: Judge | None = None) -> None:
+        self._prompts = prompts
+        self._judge = judge or Judge()
+        self.n_judged = 0
+        self.n_without_prompt = 0
+        self.n_truncated = 0
+        self.n_withheld = 0
+        self.n_dropped = 0
+        self.changes: list[str] = []
+
+    def judge(self, result: Result) -> Result:
+        """The result with today's verdict; itself where it cannot or need not be judged again."""
+        if not result.success:
+            return result
+        prompt = self._prompts.get((result.suite, result.prompt_id))
+        if prompt is None:
+            self.n_without_prompt += 1
+            return result
+        if result.raw_output_truncated:
+            self.n_truncated += 1
+            return result
+        if KEY_WITHHELD in result.warnings:
+            self.n_withheld += 1
+            return result
+        native = [call for call in result.tool_invocations if call.channel == NATIVE]
+        if any(call.arguments is None for call in native):
+            self.n_dropped += 1
+            return result
+        self.n_judged += 1
+        verdict = self._judge.judge(prompt, result.raw_output, native)
+        judged = msgspec.structs.replace(
+            result,
+            objective_pass=verdict.objective_pass,
+            violation=verdict.violation,
+            parsed_output=verdict.parsed_output,
+            parsed_output_dropped=verdict.parsed_output_dropped,
+            tool_calls=verdict.tool_calls,
+            tool_call_count=verdict.tool_call_count,
+            tool_use_success=verdict.tool_use_success,
+            tool_invocations=verdict.tool_invocations,
+            tool_channel=verdict.tool_channel,
+            tools_offered=bool(prompt.tools),
+            expected_tools=prompt.expected_tools,
+            judged_by=VALIDATORS_VERSION,
+        )
+        if _verdict(judged) != _verdict(result):
+            self.changes.append(
+                f"{result.provider}:{result.model} {result.suite}/{result.prompt_id} repeat {result.repeat}: "
+                f"{_verdict(result)} → {_verdict(judged)}"
+            )
+        return judged
+
+
+def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
+    """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
+    with closing(Judge()) as judge:
+        return _rescore(path, judge, suite=suite, dry_run=dry_run, as_json=as_json)
+
+
+def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
+    config = read_config(path)
+    prompts = _prompts(path, config, suite)
+    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
+    preview = iter_results(path)
+    for result in preview:
+        rescoring.judge(result)
+    if not rescoring.n_judged and rescoring.n_without_prompt:
+        raise RunFolderError(f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run")
+    if dry_run:
+        _tell(rescoring, preview.bad_lines, dry_run=True)
+        return UNREADABLE_LINES if preview.bad_lines else DONE
+    folder = RunFolder.open_existing(path)
+    try:
+        sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
+        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
+        folder.rewrite_results(map(judging.judge, iter_results(path, fitting=True)))
+        _explain(folder, config, prompts, judging)
+        summary = write_summary(folder)
+    finally:
+        folder.close()
+    _tell(judging, summary.n_unreadable_lines, dry_run=False)
+    sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
+    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
+
+
+def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
+    """Keep the folder able to explain its verdicts: the validators they were made by, and what changed."""
+    detail = {"judged_by": VALIDATORS_VERSION, "n_judged": judging.n_judged, "changes": judging.changes[:_CHANGES_KEPT]}
+    folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
+    if config is None:
+        return
+    judged_by = {(prompt.suite, prompt.id): prompt for prompt in prompts}
+    kept = [judged_by.get((prompt.suite, prompt.id), prompt) for prompt in config.prompts]
+    if kept != config.prompts:
+        sha256 = prompts_sha256(kept)
+        folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+
+
+def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
+    if suite is None:
+        if config is None:
+            raise RunFolderError(
+                f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
+            )
+        check_recorded(config.prompts, path / "config.json")
+        return config.prompts
+    prompts = load_suite(suite, base_dir=Path()).prompts
+    if config is None:
+        # Records of the first harness name no suite.
+        return [msgspec.structs.replace(prompt, suite="") for prompt in prompts]
+    asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in _suites_of(config, prompts)}
+    other = [p.id for p in prompts if p.id in asked and _question(p) != _question(asked[p.id])]
+    if other:
+        raise SuiteError(
+            f"{suite}: {', '.join(other[:5])} asked something else in this run; "
+            "rescoring changes validators alone, a changed prompt needs a new run"
+        )
+    return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
+
+
+def _suites_of(config: RunConfig, prompts: list[Prompt]) -> set[str]:
+    """The suite of the run that a file stands for: the one of its name, else the only one there is."""
+    names = {prompt.suite for prompt in config.prompts}
+    own = {prompt.suite for prompt in prompts}
+    return own & names or (names if len(names) == 1 else set())
+
+
+def _question(prompt: Prompt) -> tuple[Any, ...]:
+    """All that the model was shown, and the world it acted on."""
+    return prompt.prompt, prompt.system, prompt.tools, prompt.tool_choice, prompt.world, prompt.max_turns
+
+
+def _verdict(result: Result) -> str:
+    passed = {True: "pass", False: f"fail ({result.violation})", None: "no verdict"}[result.objective_pass]
+    return f"{passed}, tools {result.tool_calls}" if result.expected_tools else passed
+
+
+def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
+    would = "would change" if dry_run else "changed"
+    lines = [f"{rescoring.n_judged} answers judged again: {len(rescoring.changes)} verdicts {would}"]
+    lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
+    if len(rescoring.changes) > _EXAMPLES_SHOWN:
+        lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
+    if rescoring.n_truncated:
+        lines.append(f"{rescoring.n_truncated} answers were cut at 64 KB and keep their verdict")
+    if rescoring.n_withheld:
+        lines.append(f"{rescoring.n_withheld} answers held a key, which is not recorded, and keep their verdict")
+    if rescoring.n_dropped:
+        lines.append(f"{rescoring.n_dropped} answers made calls too large to be recorded and keep their verdict")
+    if rescoring.n_without_prompt:
+        lines.append(
+            f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
+        )
+    if bad_lines:
+        lines.append(f"{bad_lines} lines could not be read")
+    sys.stderr.write(clean_lines("\n".join(lines)))

@@ -6,9 +6,37 @@ The configuration goes to stdout, the table of every model to stderr, and the re
 from __future__ import annotations
 
 import argparse
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-SUMMARY = "tiers and figures into OpenClaw or LiteLLM configuration"
+import yaml
+
+from clawgauge.cli.files import configured_prices, open_run, print_output, tell_unreadable, write_output
+from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
+from clawgauge.journal import encode_document
+from clawgauge.prices import load_prices
+from clawgauge.reports.clean import clean_cell, clean_terminal
+from clawgauge.reports.route import render_decision, render_diff, render_forecast, render_reasons
+from clawgauge.routing import (
+    ChainForecast,
+    Decision,
+    Reason,
+    best_chain,
+    decide,
+    find_conflicts,
+    forecast,
+    gather_evidence,
+    litellm_config,
+    merge_patch,
+    openclaw_routing,
+    parse_chain,
+    read_openclaw,
+    read_policy,
+    write_openclaw,
+)
+
 EXAMPLES = """\
 examples:
   clawgauge route latest                                   a patch for openclaw.json on stdout
@@ -35,6 +63,177 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.routing import route, simulate
-
     return simulate(arguments) if arguments.simulate is not None else route(arguments)
+
+
+_NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}
+
+
+def route(arguments: argparse.Namespace) -> int:
+    """Print, show as a diff, or write the configuration; the reasons go beside it."""
+    _refuse_contradictions(arguments)
+    folders, decision, code = _decide(arguments)
+    if arguments.made_for == "litellm":
+        made = litellm_config(decision)
+        settings, reasons, notes = made.config, made.reasons, made.notes
+        text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
+    else:
+        routing = openclaw_routing(decision)
+        settings, reasons, notes = routing.patch, routing.reasons, routing.notes
+        text = encode_document(settings).decode()
+    before = _read_existing(arguments)
+    notes += find_conflicts(before or {}, settings) if arguments.made_for == "openclaw" else []
+    _tell(render_decision(decision))
+    for note in notes:
+        _tell(f"note: {clean_cell(note)}\n")
+    if before is not None:
+        _apply(arguments, before, settings)
+    else:
+        _print(arguments, text, _facts(arguments.made_for, decision, settings, reasons, notes))
+    if not arguments.dry_run:
+        _write_reasons(arguments, folders, decision, reasons, notes)
+    return code
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    """`--simulate CHAIN`: what that chain would have done, and the best one the policy allows."""
+    if arguments.write or arguments.dry_run or arguments.config or arguments.output or arguments.reasons:
+        raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
+    _, decision, code = _decide(arguments)
+    asked = forecast(parse_chain(arguments.simulate, decision))
+    best = best_chain(decision)
+    if arguments.json:
+        facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
+        sys.stdout.write(encode_document(facts).decode())
+        return code
+    sys.stdout.write(render_forecast(asked))
+    if best is None:
+        sys.stdout.write("\nno model keeps the policy's limits: there is no best chain\n")
+    elif best.chain == asked.chain:
+        sys.stdout.write("\nno chain under the policy is better\n")
+    else:
+        sys.stdout.write("\nthe best under the policy\n" + render_forecast(best))
+    return code
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    if arguments.dry_run and arguments.write:
+        raise RequestError("--dry-run shows what --write would do: give one of them")
+    if not (arguments.dry_run or arguments.write):
+        if arguments.config is not None:
+            raise RequestError("--config names a file to patch: say --dry-run or --write with it")
+        return
+    if arguments.made_for != "openclaw":
+        raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
+    if arguments.config is None:
+        raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
+
+
+def _decide(arguments: argparse.Namespace) -> tuple[list[Path], Decision, int]:
+    """The run folders, what they amount to under the policy, and the exit code of having read them."""
+    folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
+    policy = read_policy(arguments.policy)
+    evidence, n_unreadable = gather_evidence(folders, load_prices(arguments.prices or configured_prices()))
+    return folders, decide(evidence, policy), tell_unreadable(n_unreadable)
+
+
+def _read_existing(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The file to patch, empty where it is not there yet; None where none is to be patched."""
+    if not (arguments.dry_run or arguments.write):
+        return None
+    path: Path = arguments.config.expanduser()
+    return read_openclaw(path) if path.exists() else {}
+
+
+def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[str, Any]) -> None:
+    path: Path = arguments.config.expanduser()
+    after = merge_patch(before, patch)
+    if before == after:
+        _tell(f"{path} says all of this already\n")
+        return
+    if arguments.dry_run:
+        sys.stdout.write(render_diff(before, after, path.name))
+        return
+    backup = write_openclaw(path, after)
+    kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
+    _tell(f"wrote {path}{kept}\n")
+
+
+def _print(arguments: argparse.Namespace, text: str, facts: dict[str, Any]) -> None:
+    content = encode_document(facts).decode() if arguments.json else text
+    print_output(arguments.output, content)
+    if arguments.output is not None:
+        _tell(f"wrote {arguments.output}\n")
+
+
+def _write_reasons(
+    arguments: argparse.Namespace,
+    folders: list[Path],
+    decision: Decision,
+    reasons: list[Reason],
+    notes: list[str],
+) -> None:
+    path: Path = arguments.reasons or folders[-1] / f"routing_{arguments.made_for}.md"
+    text = render_reasons(
+        made_for=_NAMES[arguments.made_for],
+        decision=decision,
+        reasons=reasons,
+        notes=notes,
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    try:
+        write_output(path, text)
+    except (RunFolderError, ConfigError, DiskFailure) as failure:
+        if arguments.reasons is not None:
+            raise
+        # A run folder that is read-only can still be routed from.
+        _tell(f"the reasons are not kept: {failure}\n")
+        return
+    _tell(f"the reason for each line is in {path}\n")
+
+
+def _facts(
+    made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
+) -> dict[str, Any]:
+    return {
+        "for": made_for,
+        "models": [
+            {
+                "model": standing.evidence.label,
+                "run_id": standing.evidence.run_id,
+                "kept": standing.kept,
+                "removed_by": list(standing.removed_by),
+                "score": standing.score,
+                "scores": standing.scores,
+            }
+            for standing in decision.standings
+        ],
+        "configuration": settings,
+        "reasons": [
+            {"path": reason.path, "value": reason.setting, "why": reason.why, "model": reason.model}
+            for reason in reasons
+        ],
+        "notes": notes,
+    }
+
+
+def _forecast_facts(found: ChainForecast) -> dict[str, Any]:
+    return {
+        "chain": [evidence.label for evidence in found.chain],
+        "n_cells": found.n_cells,
+        "n_answered": found.n_answered,
+        "n_judged": found.n_judged,
+        "n_passed": found.n_passed,
+        "pass_rate": found.pass_rate,
+        "pass_ci95": found.pass_ci95,
+        "p50_ms": found.p50_ms,
+        "p50_ci95": found.p50_ci95,
+        "p95_ms": found.p95_ms,
+        "p95_ci95": found.p95_ci95,
+        "cost_per_call_usd": found.cost_per_call_usd,
+        "answered_by": list(found.answered_by),
+    }
+
+
+def _tell(words: str) -> None:
+    sys.stderr.write(clean_terminal(words))

@@ -10,9 +10,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
+from clawgauge.cli.planning import (
+    OpenWork,
+    Plan,
+    Pricing,
+    choose_named_targets,
+    choose_targets,
+    fit_concurrency,
+    ignored_options,
+    make_plan,
+    names_targets,
+)
+from clawgauge.cli.process import DONE
+from clawgauge.cli.resume import open_work, settle_plan
 from clawgauge.errors import RequestError
+from clawgauge.journal import encode_document
+from clawgauge.journal.folder import RunFolder
 
-SUMMARY = "run suites on models and record every answer"
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]
   ollama_openai:llama3.2:3b      ollama_openai:* (all of them)      '!ollama_openai:*70b*' (takes out)
@@ -81,10 +96,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None and arguments.run_id is not None:
         raise RequestError("--resume and --run-id exclude each other: a resumed run keeps its id")
     if arguments.dry_run:
-        from clawgauge.cli.rehearsal import rehearse
-
         return rehearse(arguments, _teller(arguments.quiet))
-    from clawgauge.cli.run_session import run_session
+    from clawgauge.cli.session import run_session
 
     return run_session(arguments, _teller(arguments.quiet))
 
@@ -93,8 +106,34 @@ def _teller(quiet: bool) -> Callable[[str], None]:
     def tell(line: str) -> None:
         if not quiet:
             # Loaded only now: most commands have nothing to say here.
-            from clawgauge.reports.phrases import clean_lines
+            from clawgauge.reports.clean import clean_lines
 
             sys.stderr.write(clean_lines(line))
 
     return tell
+
+
+def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    """Show what a run would do; what it would refuse is refused, by the same code and in the same words."""
+    plan = make_plan(arguments, tell)
+    if names_targets(arguments):
+        plan = choose_named_targets(plan) or _ask_servers(plan, tell)
+    plan, path, _ = settle_plan(plan, arguments)
+    plan = fit_concurrency(plan, tell)
+    for line in ignored_options(plan):
+        tell(line)
+    Pricing(plan)
+    if path is None:
+        RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
+    work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
+    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
+    if arguments.json:
+        sys.stdout.write(encode_document(plan_facts(plan, work), pretty=False).decode())
+    return DONE
+
+
+def _ask_servers(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    # The event loop is loaded only where a pattern needs a server's list.
+    from clawgauge.cli.loop import run_async
+
+    return run_async(choose_targets(plan, tell))

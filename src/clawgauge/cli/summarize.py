@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-SUMMARY = "rebuild summary.json and summary.md"
+from clawgauge.cli.files import open_run, tell_unreadable, write_summary
+from clawgauge.cli.show import to_json
+from clawgauge.journal.folder import RunFolder
+
 EXAMPLES = """\
 examples:
   clawgauge summarize latest
@@ -20,7 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.opening import open_run
-    from clawgauge.cli.reading import rebuild
-
-    return rebuild(open_run(arguments.run, arguments.runs_dir), as_json=arguments.json)
+    path = open_run(arguments.run, arguments.runs_dir)
+    folder = RunFolder.open_existing(path)
+    try:
+        for warning in folder.warnings:
+            sys.stderr.write(f"{warning}\n")
+        summary = write_summary(folder)
+    finally:
+        folder.close()
+    sys.stdout.write(to_json(summary) if arguments.json else f"{path / 'summary.md'}\n")
+    return tell_unreadable(summary.n_unreadable_lines)

@@ -7,9 +7,25 @@ must be trusted anew; a file named with --config needs no trust. See docs/securi
 from __future__ import annotations
 
 import argparse
+import stat
+import sys
 from pathlib import Path
+from typing import Any
 
-SUMMARY = "let the clawgauge.toml found here count in full"
+from clawgauge.cli.process import DONE
+from clawgauge.config import (
+    DEFAULT_NAME,
+    FileConfig,
+    TrustStore,
+    harmless_fields,
+    place_of,
+    read_environment,
+    read_file,
+)
+from clawgauge.errors import ConfigError, RequestError
+from clawgauge.reports.clean import clean_terminal
+from clawgauge.secrets import public_address
+
 EXAMPLES = """\
 examples:
   clawgauge trust                      show what ./clawgauge.toml asks for, and trust it as it is now
@@ -26,10 +42,96 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from clawgauge.cli.trusting import distrust, list_trusted, trust
-    from clawgauge.config import DEFAULT_NAME
-
     if arguments.list:
         return list_trusted()
     file = arguments.file or Path(DEFAULT_NAME)
     return distrust(file) if arguments.remove else trust(file)
+
+
+_PHRASES = {
+    "command": "run the program {}",
+    "base_url": "send calls to {}",
+    "api_key_env": "send the value of the variable {} as the key",
+    "extra_body": "add {} to every call",
+    "chat_template_file": "read the chat template {}",
+    "targets": "ask {}",
+    "runs_dir": "keep runs in {}",
+    "prices": "read prices from {}",
+    "unload_others": "unload other models of an Ollama",
+}
+
+
+def trust(file: Path) -> int:
+    """Show, ask where somebody can answer, and keep the hash of what was shown."""
+    found, sha256 = read_file(file)
+    place = place_of(file)
+    asks = _demands(found)
+    _tell(f"{place} asks to" if asks else f"{place} asks for nothing that needs trust")
+    for line in asks:
+        _tell(f"  {line}")
+    if _others_can_write(file):
+        _tell("others can write to it or its folder: programs and files that it names may change without it changing")
+    if asks and sys.stdin.isatty() and sys.stderr.isatty():
+        _ask()
+    TrustStore.of(read_environment()).add(file, sha256)
+    sys.stdout.write(clean_terminal(f"trusted {place} as it is now (sha256 {sha256[:12]}…)") + "\n")
+    return DONE
+
+
+def distrust(file: Path) -> int:
+    """Forget a file, whether or not it is still there."""
+    if not TrustStore.of(read_environment()).remove(file):
+        raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
+    sys.stdout.write(clean_terminal(f"no longer trusted: {place_of(file)}") + "\n")
+    return DONE
+
+
+def list_trusted() -> int:
+    """Every trusted place, and whether what is there now is still what was trusted."""
+    for place, sha256 in sorted(TrustStore.of(read_environment()).entries().items()):
+        try:
+            standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
+        except ConfigError:
+            standing = "gone or unreadable"
+        sys.stdout.write(clean_terminal(f"{place}: {standing}").replace("\n", " ") + "\n")
+    return DONE
+
+
+def _demands(file: FileConfig) -> list[str]:
+    """What the file would be allowed to do, a line each; whatever is not declared harmless is a demand."""
+    harmless = harmless_fields(type(file.run))
+    lines = [_phrase("run", name, value) for name, value in file.run.said().items() if name not in harmless]
+    for provider, table in file.providers.items():
+        said = {name: value for name in table.__struct_fields__ if (value := getattr(table, name))}
+        lines += [_phrase(f"providers.{provider}", name, value) for name, value in said.items()]
+    return lines
+
+
+def _phrase(table: str, name: str, value: Any) -> str:
+    if name == "base_url":
+        value = _shown_address(value)
+    shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
+    # Written as a literal, so that no value can forge a line.
+    return f"{_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(table)[1:-1]}]"
+
+
+def _shown_address(address: str) -> str:
+    try:
+        return public_address(address)
+    except ValueError:
+        return address
+
+
+def _others_can_write(file: Path) -> bool:
+    return any(place.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for place in (file, file.parent))
+
+
+def _ask() -> None:
+    sys.stderr.write("trust it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RequestError("not trusted: nothing was changed")
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(clean_terminal(line).replace("\n", " ") + "\n")

@@ -1,12 +1,8 @@
-"""Two runs, or two models of one run, prompt by prompt: what changed, and is it more than luck?
-
-Owns: pairing, comparability, paired tests, flipped prompts and the gate. Refuses: calling models, judging answers again
-and writing files; all it says can be rebuilt from the run folders alone.
-"""
+"""Two runs, or two models of one run, prompt by prompt: what changed, and is it more than luck?"""
 
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
-from clawgauge.compare.figures import METRICS
 from clawgauge.compare.findings import (
+    METRICS,
     Comparison,
     Difference,
     Figure,
@@ -19,8 +15,8 @@ from clawgauge.compare.findings import (
     StoppedSide,
     Unanswered,
 )
-from clawgauge.compare.fingerprints import prompt_fingerprint
 from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, Rule, parse_rule
+from clawgauge.compare.pairing import prompt_fingerprint
 
 __all__ = [
     "METRICS",

@@ -1,8 +1,7 @@
 """May these two be compared? And if not, what exactly differs?
 
-Owns: the list of what must be the same, and which part of a comparison each difference spoils. Refuses: deciding what
-to do about it. Where a folder does not say (the first harness recorded neither prompts nor settings), that is a note
-and no difference: nobody can be asked any more.
+Where a folder does not say (the first harness recorded neither prompts nor settings), that is a note and no difference:
+nobody can be asked any more.
 
 A difference in what was asked, judged or sampled spoils everything. Another machine or another way of timing spoils the
 times alone: the same model gives the same verdicts there. Two targets of different names are different on purpose,
@@ -16,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clawgauge.compare.findings import Difference, Scope
-from clawgauge.compare.fingerprints import question_fingerprint, verdict_fingerprint
-from clawgauge.compare.pairing import SharedPrompt
+from clawgauge.compare.pairing import SharedPrompt, question_fingerprint, verdict_fingerprint
 from clawgauge.compare.tallies import RunSide
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 

@@ -1,8 +1,4 @@
-"""Two runs, or two targets of one run, set side by side.
-
-Owns: the order of a comparison: pair, check that it may be done, count, test, judge the gate. Refuses: comparing what
-is not comparable unless it is told to, and writing anything.
-"""
+"""Two runs, or two targets of one run, set side by side."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
-from clawgauge.compare.figures import METRICS, summarize_shared
 from clawgauge.compare.findings import (
+    METRICS,
     Comparison,
     Difference,
     Figure,
@@ -25,16 +21,19 @@ from clawgauge.compare.findings import (
     RuleFinding,
     SideInfo,
     StoppedSide,
+    summarize_shared,
 )
-from clawgauge.compare.flips import find_flips, find_unanswered, read_answers
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing
 from clawgauge.compare.paired import (
     answered,
     correct_rates,
     correct_shifts,
+    find_flips,
+    find_unanswered,
     judged,
     pair_rates,
     pair_shift,
+    read_answers,
     scheduled,
     used_tool,
 )
@@ -47,8 +46,7 @@ from clawgauge.compare.pairing import (
     pair_prompts,
     pair_targets,
 )
-from clawgauge.compare.reading import read_side
-from clawgauge.compare.tallies import RunSide
+from clawgauge.compare.tallies import RunSide, read_side
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
 from clawgauge.summary.schedule import read_schedule

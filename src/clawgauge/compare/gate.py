@@ -1,7 +1,6 @@
 """The gate: rules that a change must not break.
 
-Owns: the grammar `METRIC OP NUMBER[%] [(significant)]` and how a rule is judged on a pair. Refuses: choosing limits. A
-rule names what must *not* happen: `objective_pass_rate<-0.05` is broken when B's rate is more than 0.05 below A's. A
+A rule names what must *not* happen: `objective_pass_rate<-0.05` is broken when B's rate is more than 0.05 below A's. A
 rate that has a paired test is that of the paired prompts: what one side left unanswered must not flatter the other.
 """
 
@@ -12,8 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clawgauge.compare.figures import METRICS, Metric
-from clawgauge.compare.findings import PairComparison, PairedRate, PairedShift, RuleFinding
+from clawgauge.compare.findings import METRICS, Metric, PairComparison, PairedRate, PairedShift, RuleFinding
 from clawgauge.errors import ConfigError
 
 SIGNIFICANCE_LEVEL = 0.05

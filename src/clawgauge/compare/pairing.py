@@ -1,18 +1,48 @@
-"""Who stands beside whom: targets of A and B, and the prompts they share.
-
-Owns: reading what a user calls a target, and matching prompts by suite and id. Refuses: judging whether a pair may be
-compared.
-"""
+"""Who stands beside whom: targets of A and B, the prompts they share, and whether those are the same prompts."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from clawgauge.compare.tallies import PromptTally, RunSide
 from clawgauge.errors import TargetError
-from clawgauge.records import Target
+from clawgauge.records import Prompt, Target
 from clawgauge.summary.schedule import PromptKey
+
+_HASH_CHARS = 12
+
+
+def question_fingerprint(prompt: Prompt) -> str:
+    """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as written."""
+    asked = (
+        prompt.prompt,
+        prompt.system,
+        prompt.temperature,
+        prompt.max_tokens,
+        prompt.tools,
+        prompt.tool_choice,
+        prompt.world,
+        prompt.max_turns,
+    )
+    return _digest(msgspec.json.encode(asked))
+
+
+def verdict_fingerprint(prompt: Prompt) -> str:
+    """Everything that decides the verdict on an answer. The order of a validator's keys does not count."""
+    return _digest(msgspec.json.encode((prompt.validator, sorted(prompt.expected_tools)), order="sorted"))
+
+
+def prompt_fingerprint(prompt: Prompt) -> str:
+    """Question and verdict in one: the same prompt in every respect that matters."""
+    return _digest(f"{question_fingerprint(prompt)} {verdict_fingerprint(prompt)}".encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_HASH_CHARS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,25 @@
 """Flags, environment and TOML made into one decided plan. Nothing after this room reads any of them again."""
 
-from clawgauge.config.environment import read_environment
-from clawgauge.config.file import DEFAULT_NAME, Configuration, FileConfig, read_configuration, read_file
-from clawgauge.config.plan import (
+from clawgauge.config.providers import provider_settings
+from clawgauge.config.secrets import find_secrets
+from clawgauge.config.settings import (
+    DEFAULT_NAME,
     DEFAULT_RUNS_DIR,
     DEFAULT_SUITES,
+    Configuration,
+    FileConfig,
+    RunSettings,
     check_options,
     checked_fail_under,
     choose_from,
     choose_prompts,
+    harmless_fields,
     load_suites,
     make_options,
+    read_configuration,
+    read_environment,
+    read_file,
 )
-from clawgauge.config.providers import provider_settings
-from clawgauge.config.secrets import find_secrets
-from clawgauge.config.settings import RunSettings, harmless_fields
 from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target, provider_name
 from clawgauge.config.trust import TrustStore, place_of
 

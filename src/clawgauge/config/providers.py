@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
-from clawgauge.config.environment import ollama_base_url
-from clawgauge.config.file import Configuration, ProviderTable
+from clawgauge.config.settings import Configuration, ProviderTable, ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings, is_vendor
 from clawgauge.providers.registry import BUILT_IN, provider_types, unknown_provider

@@ -1,7 +1,6 @@
 """Which values this process holds that nobody else may see.
 
-Owns: finding them, in the environment, in the providers' keys and inside addresses, and saying where each is from.
-Refuses: replacing them; that is `redaction`'s. Numbers are never secrets: `MAX_TOKENS=100000` is no token.
+Numbers are never secrets: `MAX_TOKENS=100000` is no token.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawgauge.providers.base import ProviderSettings
-from clawgauge.redaction import is_bare_key, looks_like_key, looks_secret
+from clawgauge.secrets import is_bare_key, looks_like_key, looks_secret
 
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTHORIZATION)S?(?=$|[_0-9])", re.IGNORECASE

@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clawgauge.console.outcomes import outcome_words
+from clawgauge.console.plain import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.reports.phrases import one_line
-from clawgauge.runner.observer import Observer
+from clawgauge.reports.words import one_line
+from clawgauge.runner.target import Observer
 from clawgauge.stats import percentile
 
 # Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a person.

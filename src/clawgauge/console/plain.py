@@ -1,15 +1,35 @@
-"""Progress as plain lines, for logs and pipes: one per call."""
+"""Progress as plain lines, for logs and pipes: one per call; or none at all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Self, TextIO
 
-from clawgauge.console.outcomes import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.reports.phrases import one_row, verdict_word
-from clawgauge.runner.observer import Observer
+from clawgauge.reports.clean import one_row
+from clawgauge.reports.words import verdict_word
+from clawgauge.runner.target import Observer
+
+
+def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
+    """One line for the event `decided`, `undecided` or `budget_spent`."""
+    if event == "budget_spent":
+        option = str(detail["budget"]).replace("_", "-")
+        if detail.get("unknown_cost"):
+            unasked = _count(detail["not_asked"], "call")
+            return f"--{option} cannot be kept: a call came back without a cost; {unasked} not made"
+        return f"--{option} {detail['limit']:g} is spent; {_count(detail['not_asked'], 'call')} not made"
+    seen = f"{detail['k']} of {_count(detail['n'], 'tool prompt')} passed"
+    if event == "decided":
+        return f"Tier {detail['tier']} decided ({detail['p']:.0%} sure): {seen}, {detail['not_needed']} not needed"
+    if detail["tier"] is None:
+        return "tier undecided: no tool prompt was answered"
+    return f"tier undecided: {seen}, Tier {detail['tier']} is {detail['p']:.0%} likely"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 class PlainLines(Observer):
@@ -53,3 +73,13 @@ class PlainLines(Observer):
     def _line(self, text: str) -> None:
         self._out.write(one_row(text))
         self._out.flush()
+
+
+class Silent(Observer):
+    """For `--quiet`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return None

@@ -1,8 +1,4 @@
-"""Rows as Parquet.
-
-Owns: the Arrow type of every kind of column, and writing in row groups, so that memory does not grow with the run.
-Refuses: being imported where pyarrow is not installed; only `export --format parquet` loads it.
-"""
+"""Rows as Parquet."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from clawgauge.export.columns import Column
+from clawgauge.export.rows import Column
 from clawgauge.journal import repair_text
 from clawgauge.records import Result
 

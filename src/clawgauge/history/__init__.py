@@ -1,12 +1,8 @@
-"""Many runs as one: what was run when, how each model fared over time, what is missing and how to fill it.
+"""Many runs as one: what was run when, how each model fared over time, what is missing and how to fill it."""
 
-Owns: reading a folder of runs, with the summaries they already have. Refuses: calling models and writing; a folder that
-cannot be read is listed, and the rest is shown.
-"""
-
-from clawgauge.history.filling import FillStep
+from clawgauge.history.coverage import FillStep
 from clawgauge.history.findings import Coverage, FillCommand, History, Point, RunLine, Trend, UnreadableRun
-from clawgauge.history.overview import read_history
+from clawgauge.history.trends import read_history
 
 __all__ = [
     "Coverage",

@@ -1,11 +1,19 @@
-"""What the runs of a folder amount to, as frozen structs: the JSON of `history --json`, and all its reports show.
-
-Owns: the shapes. Refuses: computing and wording.
-"""
+"""The runs of a folder, each with its summary, and what they amount to as frozen structs."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
 import msgspec
+
+from clawgauge.compare import prompt_fingerprint
+from clawgauge.errors import RunFolderError
+from clawgauge.journal import is_run_folder, list_runs, read_config, read_summary, started_at_ms, stat_file
+from clawgauge.records import GroupSummary, RunConfig, RunSummary, Target
+from clawgauge.summary import summarize_folder
+from clawgauge.summary.schedule import PromptKey
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,3 +109,74 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     coverage: list[Coverage]
     fill: list[FillCommand] | None = None
     n_not_fillable: int = 0
+
+
+_SUMMED_UP = ("results.jsonl", "config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run that could be read. `fingerprints` tells the content of every prompt it holds."""
+
+    path: Path
+    started_at_ms: float
+    config: RunConfig | None
+    summary: RunSummary
+    fingerprints: dict[PromptKey, str]
+
+    @property
+    def run_id(self) -> str:
+        return self.summary.run_id
+
+
+def target_of(group: GroupSummary) -> Target:
+    """The target a group of a summary is about."""
+    return Target(group.provider, group.model, group.thinking_level)
+
+
+def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
+    """Every run in `runs_dir`, the newest first, and what could not be read."""
+    entries: list[RunEntry] = []
+    try:
+        unreadable = _closed_folders(runs_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunFolderError(
+            f"There is no folder {runs_dir}; make a run with `clawgauge run`, or name its --runs-dir."
+        ) from None
+    except OSError as error:
+        raise RunFolderError(f"Cannot read {runs_dir} ({error.strerror or error}); check its permissions.") from error
+    for path in list_runs(runs_dir):
+        try:
+            entries.append(_read_entry(path))
+        except RunFolderError as error:
+            unreadable.append(UnreadableRun(path=str(path), reason=str(error)))
+    return entries, unreadable
+
+
+def _read_entry(path: Path) -> RunEntry:
+    summary = _fresh_summary(path) or summarize_folder(path)
+    config = read_config(path)
+    prompts = config.prompts if config else []
+    fingerprints = {(prompt.suite, prompt.id): prompt_fingerprint(prompt) for prompt in prompts}
+    return RunEntry(path, started_at_ms(path), config, summary, fingerprints)
+
+
+def _fresh_summary(path: Path) -> RunSummary | None:
+    """summary.json, unless something it sums up was written after it, or it is not one of ours."""
+    written, *summed_up = (stat_file(path, name) for name in ("summary.json", *_SUMMED_UP))
+    if written is None or any(file is None or file.st_mtime_ns > written.st_mtime_ns for file in summed_up):
+        return None
+    try:
+        return read_summary(path)
+    except RunFolderError:
+        # Whatever is wrong with a summary, the records are what counts.
+        return None
+
+
+def _closed_folders(runs_dir: Path) -> list[UnreadableRun]:
+    """Folders nobody may look into: there may be a run in them."""
+    return [
+        UnreadableRun(path=str(path), reason=f"Cannot read {path}; check its permissions.")
+        for path in sorted(runs_dir.iterdir())
+        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK) and not is_run_folder(path)
+    ]

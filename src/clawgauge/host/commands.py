@@ -1,9 +1,4 @@
-"""Runs a system tool and returns what it printed, within a time limit, whatever the tool does.
-
-Owns: finding tools on a given PATH, the environment they get, killing those that hang or would outlive us. Refuses:
-shells, standard input, and handing API keys to programs that only say their version: just the variables in `PASSED_ON`
-go along.
-"""
+"""Asking the machine: a system tool's output within a time limit, or why there is none."""
 
 from __future__ import annotations
 
@@ -14,11 +9,38 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
-from clawgauge.process_groups import adopt, release, signal_group
+import psutil
+
+from clawgauge.child_processes import adopt, release, signal_group
+
+_Answer = TypeVar("_Answer")
+
+# No such file, no permission, a process gone, a file of another shape, a figure this system does not have. psutil
+# warns with RuntimeWarning where a container hides a figure; under `-W error` that arrives as an exception.
+UNTOLD = (
+    OSError,
+    ValueError,
+    IndexError,
+    ArithmeticError,
+    NotImplementedError,
+    RuntimeError,
+    RuntimeWarning,
+    psutil.Error,
+)
+
+
+def ask(question: Callable[[], _Answer]) -> _Answer | None:
+    """The machine's answer; None where it has none to give."""
+    try:
+        return question()
+    except UNTOLD:
+        return None
+
 
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5

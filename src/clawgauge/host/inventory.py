@@ -1,8 +1,4 @@
-"""inventory.json: what this machine is and what is installed on it.
-
-Owns: the facts a reader needs to judge a run made elsewhere. Refuses: figures of the moment (see `snapshot`), and
-asking servers: what a provider says of itself comes in as its probe.
-"""
+"""inventory.json: what this machine is and what is installed on it."""
 
 from __future__ import annotations
 

@@ -1,19 +1,29 @@
 """The only reader and writer of a run folder.
 
-Owns: every byte in `runs/<run_id>/`: appending, locking, repairing, replacing, reading back, and the folders of the
-first harness. Refuses: measuring, judging and summing up. Writing goes through one `RunFolder`, which holds the lock
-(import it from `journal.folder`); reading, gathered here, needs no lock, no right to write and no event loop.
+Writing goes through one `RunFolder`, which holds the lock (import it from `journal.folder`); reading, gathered here,
+needs no lock, no right to write and no event loop.
 """
 
-from clawgauge.journal.cells import CellKey, CellOutcome, cell_key, index_cells
-from clawgauge.journal.directory import replace_beside_records, stat_file
-from clawgauge.journal.documents import read_config, read_events, read_inventory, read_raw_config, read_summary
-from clawgauge.journal.lines import encode_document, encode_line, repair_text
+from clawgauge.journal.disk import replace_beside_records, stat_file
+from clawgauge.journal.lines import KEY_WITHHELD, encode_document, encode_line, repair_text, withhold
 from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
-from clawgauge.journal.names import check_run_id
-from clawgauge.journal.reader import ResultReader, find_line_start, is_first_harness, iter_results, iter_superseded
-from clawgauge.journal.tags import resource_tag
-from clawgauge.journal.withholding import KEY_WITHHELD, withhold
+from clawgauge.journal.names import check_run_id, resource_tag
+from clawgauge.journal.reader import (
+    CellKey,
+    CellOutcome,
+    ResultReader,
+    cell_key,
+    find_line_start,
+    index_cells,
+    is_first_harness,
+    iter_results,
+    iter_superseded,
+    read_config,
+    read_events,
+    read_inventory,
+    read_raw_config,
+    read_summary,
+)
 
 __all__ = [
     "KEY_WITHHELD",

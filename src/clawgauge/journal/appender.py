@@ -1,8 +1,4 @@
-"""Lines appended to one file for good, without ever making the event loop wait for the disk.
-
-Owns: the writer thread and group commit: lines that arrive while the disk is busy share the next write and sync.
-Refuses: knowing what a line means. After a failed write the file is cut back to whole lines and nothing more is taken.
-"""
+"""Lines appended for good: results without ever making the event loop wait for the disk, events as they happen."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from clawgauge.errors import DiskFailure, RunFolderError
-from clawgauge.journal.directory import Directory
-from clawgauge.journal.disk import APPEND, disk_failure, sync_data, write_all
+from clawgauge.journal.disk import APPEND, Directory, disk_failure, sync_data, write_all
+from clawgauge.journal.names import EVENTS
 
 _BATCH_BYTES = 1 << 20
 _GATHER_S = 0.004
@@ -245,3 +241,39 @@ def _settle(waiters: Sequence[asyncio.Future[None] | Future[None]], failure: str
             waiter.set_result(None)
         else:
             waiter.set_exception(DiskFailure(failure))
+
+
+class EventLog:
+    """Appends lines to the events of a run folder from any thread. The file is made with the first line."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.n_lost = 0
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+
+    def write(self, line: bytes) -> None:
+        """Append `line` whole or not at all."""
+        with self._lock:
+            try:
+                if self._fd is None:
+                    self._fd = self._directory.open(EVENTS, APPEND)
+                size = os.fstat(self._fd).st_size
+            except (OSError, RunFolderError):
+                self.n_lost += 1
+                return
+            try:
+                write_all(self._fd, line)
+            except OSError:
+                self.n_lost += 1
+                with suppress(OSError):
+                    os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        """Make the events last and let go of the file. Harmless when repeated."""
+        with self._lock:
+            if self._fd is not None:
+                with suppress(OSError):
+                    sync_data(self._fd)
+                os.close(self._fd)
+                self._fd = None

@@ -1,19 +1,26 @@
-"""Bytes on disk for good: whole writes and syncing.
+"""The one way to open a file of a run folder, and bytes that last.
 
-Owns: the system calls that make a write last, and the sentence a user reads when the disk refuses one. Refuses: knowing
-what the bytes mean, and opening files; `directory` does.
+A run folder may come from anyone, so nothing in it is followed and nothing in it is waited for: a name is looked up in
+the folder's own descriptor, links are not followed, and only a regular file is read or written. Where a system has no
+such descriptors (Windows), the same is asked of the path before it is opened and of the file after.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import secrets
+import stat
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from clawgauge.errors import ClawgaugeError, DiskFailure, RunFolderError
+from clawgauge.journal.names import RECORDS
 
 READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20
@@ -52,3 +59,203 @@ def folder_failure(path: Path, error: OSError) -> ClawgaugeError:
     return RunFolderError(
         f"Cannot write to {path} ({error.strerror or error}); check its permissions or choose another --runs-dir."
     )
+
+
+TEMP_SUFFIX = ".tmp"
+
+_BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and os.listdir in os.supports_fd
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# A FIFO without a writer is opened at once instead of waited for, and is then seen to be one.
+_FILE_FLAGS = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Directory:
+    """A run folder's directory, held open. With `search_only` its files can be read by name and nothing else."""
+
+    def __init__(self, path: Path, *, search_only: bool = False) -> None:
+        self.path = path
+        flags = getattr(os, "O_PATH", 0) | _FOLDER_FLAGS if search_only else _FOLDER_FLAGS
+        self.fd: int | None = os.open(path, flags) if _BY_DESCRIPTOR else None
+        # Some network file systems number a file anew at every look: there nothing can be told of it later.
+        self._has_identity = self.fd is not None and _is_same(path, self.fd, None)
+
+    def open(self, name: str, flags: int, *, cap_bytes: int | None = None) -> int:
+        """A descriptor of the regular file `name`; `RunFolderError` for anything else, or what is over its cap."""
+        self._refuse_foreign(name, self.stat(name))
+        fd = os.open(self._place(name), flags | _FILE_FLAGS, 0o666, dir_fd=self.fd)
+        try:
+            found = os.fstat(fd)
+            self._refuse_foreign(name, found)
+            if cap_bytes is not None and found.st_size > cap_bytes:
+                raise RunFolderError(
+                    f"{self.path / name} has {found.st_size:,} bytes, and no run writes more than {cap_bytes:,} there; "
+                    "restore it from a copy."
+                )
+            if flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
+                raise RunFolderError(
+                    f"{self.path / name} is a hard link: writing it would change another file too; "
+                    "put a copy in its place, and try again."
+                )
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def read(self, name: str, cap_bytes: int) -> bytes | None:
+        """The whole of `name`, None where there is none; refused unread where it is larger than `cap_bytes`."""
+        try:
+            fd = self.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            # Of a file that somebody makes longer meanwhile no more than was looked at.
+            return file.read(os.fstat(fd).st_size)
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """What bears `name`, itself and not what it may point to; None where nothing does."""
+        try:
+            return os.stat(self._place(name), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def has_file(self, name: str) -> bool:
+        found = self.stat(name)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def names(self) -> list[str]:
+        return os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208  # a descriptor has no Path
+
+    def unlink(self, name: str) -> None:
+        os.unlink(self._place(name), dir_fd=self.fd)
+
+    def sync(self) -> None:
+        """Make the names in the folder last. Windows offers no such thing and needs none."""
+        if self.fd is not None:
+            os.fsync(self.fd)
+
+    @contextmanager
+    def replacement(self, name: str) -> Iterator[BinaryIO]:
+        """`staged`, with an error of the disk as the sentence for a run that ends on it."""
+        try:
+            with self.staged(name) as file:
+                yield file
+        except OSError as error:
+            self.require_present()
+            raise disk_failure(self.path / name, error) from error
+
+    @contextmanager
+    def staged(self, name: str) -> Iterator[BinaryIO]:
+        """A file that takes the place of `name`, whole and synced, once the block ends well; else leaves no trace."""
+        self._refuse_foreign(name, self.stat(name))
+        temp = f".{name}.{os.getpid()}-{secrets.token_hex(6)}{TEMP_SUFFIX}"
+        fd = self.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            with os.fdopen(fd, "wb", buffering=READ_BUFFER_BYTES) as file:
+                yield file
+                file.flush()
+                os.fsync(fd)
+            self.require_present()
+            os.replace(self._place(temp), self._place(name), src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            self.sync()
+        finally:
+            with suppress(OSError):
+                self.unlink(temp)
+
+    def require_present(self, name: str | None = None, fd: int | None = None) -> None:
+        """Raise `DiskFailure` unless the path still leads to this folder, and `name` in it to the open file `fd`."""
+        if self.fd is None or not self._has_identity:
+            return
+        if not _is_same(self.path, self.fd, None):
+            raise DiskFailure(
+                f"Run folder {self.path} is no longer there: it was deleted, moved or replaced. "
+                "Nothing more is asked, because nothing more could be recorded; leave a run its folder until it ends."
+            )
+        if name is not None and fd is not None and not _is_same(name, fd, self.fd):
+            raise DiskFailure(
+                f"{self.path / name} was deleted or replaced while the run was writing it. "
+                "Nothing more is asked, because nothing more could be recorded; leave a run its files until it ends."
+            )
+
+    def close(self) -> None:
+        """Harmless when repeated."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _place(self, name: str) -> str | Path:
+        return self.path / name if self.fd is None else name
+
+    def _refuse_foreign(self, name: str, found: os.stat_result | None) -> None:
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+            raise RunFolderError(
+                f"{self.path / name} is {kind}, and nothing in a run folder but files is read or written; "
+                "take it away, and try again."
+            )
+
+
+def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.BufferedReader:
+    """`name` in `folder` for reading."""
+    with Directory(folder, search_only=True) as directory:
+        fd = directory.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
+    return io.BufferedReader(io.FileIO(fd, "rb"), READ_BUFFER_BYTES)
+
+
+def read_file(folder: Path, name: str, cap_bytes: int) -> bytes | None:
+    """`Directory.read` of a folder that need not be there either."""
+    try:
+        with Directory(folder, search_only=True) as directory:
+            return directory.read(name, cap_bytes)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def replace_beside_records(path: Path) -> Iterator[BinaryIO]:
+    """A file in a run folder that nobody holds, put there at one stroke; the records themselves are refused."""
+    if path.name.casefold() in RECORDS:
+        raise RunFolderError(f"{path} is a run's own record, and nothing else is written there; choose another name.")
+    with Directory(path.parent) as directory, directory.staged(path.name) as file:
+        yield file
+
+
+def stat_file(folder: Path, name: str) -> os.stat_result | None:
+    """What bears `name` in `folder`; None where nothing does, or nobody may look."""
+    try:
+        return (folder / name).lstat()
+    except (OSError, ValueError):
+        return None
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder that holds run folders last."""
+    if sys.platform != "win32":
+        with Directory(path) as directory:
+            directory.sync()
+
+
+def _is_same(name: str | Path, fd: int, dir_fd: int | None) -> bool:
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=dir_fd, follow_symlinks=dir_fd is None), os.fstat(fd))
+    except OSError:
+        return False

@@ -1,8 +1,4 @@
-"""Run folders made by the first harness, read as if they were ours.
-
-Owns: telling such a folder, and filling what its records lack. Refuses: writing, and inventing measurements: what was
-not recorded is null, and what was recorded loosely (a float for milliseconds, "null" for null) is put right.
-"""
+"""Run folders made by the first harness, read as if they were ours."""
 
 from __future__ import annotations
 

@@ -1,35 +1,165 @@
-"""A run folder open for writing.
-
-Owns: making a folder, taking its lock, repairing what a crash left, and every file written into it. Refuses: knowing
-what a run is; it is given records and puts them where the reading side will find them.
-"""
+"""A run folder open for writing: made or taken over under its lock, repaired after a crash, revised, closed."""
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.appender import Appender
-from clawgauge.journal.cells import CellKey
-from clawgauge.journal.directory import Directory, sync_folder
-from clawgauge.journal.disk import APPEND, folder_failure
-from clawgauge.journal.event_log import EventLog
-from clawgauge.journal.lines import encode_document, encode_line, repair_text
+from clawgauge.journal.appender import Appender, EventLog
+from clawgauge.journal.disk import (
+    APPEND,
+    LINE_CAP_BYTES,
+    READ_BUFFER_BYTES,
+    Directory,
+    disk_failure,
+    folder_failure,
+    read_lines,
+    sync_folder,
+)
+from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, repair_text, result_line
 from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
 from clawgauge.journal.lock import RunLock
-from clawgauge.journal.names import EVENTS, RESULTS, TORN, check_file_name, check_run_id, default_run_id
-from clawgauge.journal.reader import is_first_harness
-from clawgauge.journal.revision import move_superseded, replace_results
-from clawgauge.journal.tail import mend_tail
-from clawgauge.journal.withholding import clean, result_line
-from clawgauge.records import Event, Result
+from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_file_name, check_run_id, default_run_id
+from clawgauge.journal.reader import CellKey, cell_key, is_first_harness, line_decoder
+from clawgauge.records import CellRow, Event, Result
+
+_SCAN_BYTES = 1 << 16
+# One write of many lines, the last of them as long as a line can be.
+_TORN_CAP_BYTES = 2 * LINE_CAP_BYTES
+
+
+def mend_tail(directory: Directory, name: str, torn: str | None = None) -> int:
+    """Make file `name` end with a whole line and return how many bytes that cost: 0 where nothing was torn.
+
+    A last line that lacks only its newline is a whole record and gets one. Anything else is cut off, and appended to
+    `torn` first where that is given. A crash in between leaves the bytes in both places, never in none.
+    """
+    try:
+        fd = directory.open(name, os.O_RDWR)
+    except FileNotFoundError:
+        return 0
+    with os.fdopen(fd, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = _tail_start(file, size)
+        if start == size:
+            return 0
+        if size - start > _TORN_CAP_BYTES:
+            raise RunFolderError(
+                f"{directory.path / name} ends in over {_TORN_CAP_BYTES:,} bytes without a line end, which no crash "
+                "of a run leaves; restore it from a copy, or cut them off."
+            )
+        whole = _is_whole_record(file, start, size)
+        if whole:
+            file.seek(size)
+            file.write(b"\n")
+        else:
+            if torn is not None:
+                _copy_aside(file, start, directory, torn)
+            file.truncate(start)
+        file.flush()
+        os.fsync(file.fileno())
+    return 0 if whole else size - start
+
+
+def _tail_start(file: BinaryIO, size: int) -> int:
+    """Offset of the first byte after the last newline; where none is near enough, somewhere before it."""
+    end = size
+    while end > 0 and size - end <= _TORN_CAP_BYTES:
+        begin = max(0, end - _SCAN_BYTES)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return end
+
+
+def _is_whole_record(file: BinaryIO, start: int, size: int) -> bool:
+    if size - start > LINE_CAP_BYTES:
+        return False
+    file.seek(start)
+    # An object closes itself: no prefix of one is one, so what parses was written to its end.
+    return decode_line(file.read(size - start)) is not None
+
+
+def _copy_aside(file: BinaryIO, start: int, directory: Directory, torn: str) -> None:
+    file.seek(start)
+    with os.fdopen(directory.open(torn, APPEND), "ab") as aside:
+        if aside.tell() > 0:
+            aside.write(b"\n")
+        while piece := file.read(_SCAN_BYTES):
+            aside.write(piece)
+        aside.flush()
+        os.fsync(aside.fileno())
+    directory.sync()
+
+
+def move_superseded(directory: Directory, keys: set[CellKey]) -> int:
+    """Move the lines of the cells `keys` from results.jsonl to superseded.jsonl; returns how many there were.
+
+    Killed between the two steps, the cell is still in results.jsonl and is moved again the next time: a line may stand
+    twice in superseded.jsonl, never twice in results.jsonl and never in neither.
+    """
+    decode = line_decoder(CellRow)
+
+    def is_superseded(line: bytes) -> bool:
+        record = decode(line)
+        return record is not None and cell_key(record) in keys
+
+    moved = _append_synced(directory, SUPERSEDED, filter(is_superseded, _result_lines(directory))) if keys else 0
+    if moved:
+        with directory.replacement(RESULTS) as file:
+            file.writelines(line for line in _result_lines(directory) if not is_superseded(line))
+    return moved
+
+
+def replace_results(directory: Directory, results: Iterable[Result]) -> int:
+    """Put `results` in the place of all records; other lines stay as they are, behind them. Returns their number.
+
+    A line with a field that does not fit its type is such a line: written anew, it would lose what it says there.
+    """
+    decode = line_decoder(Result, fitting=True)
+    written = 0
+    with directory.replacement(RESULTS) as file:
+        for result in results:
+            file.write(encode_line(result))
+            written += 1
+        file.writelines(line for line in _result_lines(directory) if line.strip() and decode(line) is None)
+    return written
+
+
+def _result_lines(directory: Directory) -> Iterator[bytes]:
+    with os.fdopen(directory.open(RESULTS, os.O_RDONLY), "rb", buffering=READ_BUFFER_BYTES) as file:
+        yield from read_lines(file)
+
+
+def _append_synced(directory: Directory, name: str, lines: Iterator[bytes]) -> int:
+    """Append `lines`, for good, and return how many; with none, there is no file either."""
+    appended = 0
+    try:
+        first = next(lines, None)
+        if first is None:
+            return 0
+        # A crash here once before may have torn the last line; the original is still in results.jsonl.
+        mend_tail(directory, name)
+        with os.fdopen(directory.open(name, APPEND), "ab") as file:
+            for line in chain([first], lines):
+                file.write(line)
+                appended += 1
+            file.flush()
+            os.fsync(file.fileno())
+        directory.sync()
+    except OSError as error:
+        raise disk_failure(directory.path / name, error) from error
+    return appended
 
 
 class RunFolder:

@@ -1,7 +1,4 @@
-"""From what a user typed to the run folder meant.
-
-Owns: what counts as a run folder, and which one is the latest. Refuses: opening anything for writing.
-"""
+"""From what a user typed to the run folder meant."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from typing import Annotated
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.directory import TEMP_SUFFIX, Directory, read_file, stat_file
-from clawgauge.journal.documents import CAP_BYTES
+from clawgauge.journal.disk import TEMP_SUFFIX, Directory, read_file, stat_file
 from clawgauge.journal.names import CONFIG, LATEST, LOCK, RESULTS
+from clawgauge.journal.reader import CAP_BYTES
 
 _MAX_SUGGESTIONS = 5
 # The names `Directory.replacement` gives, and version 0.1.0 gave.

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.errors import RunFolderError, RunLocked
-from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import Directory
 from clawgauge.journal.names import LOCK
 
 if sys.platform == "win32":

@@ -1,15 +1,15 @@
-"""What things in a run folder are called, and which names are refused.
-
-Owns: the file names of a run folder, the default run id, the rules a run id or file name must meet. Refuses: touching
-the disk; a name is judged before anything is made.
-"""
+"""What things in a run folder are called, which names are refused, and a file-safe name for a target."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import unicodedata
 from datetime import datetime
 
 from clawgauge.errors import RunFolderError
+from clawgauge.records import Target
 
 CONFIG = "config.json"
 INVENTORY = "inventory.json"
@@ -82,3 +82,34 @@ def _name_fault(name: str) -> str | None:
     if len(name.encode()) > _MAX_NAME_BYTES:
         return f"is longer than {_MAX_NAME_BYTES} bytes"
     return None
+
+
+MAX_TAG_CHARS = 120
+
+_HASH_CHARS = 16
+# A plain tag can be read back in one way only: the model has no '_', so the last '_' ends the provider; '@' and '~' are
+# in neither; and there are no capitals, so file systems that ignore case tell plain tags apart.
+_PLAIN_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_PLAIN_MODEL = re.compile(r"[a-z0-9.-]+")
+_PLAIN_LEVEL = re.compile(r"[a-z]+")
+_UNSAFE_RUN = re.compile(r"[^a-z0-9_.@-]+")
+
+
+def resource_tag(target: Target) -> str:
+    """The target's name where that is unmistakable, otherwise a readable likeness, `~` and a hash of the target."""
+    level = "" if target.thinking_level is None else f"@{target.thinking_level}"
+    name = f"{target.provider}_{target.model}{level}"
+    if _is_plain(target) and len(name) <= MAX_TAG_CHARS:
+        return name
+    identity = json.dumps([target.provider, target.model, target.thinking_level])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:_HASH_CHARS]
+    likeness = _UNSAFE_RUN.sub("-", name.lower()).lstrip(".@-")[: MAX_TAG_CHARS - _HASH_CHARS - 1]
+    return f"{likeness}~{digest}"
+
+
+def _is_plain(target: Target) -> bool:
+    return (
+        _PLAIN_PROVIDER.fullmatch(target.provider) is not None
+        and _PLAIN_MODEL.fullmatch(target.model) is not None
+        and (target.thinking_level is None or _PLAIN_LEVEL.fullmatch(target.thinking_level) is not None)
+    )

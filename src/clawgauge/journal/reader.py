@@ -1,8 +1,6 @@
-"""results.jsonl as a stream of typed records.
+"""A run folder read back: its documents and events, results.jsonl as a stream of typed records, and its cells.
 
-Owns: splitting into lines, typed decoding, and counting what could not be read; of a part of the file alone, where the
-reading is shared out. Refuses: locks, repairs, and holding more than one line in memory. A caller names a struct of
-the fields it needs; the rest of each line is skipped unread.
+Reading needs no lock, no right to write and no event loop. What cannot be read is counted.
 """
 
 from __future__ import annotations
@@ -15,23 +13,126 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast, overload
+from sys import intern
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.directory import open_file
-from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, read_lines
-from clawgauge.journal.documents import read_raw_config
-from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness
+from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, open_file, read_file, read_lines
+from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
-from clawgauge.journal.names import RESULTS, SUPERSEDED
-from clawgauge.records import CellRow, Result
+from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
+from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+
 T = TypeVar("T", bound=msgspec.Struct)
+
+# Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
+CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
+
+
+def read_config(path: Path) -> RunConfig | None:
+    """config.json of the run folder `path`; None where there is none, or where the first harness made it."""
+    return _read_document(path, CONFIG, RunConfig)
+
+
+def read_raw_config(path: Path) -> dict[str, Any] | None:
+    """config.json as it stands, whoever made it; None where there is none."""
+    return _read_object(path, CONFIG)
+
+
+def read_inventory(path: Path) -> Inventory | None:
+    """inventory.json; None where there is none, or where it has another shape."""
+    return _read_document(path, INVENTORY, Inventory)
+
+
+def read_summary(path: Path) -> RunSummary | None:
+    """summary.json; None where there is none, or where it has another shape."""
+    return _read_document(path, SUMMARY, RunSummary)
+
+
+def read_events(path: Path) -> list[Event]:
+    """events.jsonl, in order. A line that is no event is passed over: events explain a run, they do not count in it.
+
+    The first harness wrote its events among the results; they are found there.
+    """
+    raw_config = read_raw_config(path)
+    events = [_as_event(raw) for raw in _read_objects(path, EVENTS)]
+    if raw_config is None or is_first_harness_config(raw_config):
+        events += [_as_old_event(raw) for raw in _read_objects(path, RESULTS) if raw.get("record_type") == "event"]
+    return [event for event in events if event is not None]
+
+
+def _as_event(raw: dict[str, Any]) -> Event | None:
+    try:
+        return msgspec.convert(raw, Event) if _has_plain_numbers(raw) else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _as_old_event(raw: dict[str, Any]) -> Event | None:
+    try:
+        return upgrade_event(raw) if _has_plain_numbers(raw) else None
+    except RecursionError:
+        return None
+
+
+def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
+    path = folder / name
+    raw = _read_object(folder, name)
+    if raw is None or "schema_version" not in raw:
+        return None
+    version = raw["schema_version"]
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
+    # A suite may hold a number of any length in its prompts; nothing else does.
+    if not _has_plain_numbers({key: value for key, value in raw.items() if key != "prompts"}):
+        raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
+    try:
+        return msgspec.convert(raw, document)
+    except msgspec.ValidationError as error:
+        raise RunFolderError(f"{path} cannot be read: {error}; restore it from a copy, or run again.") from error
+
+
+def _has_plain_numbers(value: dict[str, Any]) -> bool:
+    """Whether all numbers fit 64 bits: a longer one can be no quantity, and spoils every sum it comes into."""
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
+    try:
+        data = read_file(folder, name, CAP_BYTES[name])
+    except OSError as error:
+        raise _unreadable_document(folder / name, error) from error
+    if data is None:
+        return None
+    raw = decode_object(data)
+    if raw is None:
+        raise RunFolderError(f"{folder / name} is not a JSON object; restore it from a copy, or run again.")
+    return raw
+
+
+def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+    try:
+        with open_file(folder, name, CAP_BYTES.get(name)) as file:
+            yield from (raw for raw in map(decode_line, read_lines(file)) if raw is not None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreadable_document(folder / name, error) from error
+
+
+def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
+
 
 MAX_BAD_EXAMPLES = 10
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -307,3 +408,47 @@ def _skip_hole(file: BinaryIO) -> None:
         except OSError as error:
             # Where no data follows there is nothing left to read; else the file system does not tell.
             file.seek(0, os.SEEK_END) if error.errno == errno.ENXIO else file.seek(here)
+
+
+class CellKey(NamedTuple):
+    """What one line of results.jsonl is about."""
+
+    provider: str
+    model: str
+    thinking_level: str | None
+    suite: str
+    prompt_id: str
+    repeat: int
+
+
+class CellOutcome(NamedTuple):
+    """How a cell ended. `n_lines` above 1 means duplicates; the last line is the one described."""
+
+    availability_status: Status
+    success: bool
+    failure_type: str | None
+    n_lines: int = 1
+
+
+def cell_key(result: Result | CellRow) -> CellKey:
+    """The cell `result` fills."""
+    return CellKey(
+        # Many lines share few names: one copy of each keeps a large index small.
+        intern(result.provider),
+        intern(result.model),
+        result.thinking_level,
+        intern(result.suite),
+        intern(result.prompt_id),
+        result.repeat,
+    )
+
+
+def index_cells(path: Path) -> dict[CellKey, CellOutcome]:
+    """Every cell recorded in run folder `path`. Lines that cannot be read fill no cell."""
+    cells: dict[CellKey, CellOutcome] = {}
+    for line in iter_results(path, CellRow):
+        key = cell_key(line)
+        earlier = cells.get(key)
+        n_lines = 1 if earlier is None else earlier.n_lines + 1
+        cells[key] = CellOutcome(line.availability_status, line.success, line.failure_type, n_lines)
+    return cells

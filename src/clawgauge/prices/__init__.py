@@ -1,8 +1,7 @@
 """What a call costs: a dated, sourced table, and one formula. Pure but for reading TOML files.
 
-Owns: the price table that comes with the package, a user's own on top of it, and the cost of a call from the token
-counts its server reported. Refuses: guessing. A model that is not in the table, a call without counts, or a prompt
-longer than the price holds for has no cost here, which is not the same as a cost of zero.
+A model that is not in the table, a call without counts, or a prompt longer than the price holds for has no cost here,
+which is not the same as a cost of zero.
 """
 
 from clawgauge.prices.table import PriceTable, Tokens, cost_usd, load_prices, vendor_of

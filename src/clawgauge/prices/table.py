@@ -1,7 +1,6 @@
 """The price table: entries by vendor or by provider, looked up by the exact name of a model.
 
-Owns: the shape of a price file and which entry holds for a target. Refuses: near matches. A dated model name and its
-alias have been sold at different prices before, so each is its own entry or none.
+A dated model name and its alias have been sold at different prices before, so each is its own entry or none.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 from clawgauge.records import Price
-from clawgauge.toml_file import read_toml
+from clawgauge.small_file import read_toml
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000

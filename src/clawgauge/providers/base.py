@@ -1,8 +1,4 @@
-"""The whole contract between the runner and a provider: one attempt at one call.
-
-Owns: what a provider is given (`Call`, `Turn`, `ProviderSettings`), where it reports what it sees (`Sink`), and what it
-must offer (`Provider`). Refuses: retrying, judging, recording and waiting; those are the runner's.
-"""
+"""The whole contract between the runner and a provider: one attempt at one call."""
 
 from __future__ import annotations
 

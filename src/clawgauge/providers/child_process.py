@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from clawgauge.child_processes import adopt, release, signal_group
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
-from clawgauge.process_groups import adopt, release, signal_group
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024

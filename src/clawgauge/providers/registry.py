@@ -1,7 +1,7 @@
 """Finds providers by name: those of this package in a table, all others through the `clawgauge.providers` entry points.
 
-Owns: from a type's name to its factory. A plug-in is an equal: the same contract, found by the same call. The table
-only spares the common case a search through every installed package, which takes longer than all else a dry run does.
+A plug-in is an equal: the same contract, found by the same call. The table only spares the common case a search through
+every installed package, which takes longer than all else a dry run does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "clawgauge.providers"
-BUILT_IN = ("claude_code_cli", "embedded", "ollama_openai", "openai_chat", "openai_responses")
-"""The types of this package, each a module of this room with a `create`."""
+BUILT_IN = {
+    "claude_code_cli": "claude.provider",
+    "embedded": "embedded.provider",
+    "ollama_openai": "ollama",
+    "openai_chat": "openai.chat",
+    "openai_responses": "openai.responses",
+}
+"""The types of this package, and the module of this room that has the `create` of each."""
 
 Factory = Callable[[ProviderSettings], Provider]
 
@@ -48,7 +54,7 @@ def create_provider(settings: ProviderSettings) -> Provider:
 
 def _factory(kind: str) -> Factory:
     if kind in BUILT_IN:
-        factory: Factory = import_module(f"clawgauge.providers.{kind}").create
+        factory: Factory = import_module(f"clawgauge.providers.{BUILT_IN[kind]}").create
         return factory
     entry = _entries().get(kind)
     if entry is None:

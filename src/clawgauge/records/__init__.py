@@ -1,19 +1,8 @@
 """The on-disk contract as frozen structs, and nothing else.
 
-Owns: the shape of every file in a run folder and of a prompt suite once loaded. Refuses: logic, I/O, defaults
-that depend on the environment. Field order is the order on disk.
+Field order is the order on disk.
 """
 
-from clawgauge.records.plan import (
-    THINKING_LEVELS,
-    Price,
-    Prompt,
-    RunConfig,
-    RunOptions,
-    SuiteInfo,
-    SuiteRecord,
-    Target,
-)
 from clawgauge.records.result import (
     MAX_TOKENS,
     STATUSES,
@@ -27,7 +16,20 @@ from clawgauge.records.result import (
     TranscriptTurn,
     as_count,
 )
-from clawgauge.records.run import Inventory, ModelInfo, ProviderProbe, Resources
+from clawgauge.records.run import (
+    THINKING_LEVELS,
+    Inventory,
+    ModelInfo,
+    Price,
+    Prompt,
+    ProviderProbe,
+    Resources,
+    RunConfig,
+    RunOptions,
+    SuiteInfo,
+    SuiteRecord,
+    Target,
+)
 from clawgauge.records.summary import (
     ClockTrust,
     CostSummary,

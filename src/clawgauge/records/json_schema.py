@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.records.plan import RunConfig
 from clawgauge.records.result import Event, Result
-from clawgauge.records.run import Inventory
+from clawgauge.records.run import Inventory, RunConfig
 from clawgauge.records.summary import RunSummary
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {

@@ -1,10 +1,136 @@
-"""What the machine and the servers looked like: inventory.json and the parsed resource snapshots."""
+"""What decides a run (targets, prompts, options) and what the machine looked like: config.json and inventory.json."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
+
+
+class Target(msgspec.Struct, frozen=True, order=True):
+    """One (provider, model, thinking level): the unit a summary group describes."""
+
+    provider: str
+    model: str
+    thinking_level: str | None = None
+
+    @property
+    def label(self) -> str:
+        suffix = f"@{self.thinking_level}" if self.thinking_level else ""
+        return f"{self.provider}:{self.model}{suffix}"
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One prompt with its expectation, the suite's own defaults already folded in.
+
+    `expected_tools` is the merge of what the validator expects and the old-style `expected_tool_calls`, lower case.
+    `variant_of` is the id this prompt was written under, where it is one of several forms of it. A prompt with a
+    `world` is a task: the model takes turns, at most `max_turns`, and the simulated world answers its calls.
+    """
+
+    id: str
+    name: str
+    prompt: str
+    validator: dict[str, Any]
+    suite: str = ""
+    expected_tools: list[str] = []
+    category: str | None = None
+    system: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tools: list[dict[str, Any]] = []
+    tool_choice: Any = None
+    variant_of: str | None = None
+    world: dict[str, Any] | None = None
+    max_turns: int | None = None
+
+
+class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite as loaded; `sha256` covers everything that can change an answer or a verdict."""
+
+    name: str
+    version: str
+    description: str
+    sha256: str
+    source: str
+    prompts: list[Prompt]
+
+
+class SuiteInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite's header: a row of `clawgauge suites list`, and of config.json."""
+
+    name: str
+    version: str
+    description: str
+    n_prompts: int
+    sha256: str
+    source: str
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a flag can set that changes what is sent or how it is timed."""
+
+    repeats: int = 1
+    concurrency: int = 1
+    timeout_s: float = 300.0
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stream: bool = True
+    warm_up: bool = False
+    max_retries: int = 5
+    retry_base_s: float = 1.0
+    max_wait_s: float = 60.0
+    unload_others: bool = False
+    prompt_ids: list[str] | None = None
+    unique_prefix: bool = False
+    until_decided: bool = False
+    max_calls: int | None = None
+    max_cost_usd: float | None = None
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says.
+
+    Above `max_input_tokens` in one request the price does not hold.
+    """
+
+    model: str
+    vendor: str | None = None
+    provider: str | None = None
+    input: Dollars
+    output: Dollars
+    cached_input: Dollars | None = None
+    max_input_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    as_of: str | None = None
+    source: str | None = None
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """config.json. `providers` names addresses and key *variables*, never a key.
+
+    `prices` has what each target's tokens cost as far as it was known, by target label.
+    """
+
+    schema_version: int
+    run_id: str
+    created_at_ms: int
+    clawgauge_version: str
+    models: list[str]
+    targets: list[Target]
+    options: RunOptions
+    suites: list[SuiteInfo]
+    prompts: list[Prompt]
+    prompts_sha256: str
+    providers: dict[str, dict[str, Any]] = {}
+    sampling: dict[str, dict[str, Any]] = {}
+    prices: dict[str, Price | None] = {}
+    versions: dict[str, str] = {}
+    argv: list[str] = []
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

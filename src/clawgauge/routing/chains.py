@@ -1,8 +1,5 @@
 """What a chain of models would do, from recorded calls alone: no model is asked.
 
-Owns: pairing by prompt, the walk down a chain, and the forecast with its intervals. Refuses: prompts that not every
-member was asked: a chain is forecast from cells they all have, and says how many those are.
-
 A chain falls back when a call *fails*: that is what a router can see. A wrong answer is an answer, so it ends the walk,
 and shows in the pass rate.
 """
@@ -16,8 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
 from clawgauge.routing.decision import Decision
-from clawgauge.routing.evidence import Cell, Evidence, mean_or_none
-from clawgauge.routing.rows import CellName
+from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
 from clawgauge.stats import Interval, describe
 from clawgauge.summary.rates import pool_rate
 

@@ -1,18 +1,110 @@
-"""The decision: every model measured against the policy, removed with its reason or put in order. Deterministic.
-
-Owns: the scores, the limits' verdicts, the order. Refuses: anything but figures with their n; where a figure is missing
-its score is 0 and says so.
-"""
+"""The policy, and every model measured against it: removed with its reason, or put in order. Deterministic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
+
+from clawgauge.errors import ConfigError
 from clawgauge.routing.evidence import Evidence
-from clawgauge.routing.policy import Limits, Policy
+from clawgauge.secrets import MASK
+from clawgauge.small_file import read_toml
 from clawgauge.stats import wilson_interval
 from clawgauge.summary.rates import pool_rate
+
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model must keep to be considered at all. None: no such limit.
+
+    Rates are over *scheduled* prompts, so that a model that is often down does not look good. A limit on a figure that
+    was not measured removes the model: what is not known is not kept.
+    """
+
+    min_pass_rate: Rate | None = 0.5
+    min_answered_rate: Rate | None = 0.8
+    max_p95_ms: Positive | None = None
+    max_ttft_p95_ms: Positive | None = None
+    max_tier: Annotated[int, msgspec.Meta(ge=1, le=3)] | None = None
+    max_cost_per_call_usd: Weight | None = None
+    max_monthly_cost_usd: Weight | None = None
+    local_only: bool = False
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much each figure counts in the order of what the limits left. Scores are between 0 and 1."""
+
+    pass_rate: Weight = 3.0
+    tool_use: Weight = 2.0
+    latency: Weight = 1.0
+    ttft: Weight = 1.0
+    cost: Weight = 1.0
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file.
+
+    `calls_per_month` turns a cost per call into the monthly one that `max_monthly_cost_usd` limits. `max_fallbacks` is
+    how many models may stand behind the first.
+    """
+
+    limits: Limits = Limits()
+    weights: Weights = Weights()
+    calls_per_month: Annotated[int, msgspec.Meta(gt=0)] = 10_000
+    max_fallbacks: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
+
+
+def read_policy(path: Path | None) -> Policy:
+    """The policy in a TOML file, or the default one."""
+    if path is None:
+        return Policy()
+    policy = read_toml(path, Policy, "policy")
+    if not any(msgspec.structs.astuple(policy.weights)):
+        raise ConfigError(
+            f"the policy {path}: all weights are 0, so nothing could be ordered; give one of them a value"
+        )
+    return policy
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One configured thing, by its path, and why. `model` is None where the reason is about all of them."""
+
+    path: str
+    setting: str
+    why: str
+    model: str | None = None
+
+
+def address_notes(name: str, address: str, key_env: str | None) -> list[str]:
+    """What a person must see to: a run folder may be somebody else's, and a key in an address is not recorded."""
+    notes = [f"{name} at {address} will be sent the key in {key_env}: see that the address is yours"] if key_env else []
+    if MASK in address:
+        notes.append(f"the address of {name} holds a key, which is not recorded: put it in the place of {MASK}")
+    return notes
+
+
+def cite(evidence: Evidence) -> str:
+    """Model, tier, k/n, confidence, p95, run: what every reason rests on."""
+    group, tool_use = evidence.group, evidence.group.tool_use
+    tier = tool_use.label
+    if tool_use.tier is not None:
+        tier += f", tools {tool_use.k}/{tool_use.n} ({tool_use.source})"
+        if tool_use.p_tier is not None:
+            tier += f", P(tier)={tool_use.p_tier[tool_use.tier - 1]:.2f}"
+    if tool_use.caution:
+        tier += f" (caution: {tool_use.caution})"
+    passed = f"passed {group.n_passed}/{group.n_scheduled_judged}"
+    p95 = "p95 not measured" if group.latency_ms.p95 is None else f"p95 {group.latency_ms.p95:.0f} ms"
+    return f"{evidence.label}: {tier}; {passed}; {p95} (n={group.n_success}); run {evidence.run_id}"
+
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
 HALF_P95_MS = 5_000.0

@@ -1,8 +1,4 @@
-"""What the runs say about each model: its figures, its address, its cost, cell by cell where needed.
-
-Owns: reading run folders into one `Evidence` per target. Refuses: mixing. A target measured in several of the named
-runs is taken from the last of them: figures of two days are not one figure.
-"""
+"""What the runs say about each model: its figures, its address, its cost, cell by cell where needed."""
 
 from __future__ import annotations
 
@@ -12,15 +8,53 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from clawgauge.journal import iter_results, read_config, read_inventory
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
 from clawgauge.proxies import is_loopback
-from clawgauge.records import GroupSummary, Inventory, ModelInfo, RunConfig, RunSummary, Target
-from clawgauge.routing.rows import CellName, RouteRow
+from clawgauge.records import CellRow, GroupSummary, Inventory, ModelInfo, RunConfig, RunSummary, Target
 from clawgauge.summary import summarize_folder
+from clawgauge.summary.rows import Amount, Whole
+
+
+class CellName(NamedTuple):
+    """What pairs the calls of two models: the same prompt, asked for the same time."""
+
+    suite: str
+    prompt_id: str
+    repeat: int
+
+
+class RouteRow(CellRow, frozen=True, kw_only=True, gc=False):
+    """One cell of one model. Every addition to the schema document has a default, so older folders decode too."""
+
+    e2e_ms: Whole = 0
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    total_ms: Whole | None = None
+    model_reported: str | None = None
+    cached_tokens: Whole | None = None
+    cost_usd: Amount | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.provider, self.model, self.thinking_level)
+
+    @property
+    def cell(self) -> CellName:
+        return CellName(self.suite, self.prompt_id, self.repeat)
+
+    @property
+    def answered(self) -> bool:
+        return self.availability_status == "ok" and self.success
+
+    @property
+    def waited_ms(self) -> int:
+        """What a user waited for this call, retries and all; the call alone where the record does not say."""
+        return self.e2e_ms if self.total_ms is None else self.total_ms
+
 
 _JOULES_PER_KWH = 3_600_000
 _LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})

@@ -1,8 +1,4 @@
-"""The routing as a LiteLLM proxy configuration: model_list, fallbacks, and timeouts from what was measured.
-
-Owns: how LiteLLM names a model and which timeout its measured tail asks for. Refuses: keys (only the names of
-environment variables), and models LiteLLM could not reach.
-"""
+"""The routing as a LiteLLM proxy configuration: model_list, fallbacks, and timeouts from what was measured."""
 
 from __future__ import annotations
 
@@ -11,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clawgauge.prices import vendor_of
-from clawgauge.routing.decision import Decision
+from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
-from clawgauge.routing.reasons import Reason, address_notes, cite
 from clawgauge.stats import samples_needed
 
 # Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.

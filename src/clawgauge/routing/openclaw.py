@@ -1,18 +1,133 @@
-"""The routing as a patch of openclaw.json: primary, fallbacks, the subagents' model, tools by tier, local servers.
-
-Owns: which keys the evidence speaks for, and the reason for each. Refuses: any other key. A patch merges into what is
-there: objects recursively, lists and values by replacement.
-"""
+"""The routing as a patch of openclaw.json, under OpenClaw's names, merged into a file that is there already."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from clawgauge.routing.decision import Decision
-from clawgauge.routing.openclaw_names import Route, escape_references, find_routes
-from clawgauge.routing.reasons import Reason, address_notes, cite
+import json5
+
+from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.prices import vendor_of
+from clawgauge.routing.decision import Decision, Reason, address_notes, cite
+from clawgauge.routing.evidence import Evidence
+from clawgauge.small_file import UnfitFile, read_small_file
+
+# OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
+LOCAL_KEY_MARKER = "ollama-local"
+_APIS = {
+    "ollama_openai": "openai-completions",
+    "openai_chat": "openai-completions",
+    "openai_responses": "openai-responses",
+}
+_ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
+# OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}` stands for itself.
+_REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
+_ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
+_ODD = re.compile(r"[^a-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How OpenClaw reaches a model. `declared` is the provider entry it needs, None where OpenClaw has its own."""
+
+    evidence: Evidence
+    provider_id: str
+    model_id: str
+    declared: dict[str, Any] | None
+    runtime: str | None = None
+
+    @property
+    def ref(self) -> str:
+        return f"{self.provider_id}/{self.model_id}"
+
+
+def escape_references(value: Any) -> Any:
+    """A value for openclaw.json that OpenClaw reads as what it is here. Keys it reads as they are."""
+    if isinstance(value, str):
+        return _REFERENCE.sub("$$", value)
+    if isinstance(value, dict):
+        return {key: escape_references(item) for key, item in value.items()}
+    return [escape_references(item) for item in value] if isinstance(value, list) else value
+
+
+def as_openclaw_reads(text: str) -> str:
+    """The name that an escaped text stands for."""
+    return _ESCAPED_REFERENCE.sub("", text)
+
+
+def find_routes(ranked: Sequence[Evidence]) -> tuple[list[Route], dict[str, str]]:
+    """The routes of the models that can be reached, in order, and why the others cannot, by label.
+
+    Of one model at several thinking levels the best placed is taken: a reference names a model, not a level.
+    """
+    routes: list[Route] = []
+    unreachable: dict[str, str] = {}
+    provider_ids: dict[str, str] = {}
+    for evidence in ranked:
+        route = _route(evidence, provider_ids)
+        if route is None:
+            unreachable[evidence.label] = _why_not(evidence)
+        elif any(route.ref == earlier.ref for earlier in routes):
+            unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
+        else:
+            routes.append(route)
+    return routes, unreachable
+
+
+def _route(evidence: Evidence, provider_ids: dict[str, str]) -> Route | None:
+    kind, model = evidence.provider_type, evidence.target.model
+    if kind == "claude_code_cli":
+        return Route(evidence, "anthropic", _claude_model(evidence), None, runtime="claude-cli")
+    address = evidence.settings.get("base_url")
+    if kind not in _APIS or not isinstance(address, str):
+        return None
+    if kind == "openai_responses" and vendor_of(evidence.settings) == "openai":
+        return Route(evidence, "openai", model, None)
+    provider_id = _provider_id(evidence, provider_ids)
+    return Route(evidence, provider_id, model, _declare(evidence, address, _APIS[kind]))
+
+
+def _why_not(evidence: Evidence) -> str:
+    if evidence.provider_type == "embedded":
+        return (
+            "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
+        )
+    return f"OpenClaw has no way to reach a provider of type {evidence.provider_type} without an address"
+
+
+def _claude_model(evidence: Evidence) -> str:
+    """What answered, where the name that was asked for is short for it (`opus`)."""
+    asked, reported = evidence.target.model, evidence.model_reported
+    return reported if reported and asked in reported else asked
+
+
+def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
+    """A plain id for a provider, the same for all its models and no other's."""
+    name = evidence.target.provider
+    if name not in taken:
+        wanted = "ollama" if name == "ollama_openai" else _ODD.sub("-", name.lower()).strip("-") or "provider"
+        provider_id, count = wanted, 2
+        while provider_id in taken.values() or provider_id in ("openai", "anthropic"):
+            provider_id, count = f"{wanted}-{count}", count + 1
+        taken[name] = provider_id
+    return taken[name]
+
+
+def _declare(evidence: Evidence, address: str, api: str) -> dict[str, Any]:
+    declared: dict[str, Any] = {"baseUrl": address, "api": api}
+    key_env = evidence.settings.get("api_key_env")
+    if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
+        declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
+    elif evidence.local:
+        declared["apiKey"] = LOCAL_KEY_MARKER
+    return declared
+
 
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
@@ -174,3 +289,141 @@ def _shown(value: Any) -> str:
             return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
         return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
     return str(value)
+
+
+_SIZE_CAP_BYTES = 8 << 20
+# Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
+_HALF = re.compile("[\ud800-\udfff]")
+# How a provider is reached is the user's to say, where they have said it.
+_OWN_SETTINGS = ("baseUrl", "apiKey", "api")
+
+
+def read_openclaw(path: Path) -> dict[str, Any]:
+    """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
+    try:
+        raw = read_small_file(path, _SIZE_CAP_BYTES, "it is over 8 MiB; that is no openclaw.json")
+    except UnfitFile as unfit:
+        raise ConfigError(f"cannot read {path}: {unfit}") from None
+    try:
+        text = raw.decode("utf-8-sig")
+        found = _parse(text)
+    except (ValueError, RecursionError) as fault:
+        raise ConfigError(f"{path} is not JSON5: {fault}") from fault
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")
+    return found
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        # Slow, but right: only files with comments and the like come this far.
+        return json5.loads(text, allow_duplicate_keys=False)
+
+
+def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """`config` with `patch` in it; neither is changed. A list of models keeps the models the patch does not name."""
+    merged = dict(config)
+    for key, value in patch.items():
+        there = merged.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            merged[key] = merge_patch(there, value)
+        elif key == "models" and isinstance(there, list) and isinstance(value, list):
+            merged[key] = _merge_models(there, value)
+        elif key == "deny" and isinstance(there, list) and isinstance(value, list):
+            merged[key] = _merge_denials(there, value)
+        elif key in _OWN_SETTINGS and there is not None:
+            continue
+        elif isinstance(there, str) and isinstance(value, dict) and set(value) <= {"primary", "fallbacks"}:
+            # `model: "a/b"` is short for an object with that primary.
+            merged[key] = merge_patch({"primary": there}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
+    """Where the file and the evidence do not go together, for the person to decide: each as a sentence."""
+    found = []
+    for provider_id, wanted in _at(patch, "models", "providers").items():
+        there = _at(config, "models", "providers", provider_id).get("baseUrl")
+        if there is not None and there != wanted.get("baseUrl"):
+            found.append(
+                f"{provider_id} is at {there} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
+            )
+    for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
+        primary = _at(patch, *place).get("primary")
+        denied = _at(config, "tools", "byProvider", as_openclaw_reads(str(primary))).get("deny")
+        if denied:
+            shown = ", ".join(map(str, denied)) if isinstance(denied, list) else str(denied)
+            found.append(f"{primary} becomes {'.'.join(place)}, and the file denies it tools ({shown}): left as it is")
+    return found
+
+
+def _at(config: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The object at a path; an empty one where there is none."""
+    place: Any = config
+    for key in path:
+        place = place.get(key) if isinstance(place, dict) else None
+    return place if isinstance(place, dict) else {}
+
+
+def _merge_denials(there: list[Any], wanted: list[Any]) -> list[Any]:
+    """All that either denies; `*` says the rest by itself."""
+    if "*" in there:
+        return there
+    return list(wanted) if "*" in wanted else [*there, *(tool for tool in wanted if tool not in there)]
+
+
+def _merge_models(there: list[Any], wanted: list[Any]) -> list[Any]:
+    patches = {model["id"]: model for model in wanted}
+    kept: list[Any] = []
+    for model in there:
+        patch = patches.pop(model.get("id"), None) if isinstance(model, dict) else None
+        if patch is None:
+            kept.append(model)
+        else:
+            # The name is the user's own word for a model they already have.
+            kept.append(merge_patch(model, {key: value for key, value in patch.items() if key != "name"}))
+    return [*kept, *patches.values()]
+
+
+def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:
+    """Put `config` into `path` at one stroke. Returns where what was there is kept, None if nothing was there."""
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    path = path.resolve()  # a link stays a link; what it points at is replaced
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        backup = _back_up(path)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(_HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as fault:
+        fresh.unlink(missing_ok=True)
+        raise DiskFailure(f"cannot write {path} ({fault.strerror}); it is as it was") from fault
+    return backup
+
+
+def _back_up(path: Path) -> Path | None:
+    """A copy of `path` under the first free name."""
+    if not path.exists():
+        return None
+    content, mode = path.read_bytes(), path.stat().st_mode & 0o777
+    number = 0
+    while True:
+        backup = path.with_name(f"{path.name}.bak" + (f".{number}" if number else ""))
+        try:
+            fd = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            number += 1
+            continue
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return backup

@@ -1,21 +1,36 @@
 """What to ask a target next, given what has come back. Pure.
 
-Owns: the open cells of one target and the moment at which no more of them are taken. Refuses: sending, waiting, and
-knowing how many calls are in flight: with several at once the decision rests on those that have come back, and the few
-still out may overshoot it.
+With several calls at once the decision rests on those that have come back; the few still out may overshoot it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from clawgauge.journal import CellKey
 from clawgauge.records import Prompt, Result, RunOptions, Target
-from clawgauge.runner.cells import Cell, plan_cells
-from clawgauge.runner.stopping import Budget, CallBudget, Evidence, TierSearch
-from clawgauge.runner.tier_pool import pool_key
+from clawgauge.runner.budgets import Budget, CallBudget, Cell, Evidence, TierSearch, plan_cells, pool_key
+
+_ID_CHARS = 12
+
+
+def make_prefix(salt: bytes, key: CellKey) -> str:
+    """The line of one cell: the same for every attempt at it, another for every cell, repeat and run."""
+    # The part that differs comes first: nothing before it can be shared.
+    digest = hashlib.blake2b(repr(tuple(key)).encode(), key=salt).hexdigest()
+    return f"[{digest[:_ID_CHARS]} request id]"
+
+
+def prefixed(prompt: Prompt, prefix: str) -> Prompt:
+    """The prompt as it is sent."""
+    if prompt.system:
+        return msgspec.structs.replace(prompt, system=f"{prefix}\n{prompt.system}")
+    return msgspec.structs.replace(prompt, prompt=f"{prefix}\n{prompt.prompt}")
 
 
 class Outcome(NamedTuple):

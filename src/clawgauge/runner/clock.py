@@ -1,10 +1,16 @@
-"""Time as the runner sees it, so that a test can make waiting free. Durations never come from the wall clock."""
+"""Time as the runner sees it, and how far it can be trusted: how late this program's own event loop was."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+from time import perf_counter_ns
+from typing import Any, Protocol, Self
+
+import msgspec
 
 
 class Clock(Protocol):
@@ -28,3 +34,194 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+# Two hundred ticks a second cost half a percent of one core.
+TICK_S = 0.005
+_TICK_NS = round(TICK_S * 1e9)
+# Sixteen buckets to every doubling: a percentile read from them is right within 1/16 of itself.
+_SUB_BITS = 4
+_N_BUCKETS = (64 - _SUB_BITS) << _SUB_BITS
+_MAX_PEAKS = 4_096
+_RESOLUTION_READS = 256
+
+
+class LoopLag(msgspec.Struct, frozen=True, kw_only=True):
+    """The lateness of `n` ticks in milliseconds; null without a tick."""
+
+    n: int
+    p50: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class LagHistogram:
+    """Durations in nanoseconds, counted in buckets that widen with them. Memory does not grow with their number."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.max_ns = 0
+        self._counts = [0] * _N_BUCKETS
+
+    def add(self, duration_ns: int) -> None:
+        """Count one duration; below 0 is 0."""
+        if duration_ns > self.max_ns:
+            self.max_ns = duration_ns
+        self.n += 1
+        self._counts[_bucket_of(max(0, duration_ns))] += 1
+
+    def percentile_ns(self, share: float) -> int | None:
+        """The smallest bound that at least `share` of the durations do not exceed."""
+        if not self.n:
+            return None
+        wanted, seen = share * self.n, 0
+        for bucket, count in enumerate(self._counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(_upper_bound_ns(bucket), self.max_ns)
+        return self.max_ns
+
+    def describe(self) -> LoopLag:
+        """The figures of the whole."""
+        if not self.n:
+            return LoopLag(n=0)
+        p50, p99 = (_to_ms(self.percentile_ns(share) or 0) for share in (0.5, 0.99))
+        return LoopLag(n=self.n, p50=p50, p99=p99, max=_to_ms(self.max_ns))
+
+
+class RecentPeaks:
+    """The largest value since any moment still of interest.
+
+    Keeps only values that no later one exceeds: of those since a moment, the first kept is the largest.
+    """
+
+    def __init__(self) -> None:
+        self._stamps_ns: list[int] = []
+        self._values: list[int] = []
+
+    def add(self, at_ns: int, value: int) -> None:
+        """A value seen at a moment not before the last one."""
+        stamps_ns, values = self._stamps_ns, self._values
+        while values and values[-1] <= value:
+            values.pop()
+            stamps_ns.pop()
+        stamps_ns.append(at_ns)
+        values.append(value)
+        if len(values) > _MAX_PEAKS:
+            self._thin_out()
+
+    def since(self, at_ns: int) -> int:
+        """The largest value at or after a moment; 0 if there is none."""
+        first = bisect_left(self._stamps_ns, at_ns)
+        return self._values[first] if first < len(self._values) else 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _thin_out(self) -> None:
+        # Of each two neighbours the larger value takes the later stamp: a window may see too much, never too little.
+        self._values = self._values[::2]
+        self._stamps_ns = [max(self._stamps_ns[n : n + 2]) for n in range(0, len(self._stamps_ns), 2)]
+
+
+class LagWatch:
+    """Watches the running loop between entering and leaving."""
+
+    def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
+        self.now_ns = now_ns
+        self._histogram = LagHistogram()
+        self._peaks = RecentPeaks()
+        self._due_ns: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        self._arm(asyncio.get_running_loop())
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._due_ns = None
+
+    def largest_since(self, began_ns: int) -> int:
+        """The most the loop was late between `began_ns` and now, in nanoseconds."""
+        pending_ns = 0 if self._due_ns is None else self.now_ns() - self._due_ns
+        return max(0, pending_ns, self._peaks.since(began_ns))
+
+    def held_since(self, began_ns: int) -> None:
+        """Our own work has held the loop from `began_ns` until now, wherever the ticks fell."""
+        now_ns = self.now_ns()
+        self._peaks.add(now_ns, now_ns - began_ns)
+
+    def describe(self) -> LoopLag:
+        """The lateness of all ticks so far."""
+        return self._histogram.describe()
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due_ns = self.now_ns() + _TICK_NS
+        self._timer = loop.call_later(TICK_S, self._tick, loop)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._due_ns is None:
+            return
+        now_ns = self.now_ns()
+        # A loop that counts in whole milliseconds may fire a little early: that is not late.
+        late_ns = max(0, now_ns - self._due_ns)
+        self._histogram.add(late_ns)
+        self._peaks.add(now_ns, late_ns)
+        self._arm(loop)
+
+
+def clock_resolution_ns(now_ns: Callable[[], int] = perf_counter_ns) -> int:
+    """The smallest step the clock was seen to take, the time of reading it included."""
+    reads = [now_ns() for _ in range(_RESOLUTION_READS)]
+    steps = [later - earlier for earlier, later in pairwise(reads) if later > earlier]
+    return min(steps, default=0)
+
+
+def _bucket_of(value: int) -> int:
+    shift = max(0, value.bit_length() - _SUB_BITS - 1)
+    return min(_N_BUCKETS - 1, (shift << _SUB_BITS) + (value >> shift))
+
+
+def _upper_bound_ns(bucket: int) -> int:
+    """The largest value that falls into a bucket."""
+    shift = max(0, (bucket >> _SUB_BITS) - 1)
+    return ((bucket - (shift << _SUB_BITS) + 1) << shift) - 1
+
+
+def _to_ms(duration_ns: int) -> float:
+    return round(duration_ns / 1_000_000, 3)
+
+
+class ClientClock:
+    """Runs from entering to leaving. `cores` and `load_1m` are what the machine had, and had to do, before that."""
+
+    def __init__(self, *, cores: int | None, load_1m: float | None) -> None:
+        self.lag_watch = LagWatch()
+        self._cores = cores
+        self._load_1m = load_1m
+        self._resolution_ns = clock_resolution_ns()
+        self._began_s = self._wall_s = 0.0
+        self._began_cpu_s = self._cpu_s = 0.0
+
+    def __enter__(self) -> Self:
+        self.lag_watch.__enter__()
+        self._began_s, self._began_cpu_s = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._wall_s = time.perf_counter() - self._began_s
+        self._cpu_s = time.process_time() - self._began_cpu_s
+        self.lag_watch.__exit__(*exc_info)
+
+    def describe(self) -> dict[str, Any]:
+        """The figures, for events.jsonl."""
+        return {
+            "resolution_ns": self._resolution_ns,
+            "loop_lag_ms": msgspec.to_builtins(self.lag_watch.describe()),
+            "client_cpu_s": round(self._cpu_s, 3),
+            "wall_s": round(self._wall_s, 3),
+            "cores": self._cores,
+            "load_1m": self._load_1m,
+        }

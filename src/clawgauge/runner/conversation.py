@@ -1,8 +1,6 @@
 """One task, turn by turn: ask, let the simulated world answer the calls, ask again.
 
-Owns: when a task ends, and how its turns become one completion. Refuses: asking (it is handed a function that does,
-retries and all), judging, and running anything a model says: a call changes a simulated world and nothing else. A call
-that is only written in the text is not made: the world hears what came as a call.
+A call that is only written in the text is not made: the world hears what came as a call.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
 from clawgauge.records import Attempt, ToolInvocation, TranscriptTurn
-from clawgauge.runner.offered_tools import dropped_warning
+from clawgauge.runner.record import dropped_warning
 from clawgauge.timeline import Completion
 
 

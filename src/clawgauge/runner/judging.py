@@ -21,8 +21,7 @@ from typing import IO, Any
 import msgspec
 
 from clawgauge.checks import Judgement, judge_answer, not_judged
-from clawgauge.process_groups import adopt, release
-from clawgauge.python_child import isolated_module, needed_environment
+from clawgauge.child_processes import adopt, isolated_module, needed_environment, release
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
 

@@ -1,8 +1,8 @@
-"""Puts one cell's record together: what was seen, what it is judged to be, what it took. Pure."""
+"""One cell's record: what was seen, what it is judged to be, what it took, the conversation kept. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -11,11 +11,85 @@ from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_
 from clawgauge.errors import CallFailure
 from clawgauge.journal import repair_text
 from clawgauge.prices import Price, Tokens, cost_usd
-from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation
-from clawgauge.runner.offered_tools import dropped_warning
-from clawgauge.runner.transcript import bounded_transcript
-from clawgauge.suites.task_shape import DEFAULT_MAX_TURNS
+from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
+from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
+
+# Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
+# tokenizer gets: what is below this was not sent.
+_TOOL_CHARS_PER_TOKEN_AT_MOST = 8
+
+
+def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None) -> str | None:
+    """The warning, where the server counted too few tokens to have shown the model these tools."""
+    if not tools or input_tokens is None:
+        return None
+    chars = sum(len(word) for tool in tools for word in _words(tool))
+    if input_tokens * _TOOL_CHARS_PER_TOKEN_AT_MOST >= chars:
+        return None
+    return (
+        f"tools_dropped: the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} "
+        "characters; the model cannot have seen them all"
+    )
+
+
+def _words(value: Any, key: str = "") -> Iterator[str]:
+    """What a model has to be shown of a definition: names, descriptions, argument names and allowed values."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if key == "properties":
+                yield str(name)
+            yield from _words(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _words(inner, key)
+    elif isinstance(value, str) and key in ("name", "description", "enum"):
+        yield value
+
+
+TRANSCRIPT_CAP_BYTES = 131_072
+STRING_CAP_BYTES = 16_384
+
+
+def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
+    """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
+    room = TRANSCRIPT_CAP_BYTES
+    kept: list[TranscriptTurn] = []
+    cut = False
+    for turn in turns:
+        slim = _slim(turn)
+        room -= len(msgspec.json.encode(slim))
+        if room < 0:
+            return kept, True
+        cut = cut or slim != turn
+        kept.append(slim)
+    return kept, cut
+
+
+def _slim(turn: TranscriptTurn) -> TranscriptTurn:
+    return msgspec.structs.replace(
+        turn,
+        text=_cut(turn.text),
+        calls=[_slim_call(call) for call in turn.calls],
+        answers=[_cut(answer) for answer in turn.answers],
+    )
+
+
+def _slim_call(call: ToolInvocation) -> ToolInvocation:
+    return call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None)
+
+
+def _fits(arguments: Any) -> bool:
+    try:
+        return len(msgspec.json.encode(arguments)) <= STRING_CAP_BYTES
+    except ValueError:  # half a surrogate pair cannot be written
+        return False
+
+
+def _cut(text: str) -> str:
+    text = repair_text(text)[0]
+    return text.encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
+
 
 RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048

@@ -23,11 +23,9 @@ from clawgauge.prices import Price
 from clawgauge.providers.base import Provider
 from clawgauge.records import Event, Prompt, Resources, RunOptions, Target
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.client_clock import ClientClock
-from clawgauge.runner.clock import Clock, SystemClock
-from clawgauge.runner.observer import Observer
-from clawgauge.runner.stopping import CostBudget, Evidence
-from clawgauge.runner.target_run import RunContext, TargetRun
+from clawgauge.runner.budgets import CostBudget, Evidence
+from clawgauge.runner.clock import ClientClock, Clock, SystemClock
+from clawgauge.runner.target import Observer, RunContext, TargetRun
 
 _SALT_BYTES = 16
 

@@ -18,9 +18,9 @@ from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.providers.base import Call
 from clawgauge.records import Target
+from clawgauge.runner.budgets import CostBudget, SpendingKey
 from clawgauge.runner.record import call_cost
 from clawgauge.runner.retry import TARGET_ENDING
-from clawgauge.runner.stopping import CostBudget, SpendingKey
 from clawgauge.timeline import Completion
 
 # What a server may put around a request: its template, the names of roles, a preamble for tools.

@@ -1,46 +1,40 @@
 """Pure numbers: intervals, tiers, percentiles, clustered errors, paired tests.
 
-Owns: every formula behind a figure a person reads. Refuses: records, files, wording, and any package outside the
-standard library; whoever calls decides what counts as a trial and how to say the outcome. A figure that does not exist
-(no trials, one cluster) is None, never 0 and never NaN.
+A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
-from clawgauge.stats.adjustments import benjamini_hochberg, bonferroni, holm
-from clawgauge.stats.clusters import (
-    Cluster,
-    clustered_error,
-    design_effect,
-    naive_error,
-    pass_at_k,
-    pass_hat_k,
-    prompt_means_error,
-)
-from clawgauge.stats.designs import BinomialDesign, binomial_design, prompts_needed
-from clawgauge.stats.distributions import (
-    beta_quantile,
-    binomial_cdf,
-    regularized_beta,
-    student_t_cdf,
-    student_t_quantile,
-)
-from clawgauge.stats.evidence import EffectiveCounts, effective_counts, effective_size
-from clawgauge.stats.intervals import (
-    Z95,
-    Interval,
-    clopper_interval,
-    jeffreys_interval,
-    newcombe_interval,
-    wilson_interval,
-)
-from clawgauge.stats.pairs import (
+from clawgauge.stats.paired import (
     PairedDifference,
+    benjamini_hochberg,
+    bonferroni,
     correlation,
+    holm,
     mcnemar_chi_square,
     mcnemar_exact,
     mcnemar_mid_p,
     paired_difference,
     sign_flip_p,
     unpaired_error,
+)
+from clawgauge.stats.proportions import (
+    Z95,
+    Cluster,
+    Interval,
+    beta_quantile,
+    binomial_cdf,
+    clopper_interval,
+    clustered_error,
+    design_effect,
+    jeffreys_interval,
+    naive_error,
+    newcombe_interval,
+    pass_at_k,
+    pass_hat_k,
+    prompt_means_error,
+    regularized_beta,
+    student_t_cdf,
+    student_t_quantile,
+    wilson_interval,
 )
 from clawgauge.stats.quantiles import (
     CountedValues,
@@ -58,10 +52,16 @@ from clawgauge.stats.quantiles import (
 from clawgauge.stats.sequential import Forecast, Sprt
 from clawgauge.stats.tiers import (
     DECIDED_LEVEL,
+    BinomialDesign,
+    EffectiveCounts,
     TierPosterior,
+    binomial_design,
     clean_passes_needed,
+    effective_counts,
+    effective_size,
     is_decided,
     point_tier,
+    prompts_needed,
     tier_posterior,
 )
 

@@ -1,9 +1,5 @@
 """Percentiles of measured values, and how far to trust them.
 
-Owns: type-7 percentiles (the ones spreadsheets and numpy give), the description of a column of numbers, and
-distribution-free intervals by order statistics. Refuses: estimating from a sketch; every value is kept, compactly, by
-the caller.
-
 The intervals of a description are equal-tailed: at most 2.5% lie beyond either end, so each end is a bound in its own
 right. `shortest_order_interval` spends the 5% on whichever side saves most; it is narrower and says less, and no figure
 a person reads comes from it.
@@ -19,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias, overload
 
-from clawgauge.stats.distributions import binomial_cdf
+from clawgauge.stats.proportions import binomial_cdf
 
 Numbers: TypeAlias = "Sequence[int] | Sequence[float] | array[int] | array[float]"
 

@@ -1,8 +1,4 @@
-"""Stopping early without fooling oneself: Wald's sequential probability ratio test.
-
-Owns: the test of a true rate of p0 against p1 as passes and failures come in. Refuses: fixed-n intervals, which mean
-nothing for a group that was stopped by its own results.
-"""
+"""Stopping early without fooling oneself: Wald's sequential probability ratio test."""
 
 from __future__ import annotations
 

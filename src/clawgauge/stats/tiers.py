@@ -1,14 +1,11 @@
-"""The tool-use tier of a success rate, and how sure one may be of it.
-
-Owns: the thresholds (0.8 and 0.5), the point tier by integers, the posterior probability of each tier under a uniform
-prior, and how many clean passes would settle Tier 1. Refuses: deciding which prompts count, and the words of a label.
-"""
+"""The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are worth."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
-from clawgauge.stats.distributions import binomial_cdf, regularized_beta
+from clawgauge.stats.proportions import Z95, Cluster, binomial_cdf, regularized_beta, wilson_interval
 
 TierPosterior: TypeAlias = tuple[float, float, float]
 
@@ -64,3 +61,144 @@ def clean_passes_needed(k: float, n: float) -> int:
         else:
             low = middle
     return high
+
+
+_HALVINGS = 60
+
+
+class EffectiveCounts(NamedTuple):
+    """Passes and trials, shrunk to what they are worth as independent evidence."""
+
+    passes: float
+    trials: float
+
+
+def effective_size(clusters: Sequence[Cluster]) -> float | None:
+    """How many independent trials these are worth; None for one prompt repeated, which says nothing about others."""
+    trials = sum(c.trials for c in clusters)
+    if not trials:
+        return None
+    if trials == len(clusters):
+        return float(trials)
+    if len(clusters) == 1:
+        return None
+    failures = [Cluster(c.trials - c.passes, c.trials) for c in clusters]
+    size = _bounded(clusters, _Sums(clusters).size(), TIER_1_RATE)
+    return _bounded(failures, size, 1 - TIER_2_RATE)
+
+
+def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
+    """Passes and trials scaled to the effective size, keeping the rate; None where the size is not known."""
+    size = effective_size(clusters)
+    if size is None:
+        return None
+    passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
+    return EffectiveCounts(float(passes), size) if size == trials else EffectiveCounts(passes * size / trials, size)
+
+
+class _Sums:
+    """The sums a design effect is made of, in whole numbers, so that a prompt can be changed without adding up anew."""
+
+    def __init__(self, clusters: Sequence[Cluster]) -> None:
+        self.n_clusters = len(clusters)
+        self.trials = sum(c.trials for c in clusters)
+        self.passes = sum(c.passes for c in clusters)
+        self._passes_squared = sum(c.passes**2 for c in clusters)
+        self._passes_by_trials = sum(c.passes * c.trials for c in clusters)
+        self._trials_squared = sum(c.trials**2 for c in clusters)
+
+    def spoil(self, cluster: Cluster) -> None:
+        """Put `cluster` in the place of a clean one of its size."""
+        failures = cluster.trials - cluster.passes
+        self.passes -= failures
+        self._passes_squared += cluster.passes**2 - cluster.trials**2
+        self._passes_by_trials -= failures * cluster.trials
+
+    def size(self) -> float:
+        """Trials ÷ design effect, or the number of prompts where there is no variance."""
+        n, k = self.trials, self.passes
+        if k in (0, n):
+            return float(self.n_clusters)
+        spread = n * n * self._passes_squared - 2 * k * n * self._passes_by_trials + k * k * self._trials_squared
+        effect = self.n_clusters * (n - 1) * spread / ((self.n_clusters - 1) * n * n * k * (n - k))
+        return n / max(1.0, effect)
+
+
+def _bounded(clusters: Sequence[Cluster], size: float, edge: float) -> float:
+    """`size`, cut until these results promise no more than cleaner ones, by the interval and by P(rate ≥ `edge`)."""
+    rate = sum(c.passes for c in clusters) / sum(c.trials for c in clusters)
+    if rate in (0, 1):
+        return size
+    cleaner = list(_cleaner(clusters))
+    size = _largest(size, lambda s: _lower_end(rate, s), min(_lower_end(*one) for one in cleaner))
+    if rate < edge:  # below the edge a smaller size makes the tier likelier, and no cut can help
+        return size
+    return _largest(size, lambda s: _chance(rate, s, edge), min(_chance(*one, edge) for one in cleaner))
+
+
+def _cleaner(clusters: Sequence[Cluster]) -> Iterator[tuple[float, float]]:
+    """(rate, size) with the failures of no prompt kept, of the worst, of the two worst, and so on but for all."""
+    sums = _Sums([Cluster(c.trials, c.trials) for c in clusters])
+    for cluster in sorted(clusters, key=lambda c: (c.passes - c.trials, c.trials)):
+        if cluster.passes == cluster.trials:
+            return
+        yield sums.passes / sums.trials, sums.size()
+        sums.spoil(cluster)
+
+
+def _largest(size: float, measure: Callable[[float], float], ceiling: float) -> float:
+    """The largest size up to `size` at which `measure`, which grows with it, is not above `ceiling`."""
+    if measure(size) <= ceiling:
+        return size
+    low, high = 0.0, size
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if measure(middle) <= ceiling else (low, middle)
+    return low
+
+
+def _lower_end(rate: float, size: float) -> float:
+    interval = wilson_interval(rate * size, size)
+    return interval[0] if interval else 0.0
+
+
+def _chance(rate: float, size: float, edge: float) -> float:
+    """P(true rate ≥ `edge`) from a uniform prior."""
+    return 1.0 - regularized_beta(rate * size + 1, (1 - rate) * size + 1, edge)
+
+
+Z80 = 0.8416212335729143
+"""The one-sided 80% point of the standard normal distribution: the power a design usually asks for."""
+
+_MAX_TRIALS = 10_000
+
+
+class BinomialDesign(NamedTuple):
+    """Ask `trials` times; at `critical` passes or beyond, on the side of the alternative, the null rate is rejected."""
+
+    trials: int
+    critical: int
+
+
+def binomial_design(null: float, other: float, *, alpha: float = 0.05, power: float = 0.8) -> BinomialDesign | None:
+    """The fewest trials that tell a rate of `other` from `null`, exactly; None where ten thousand do not suffice."""
+    if other < null:
+        mirrored = binomial_design(1 - null, 1 - other, alpha=alpha, power=power)
+        return None if mirrored is None else BinomialDesign(mirrored.trials, mirrored.trials - mirrored.critical)
+    critical = 0
+    for trials in range(1, _MAX_TRIALS + 1):
+        # One trial more moves the critical count by one at most, so the search goes on where it stood.
+        while 1 - binomial_cdf(critical - 1, trials, null) > alpha:
+            critical += 1
+        if critical <= trials and 1 - binomial_cdf(critical - 1, trials, other) >= power:
+            return BinomialDesign(trials, critical)
+    return None
+
+
+def prompts_needed(difference: float, variance: float, *, z_confidence: float = Z95, z_power: float = Z80) -> float:
+    """How many prompts both models must be asked to see a mean paired difference (Miller 2024).
+
+    `variance` is that of one prompt's difference: between prompts, plus each model's within-prompt variance divided by
+    its repeats. For one trial each it is the share of prompts the models disagree on, less the difference squared.
+    """
+    return (z_confidence + z_power) ** 2 * variance / difference**2

@@ -1,9 +1,6 @@
-"""Prompt suites: the built-in ones as data, and the loader that refuses bad ones.
+"""Prompt suites: the built-in ones as data, and the loader that refuses bad ones."""
 
-Owns: suite files and what they may say. Refuses: running them, judging answers, and every suite with a fault in it.
-"""
-
-from clawgauge.suites.loader import (
+from clawgauge.suites.load import (
     builtin_path,
     check_recorded,
     describe_suite,

@@ -1,8 +1,8 @@
 """YAML suites, read from the parser's events alone.
 
-Owns: which YAML a suite may use. No constructor ever runs, so no tag can make an object and no alias can multiply one:
-anchors, aliases, tags and second documents are refused where they stand. Unquoted words are read as JSON would read
-them, and everything else is text: `yes`, `no`, `12:30` and `2026-02-13` are what they look like.
+No constructor ever runs, so no tag can make an object and no alias can multiply one: anchors, aliases, tags and second
+documents are refused where they stand. Unquoted words are read as JSON would read them, and everything else is text:
+`yes`, `no`, `12:30` and `2026-02-13` are what they look like.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from clawgauge.errors import SuiteError
-from clawgauge.suites.document import MAX_DEPTH, build_object, read_integer
-from clawgauge.suites.place import Place
+from clawgauge.suites.document import MAX_DEPTH, Place, build_object, read_integer
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")

@@ -1,7 +1,4 @@
-"""From what was accumulated of a group to its entry in summary.json.
-
-Owns: the meaning of every figure: its denominator, and null where that is 0. Refuses: reading files and wording.
-"""
+"""From what was accumulated of a group to its entry in summary.json."""
 
 from __future__ import annotations
 
@@ -21,18 +18,22 @@ from clawgauge.records import (
     SuiteBreakdown,
     TaskSummary,
 )
-from clawgauge.summary.caution import word_caution
-from clawgauge.summary.clock import judge_clock
-from clawgauge.summary.columns import to_latency_stats, to_percentiles
-from clawgauge.summary.coverage import Coverage, Stop, count_missing, cover, read_stop
 from clawgauge.summary.groups import EndingCount, GroupAccumulator, wall_clock_ms
-from clawgauge.summary.hints import find_hint
-from clawgauge.summary.machine import Machine, read_machine
-from clawgauge.summary.notes import count_truncated, group_warnings
-from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.summary.repeats import judge_repeatability
+from clawgauge.summary.rates import (
+    Coverage,
+    PooledRate,
+    Stop,
+    count_missing,
+    cover,
+    judge_repeatability,
+    pool_rate,
+    read_stop,
+    to_latency_stats,
+    to_percentiles,
+)
 from clawgauge.summary.schedule import PromptKey, Schedule
-from clawgauge.summary.tool_use import judge_arguments, judge_tool_use
+from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
+from clawgauge.summary.trust import Machine, count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 _e2e_ms = attrgetter("e2e_ms")
 

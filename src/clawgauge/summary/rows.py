@@ -1,12 +1,12 @@
-"""The few fields of a result line that a summary needs.
+"""The few fields of a result line that a summary needs, and what they say of channels and lateness.
 
-Owns: a slim, typed view of results.jsonl, decoded straight from bytes; whatever it does not name is skipped without
-being built. Refuses: the answer's text. Fields stand in the order they have on disk, because the decoder finds the next
-key fastest where it expects it. Every addition to the schema document has a default, so older folders decode too.
+Fields stand in the order they have on disk, because the decoder finds the next key fastest where it expects it. Every
+addition to the schema document has a default, so older folders decode too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -95,3 +95,54 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     world_seed: Unread = None
     transcript_cut: Unread = None
     warnings: tuple[str, ...] = ()
+
+
+NATIVE = "native"
+TEXT = "text"
+MALFORMED = "malformed"
+MENTION = "mention"
+NONE = "none"
+_TEXT_PREFIX = "text:"
+
+
+def channel_kind(channel: str) -> str:
+    """`text:<format>` is text whatever the format; a channel of another name is a mention at most."""
+    if channel in (NATIVE, MALFORMED, NONE):
+        return channel
+    return TEXT if channel.startswith(TEXT) else MENTION
+
+
+def text_format(channel: str) -> str:
+    """The format a call written as text came in."""
+    return channel.removeprefix(_TEXT_PREFIX)
+
+
+def is_call(kind: str) -> bool:
+    """Whether an answer whose calls came this way meant to act; a malformed call is a call."""
+    return kind in (NATIVE, TEXT, MALFORMED)
+
+
+def answer_channel(row: SummaryRow) -> str:
+    """How an answer's calls came, the best first; worked out from its calls where the record does not say."""
+    if row.tool_channel is not None:
+        return channel_kind(row.tool_channel)
+    kinds = {channel_kind(call.channel) if call.valid else MALFORMED for call in row.tool_invocations}
+    return next((kind for kind in (NATIVE, TEXT, MALFORMED, MENTION) if kind in kinds), NONE)
+
+
+LATE_US = 1_000
+LATE_SHARE = 0.01
+TIMER_NOISE_US = 100
+
+
+def count_flagged(timings: Iterable[TimingsRow]) -> int:
+    """How many of these calls could be off by more than 1 ms or 1%."""
+    return len(
+        [
+            lag
+            for timing in timings
+            if (lag := timing.lag) is not None
+            and lag > TIMER_NOISE_US
+            and (lag > LATE_US or lag > LATE_SHARE * (timing.e2e or 0 if timing.ttft is None else timing.ttft))
+        ]
+    )

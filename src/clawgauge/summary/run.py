@@ -1,7 +1,4 @@
-"""A whole run in figures: rows, or a folder, in; `RunSummary` out.
-
-Owns: the order of the groups and the run's own clock. Refuses: writing; whoever asked puts summary.json on disk.
-"""
+"""A whole run in figures: rows, or a folder, in; `RunSummary` out."""
 
 from __future__ import annotations
 
@@ -12,11 +9,10 @@ from pathlib import Path
 from clawgauge.journal import is_first_harness, read_config, read_events
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.summary.figures import summarize_group
-from clawgauge.summary.groups import group_strata, wall_clock_ms
+from clawgauge.summary.groups import Ending, Stratum, StratumKey, group_strata, in_batches, stratify, wall_clock_ms
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.schedule import PromptKey, read_schedule
 from clawgauge.summary.shares import SPLIT_BYTES, stratify_folder
-from clawgauge.summary.strata import Ending, Stratum, StratumKey, in_batches, stratify
 
 
 def summarize(

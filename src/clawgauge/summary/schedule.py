@@ -1,8 +1,5 @@
 """What a run set out to do, so that what it did can be measured against it.
 
-Owns: which cells were scheduled, which of them carry a verdict, and which prompts measure restraint or are tasks.
-Refuses: outcomes.
-
 config.json says all of this: a prompt carries a verdict unless its validator is `noop`. A folder that does not name its
 prompts (the first harness wrote none) is read from its records: there a prompt carries a verdict if any record of it
 in the run has one, and the scheduled cells are the recorded ones. Prompts recorded but not configured, as after a

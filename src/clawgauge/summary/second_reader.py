@@ -10,9 +10,9 @@ from pathlib import Path
 
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal import iter_results
+from clawgauge.summary.groups import BATCH_ROWS, stratify
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.share_wire import ShareRefused, encode_share
-from clawgauge.summary.strata import BATCH_ROWS, stratify
 
 
 def main(folder: str, start: str) -> int:

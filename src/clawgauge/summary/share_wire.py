@@ -1,8 +1,4 @@
-"""Strata on their way from one process to another.
-
-Owns: the form in which the second reader hands over what it accumulated. Refuses: anything but a whole, exact share: a
-reader that had to drop warnings cannot know which of them the first half had seen, and says so instead.
-"""
+"""Strata on their way from one process to another."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.summary.strata import (
+from clawgauge.summary.groups import (
     COLUMNS,
     TIMES,
     TOTALS,

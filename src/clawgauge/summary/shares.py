@@ -1,9 +1,5 @@
 """A large results.jsonl read by two processes at once.
 
-Owns: where the file is cut, the second process, and putting both halves together to exactly what one reader would have
-made of it. Refuses: small files, which are read before a process could start; and failing: where no second process can
-be had, or it does not come back with an answer, this one reads the rest itself.
-
 The second process is this package's own module, run by the same interpreter (`python_child`), so nothing depends on
 how the caller was started. A frozen program has no interpreter to run and reads alone.
 """
@@ -18,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from clawgauge.child_processes import isolated_module, needed_environment
 from clawgauge.journal import find_line_start, is_first_harness, iter_results, stat_file
-from clawgauge.python_child import isolated_module, needed_environment
+from clawgauge.summary.groups import BATCH_ROWS, Strata, stratify
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.share_wire import ShareRefused, decode_share
-from clawgauge.summary.strata import BATCH_ROWS, Strata, stratify
 
 SPLIT_BYTES = 64 << 20
 SECOND_READER = "clawgauge.summary.second_reader"

@@ -1,8 +1,4 @@
-"""The tool-use tier of a group and the evidence under it.
-
-Owns: which prompts the tier rests on, and the words of its label. Refuses: arguments, restraint and tasks; they are
-measured elsewhere and stand beside the tier, never in it.
-"""
+"""The tool-use tier of a group, the evidence under it, and what a reader of it must also know."""
 
 from __future__ import annotations
 
@@ -11,10 +7,37 @@ from collections.abc import Sequence
 
 from clawgauge.records import RateWithInterval, ToolChannels, ToolUse
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
-from clawgauge.summary.channels import MALFORMED, NONE, TEXT, channel_kind, text_format
 from clawgauge.summary.groups import EndingCount, OfferedCount, ToolSignCount
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.summary.rows import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
+from clawgauge.summary.schedule import PromptKey, Schedule
+
+_OFTEN_WRONG = 0.2
+
+
+def word_caution(
+    endings: Sequence[EndingCount],
+    offered: Sequence[OfferedCount],
+    schedule: Schedule,
+    arguments: RateWithInterval | None,
+) -> str | None:
+    """One sentence, without its full stop, or None where nothing is amiss."""
+    phrases = []
+    held_back = [o for o in offered if o.prompt in schedule.restraint]
+    uncalled = sum(o.n for o in held_back if is_call(o.answer.channel) and o.answer.objective_pass is not True)
+    if uncalled:
+        n = sum(o.n for o in held_back)
+        phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
+    rescued = count_rescued(offered, schedule.apart)
+    made = sum(e.n for e in find_pool(endings, schedule.apart) if e.ending.tool_use_success)
+    if arguments is not None:
+        if rescued > made:
+            phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
+        wrong = made - arguments.k
+        if wrong > made * _OFTEN_WRONG:
+            phrases.append(f"{wrong} of {made} calls made had wrong arguments")
+    return "; ".join(phrases) or None
+
 
 NOTHING_ANSWERED = "no tool prompts answered"
 NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.checks import Answer, answer_start, detect_tools, judge
-from clawgauge.checks.sentences import count_sentences
+from clawgauge.checks.validators import count_sentences
 from support.slow_rest import slow_rest
 from unit.checks.growth import grows_linearly
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawgauge.checks.sentences import count_sentences
-from clawgauge.checks.text_limits import count_bullets, count_words
+from clawgauge.checks.validators import count_bullets, count_sentences, count_words
 
 
 @pytest.mark.parametrize(

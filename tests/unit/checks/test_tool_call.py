@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.checks import Answer, Verdict, check_offer, check_spec, judge
-from clawgauge.checks.tool_call_matching import pair_up
+from clawgauge.checks.tool_call import pair_up
 from clawgauge.records import ToolInvocation
 
 PROPERTIES: dict[str, Any] = {

@@ -9,8 +9,7 @@ import pytest
 
 from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
-from clawgauge.reports.comparison_junit import render_comparison_junit
-from clawgauge.reports.comparison_text import render_comparison_text
+from clawgauge.reports.compare import render_comparison_junit, render_comparison_text
 from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.compare import PairComparison, Wishes, compare_runs
-from clawgauge.reports.comparison_text import render_comparison_text
+from clawgauge.reports.compare import render_comparison_text
 from support.written_runs import LABEL, config, prompt, record, write_run
 
 IDS = [f"P{n}" for n in range(30)]

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from clawgauge.config import Configuration, RunSettings, provider_settings, read_configuration
-from clawgauge.config.file import FileConfig, ProviderTable
-from clawgauge.config.settings import Harmless, harmless_fields
+from clawgauge.config.settings import FileConfig, Harmless, ProviderTable, harmless_fields
 from clawgauge.providers.base import ProviderSettings
 
 # Whoever adds an option decides here whether a stranger may set it.

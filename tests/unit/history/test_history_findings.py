@@ -13,7 +13,7 @@ import pytest
 
 from clawgauge.errors import RunFolderError
 from clawgauge.history import FillStep, History, read_history
-from clawgauge.reports.history_text import render_history_text
+from clawgauge.reports.history import render_history_text
 from clawgauge.summary import summarize_folder
 from support.written_runs import (
     LABEL,

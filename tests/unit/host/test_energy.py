@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.host.energy import EnergyMeter, find_counters
+from clawgauge.host.gpus import EnergyMeter, find_counters
 
 NO_LIBRARY = "libnothing-of-the-kind.so.1"
 FAKE_NVML = """

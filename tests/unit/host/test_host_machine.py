@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.host.machine import describe_cpu, describe_host, describe_memory
-from clawgauge.host.memory import parse_meminfo
+from clawgauge.host.machine import describe_cpu, describe_host, describe_memory, parse_meminfo
 from support.fake_tools import install_tool, path_of
 
 NOTHING = {"PATH": ""}

@@ -17,7 +17,7 @@ import uvloop
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import encode_line, iter_results
 from clawgauge.journal.appender import Appender
-from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 
 from .samples import make_result, run_child
@@ -125,7 +125,7 @@ from contextlib import suppress
 from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal.appender import Appender
-from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import Directory
 
 class Stuck(Directory):
     def open(self, name, flags):

@@ -13,7 +13,7 @@ import pytest
 
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import CellKey, iter_results, read_events
-from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 
 from .samples import make_config, make_event, make_result, run_child
@@ -131,7 +131,7 @@ import resource
 from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import iter_results
-from clawgauge.journal.directory import Directory
+from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 from samples import make_result
 resource.setrlimit(resource.RLIMIT_FSIZE, (54_000, 54_000))

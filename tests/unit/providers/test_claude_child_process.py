@@ -17,14 +17,7 @@ import uvloop
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers import child_process
-from clawgauge.providers.child_process import (
-    MAX_LINE_BYTES,
-    STDERR_TAIL_BYTES,
-    Child,
-    ChildCommand,
-    capture,
-    running,
-)
+from clawgauge.providers.child_process import MAX_LINE_BYTES, STDERR_TAIL_BYTES, Child, ChildCommand, capture, running
 from support.waiting import FOREVER_S, PATIENCE_S, growing_deadlines
 from unit.providers.claude_calls import is_gone, write_program
 

@@ -16,7 +16,7 @@ import pytest
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
 from clawgauge.providers.child_process import GRACE_S
-from clawgauge.providers.claude_code_cli import ClaudeCodeCli
+from clawgauge.providers.claude.provider import ClaudeCodeCli
 from clawgauge.timeline import Completion
 from support.fake_claude import FakeClaude, install_fake_claude
 from support.waiting import growing_deadlines, wait_until
@@ -282,7 +282,7 @@ def test_the_program_dies_with_us(tmp_path: Path) -> None:
     script.write_text(
         "import asyncio\n"
         "from clawgauge.providers.base import Call, ProviderSettings\n"
-        "from clawgauge.providers.claude_code_cli import ClaudeCodeCli\n"
+        "from clawgauge.providers.claude.provider import ClaudeCodeCli\n"
         "from clawgauge.timeline import Timeline\n"
         "async def main():\n"
         f"    settings = ProviderSettings(name='c', type='c', environ={environment(tmp_path)!r})\n"

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.claude_failures import ERROR_CHARS, explain_failure
-from clawgauge.providers.claude_stream import StreamOutcome
-from clawgauge.providers.claude_wire import AssistantLine, LimitInfo, ResultLine
+from clawgauge.providers.claude.failures import ERROR_CHARS, explain_failure
+from clawgauge.providers.claude.stream import AssistantLine, LimitInfo, ResultLine, StreamOutcome
 from unit.providers.claude_calls import kind_of
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.claude_invocation import (
+from clawgauge.providers.claude.program import ClaudeProgram, ask_program, find_program
+from clawgauge.providers.claude.provider import (
     DEFAULT_SYSTEM_PROMPT,
     base_environment,
     call_arguments,
@@ -19,7 +20,6 @@ from clawgauge.providers.claude_invocation import (
     refuse_unsendable,
     uses_key,
 )
-from clawgauge.providers.claude_program import ClaudeProgram, ask_program, find_program
 from support.fake_claude import install_fake_claude
 from unit.providers.claude_calls import environment, kind_of, write_program
 

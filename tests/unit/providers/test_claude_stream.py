@@ -8,8 +8,8 @@ import re
 import pytest
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.claude_failures import explain_failure
-from clawgauge.providers.claude_stream import ClaudeStream
+from clawgauge.providers.claude.failures import explain_failure
+from clawgauge.providers.claude.stream import ClaudeStream
 from support.fake_claude import RECORDINGS, recording_names
 from unit.providers.claude_calls import STREAM_RECORDINGS, SeenCall, kind_of
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers import claude_code_cli
-from clawgauge.providers.claude_log import report_answers
-from clawgauge.providers.claude_stream import ClaudeStream
+from clawgauge.providers.claude import provider as claude_provider
+from clawgauge.providers.claude.stream import ClaudeStream
+from clawgauge.providers.claude.tools import report_answers
 from clawgauge.timeline import Completion, Timeline
 from clawgauge.world import tool_definitions
 from clawgauge.world.mcp import LoggedCall
@@ -238,7 +238,7 @@ def test_a_call_that_was_made_does_not_wait_for_the_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: dict[str, Any], waited_s: float
 ) -> None:
     """Once the reply with its calls is whole, a CLI that hangs or dies over the rest costs neither answer nor time."""
-    monkeypatch.setattr(claude_code_cli, "SETTLE_S", 1.0)
+    monkeypatch.setattr(claude_provider, "SETTLE_S", 1.0)
     install_fake_claude(tmp_path, stdout=one_round("get_weather"), **ending)
     began_ns = time.perf_counter_ns()
     done, failure = ask(tmp_path)

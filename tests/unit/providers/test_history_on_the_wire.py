@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clawgauge.providers.base import Call, Turn
-from clawgauge.providers.chat_messages import chat_messages
+from clawgauge.providers.openai.chat import chat_messages
 from clawgauge.records import ToolInvocation
 from support.scripted_server import ScriptedServer
 from unit.providers.observed import attempt

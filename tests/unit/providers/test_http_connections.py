@@ -18,9 +18,8 @@ from yarl import URL
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings
-from clawgauge.providers.chat_wire import ChatReader
-from clawgauge.providers.http import HttpClient
-from clawgauge.providers.http_pool import ConnectionPool, Taken
+from clawgauge.providers.http.client import ConnectionPool, HttpClient, Taken
+from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
 from support.http_exchange import Exchange

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.providers.retry_after import parse_retry_after
+from clawgauge.providers.http.errors import parse_retry_after
 
 NOW_S = 1_771_000_000.0
 

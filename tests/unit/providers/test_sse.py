@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.sse import SseDecoder, SseEvent
+from clawgauge.providers.http.reply import SseDecoder, SseEvent
 from support.growth import grows_linearly
 
 STREAM = b'event: one\ndata: {"a": 1}\n\n: keep-alive\n\ndata: first\ndata:second\nid: 7\n\ndata\n\ndata: \xc3\xa9\n\n'

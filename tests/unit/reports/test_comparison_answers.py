@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.reports.comparison_answers import side_by_side
-from clawgauge.reports.sanitize import clean_terminal
-from clawgauge.reports.tables import display_width
+from clawgauge.reports.clean import clean_terminal
+from clawgauge.reports.compare_words import side_by_side
+from clawgauge.reports.table import display_width
 
 
 def test_lines_stand_beside_each_other() -> None:

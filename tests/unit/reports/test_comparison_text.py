@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.compare import Comparison, Wishes, compare_runs
-from clawgauge.reports.comparison_text import render_comparison_text
+from clawgauge.reports.compare import render_comparison_text
 from support.written_runs import config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(120)]

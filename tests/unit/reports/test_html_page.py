@@ -16,7 +16,7 @@ import pytest
 
 from clawgauge.journal import iter_results, read_config
 from clawgauge.reports.html import CallRow, ReportRun, render_report
-from clawgauge.reports.html.foreign_json import embed_json
+from clawgauge.reports.html.texts import embed_json
 from clawgauge.summary import summarize_folder
 from support.sample_runs import CHARACTERS, HOSTILE, make_result, sample_prompts, write_folder, write_sample_run
 from unit.summary.run_folders import failed, record, write_run

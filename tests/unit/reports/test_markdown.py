@@ -10,7 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from clawgauge.journal import read_config
-from clawgauge.reports.markdown import render_markdown
+from clawgauge.reports.summary import render_markdown
 from clawgauge.summary import summarize_folder
 from unit.summary.run_folders import T0, config, failed, prompt, record, tool_record, write_run
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from clawgauge.reports.sanitize import clean_terminal, escape_cell
+from clawgauge.reports.clean import clean_terminal, escape_cell
 from support.growth import grows_linearly
 
 HOSTILE = st.text(

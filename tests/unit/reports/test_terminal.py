@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.reports.terminal import render_ending, render_summary
+from clawgauge.reports.summary import render_ending, render_summary
 from clawgauge.summary import summarize_folder
 from unit.summary.run_folders import config, failed, prompt, record, tool_record, write_run
 

@@ -7,8 +7,7 @@ import pytest
 from clawgauge.journal import CellKey
 from clawgauge.records import Prompt, RunOptions
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.stopping import Evidence
-from clawgauge.runner.tier_pool import tier_pool
+from clawgauge.runner.budgets import Evidence, tier_pool
 
 from .prompts import TARGET, plain_prompt, result_of, tool_prompt
 

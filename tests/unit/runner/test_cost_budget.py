@@ -6,7 +6,7 @@ import msgspec
 
 from clawgauge.records import RunOptions
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.stopping import CostBudget
+from clawgauge.runner.budgets import CostBudget
 
 from .prompts import TARGET, plain_prompt, result_of
 

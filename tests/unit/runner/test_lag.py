@@ -11,8 +11,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.runner.client_clock import ClientClock
-from clawgauge.runner.lag import LagHistogram, LagWatch, RecentPeaks, clock_resolution_ns
+from clawgauge.runner.clock import ClientClock, LagHistogram, LagWatch, RecentPeaks, clock_resolution_ns
 
 MS = 1_000_000
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]

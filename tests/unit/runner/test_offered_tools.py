@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.runner.offered_tools import dropped_warning
+from clawgauge.runner.record import dropped_warning
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:

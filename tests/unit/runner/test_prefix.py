@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawgauge.journal import CellKey
 from clawgauge.records import Prompt
-from clawgauge.runner.prefix import make_prefix, prefixed
+from clawgauge.runner.agenda import make_prefix, prefixed
 
 KEY = CellKey("p", "m", None, "s", "P0", 0)
 

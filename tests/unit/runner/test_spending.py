@@ -14,11 +14,10 @@ from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import Price, Prompt, RunOptions, Target
-from clawgauge.runner.lag import LagWatch
-from clawgauge.runner.observer import Observer
+from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.clock import LagWatch
 from clawgauge.runner.run import RunRequest
-from clawgauge.runner.stopping import CostBudget
-from clawgauge.runner.target_run import RunContext, TargetRun
+from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.command import read_records
 
 PRICE = Price(model="m", provider="p", input=100.0, output=2_000.0)

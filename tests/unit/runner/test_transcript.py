@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from clawgauge.records import ToolInvocation, TranscriptTurn
-from clawgauge.runner.transcript import STRING_CAP_BYTES, TRANSCRIPT_CAP_BYTES, bounded_transcript
+from clawgauge.runner.record import STRING_CAP_BYTES, TRANSCRIPT_CAP_BYTES, bounded_transcript
 
 
 def bounded(*turns: TranscriptTurn) -> tuple[list[TranscriptTurn], bool]:

@@ -17,7 +17,7 @@ from clawgauge.stats import (
     pass_hat_k,
     prompt_means_error,
 )
-from clawgauge.stats.distributions import student_t_quantile
+from clawgauge.stats.proportions import student_t_quantile
 
 from .stats_vectors import VECTORS, close
 

@@ -17,7 +17,7 @@ from clawgauge.stats import (
     regularized_beta,
     wilson_interval,
 )
-from clawgauge.stats.distributions import student_t_cdf, student_t_quantile
+from clawgauge.stats.proportions import student_t_cdf, student_t_quantile
 
 from .stats_vectors import VECTORS, close
 

@@ -9,8 +9,8 @@ import pytest
 
 from clawgauge.checks.validators import VALIDATORS as KNOWN_VALIDATORS
 from clawgauge.suites import list_builtin, load_suite
-from clawgauge.suites.loader import HEADER_KEYS
-from clawgauge.suites.prompt_shape import PROMPT_KEYS
+from clawgauge.suites.load import HEADER_KEYS
+from clawgauge.suites.prompts import PROMPT_KEYS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "suites.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks.world_effects import EFFECTS
-from clawgauge.checks.world_expectations import KINDS
+from clawgauge.checks.world_state import EFFECTS, KINDS
 from clawgauge.errors import SuiteError
 from clawgauge.records import SuiteRecord
 from clawgauge.suites import load_suite

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import clawgauge.cli.evidence
-import clawgauge.compare.flips
+import clawgauge.cli.resume
+import clawgauge.compare.paired
 import clawgauge.compare.tallies
 import clawgauge.reports.html
-import clawgauge.routing.rows  # noqa: F401
+import clawgauge.routing.evidence  # noqa: F401
 from clawgauge.journal import encode_document, iter_results
 from clawgauge.records import CellRow, Result
 from clawgauge.summary import summarize_folder

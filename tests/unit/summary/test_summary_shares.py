@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from clawgauge.summary import shares, summarize_folder
+from clawgauge.summary.groups import Stratum, StratumKey
 from clawgauge.summary.share_wire import ShareRefused, decode_share, encode_share
 from clawgauge.summary.shares import SECOND_READER, stratify_folder
-from clawgauge.summary.strata import Stratum, StratumKey
 
 from .run_folders import T0, config, failed, prompt, record, tool_record, write_run
 

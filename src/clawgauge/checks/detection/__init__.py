@@ -1,26 +1,16 @@
-"""Tool calls written in text: `detect_tools`, and the steps it takes.
-
-Owns: the order of the steps. Each reads what the ones before left, and what it uses is blanked, so a call is counted
-once. Structured formats, which are the most certain, come first. Refuses: deciding whether text is evidence at all; a
-prompt that offers tools is judged on native calls.
-"""
+"""Tool calls written in text: `detect_tools`, and the steps it takes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from clawgauge.checks.detection.fences import find_fenced
+from clawgauge.checks.answer import answer_pieces, well_formed
 from clawgauge.checks.detection.finds import Call, Find, Step, take_calls
 from clawgauge.checks.detection.formats import find_structured
-from clawgauge.checks.detection.inline_code import find_inline_code
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.detection.markers import find_markers
-from clawgauge.checks.detection.prompts import find_prompts
-from clawgauge.checks.detection.quotes import find_quoted
-from clawgauge.checks.detection.vocabulary import Vocabulary
-from clawgauge.checks.thinking import answer_pieces
-from clawgauge.checks.well_formed import well_formed
+from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
+from clawgauge.checks.detection.shell import Vocabulary
 from clawgauge.records import ToolInvocation
 
 __all__ = ["STEPS", "Call", "Find", "Step", "Vocabulary", "detect_tools"]

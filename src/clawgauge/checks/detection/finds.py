@@ -1,8 +1,4 @@
-"""What a step of the detection finds, and the text that is left for the next step.
-
-Owns: the shape every step shares, the blanking of what a step used, so that nothing is counted twice, and the bound on
-what is kept of an answer with millions of finds. Refuses: knowing any syntax.
-"""
+"""What a step of the detection finds, and the text that is left for the next step."""
 
 from __future__ import annotations
 
@@ -11,9 +7,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from clawgauge.checks.detection.command_line import Command
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.detection.vocabulary import Vocabulary
+from clawgauge.checks.detection.shell import Command, Vocabulary
 from clawgauge.records import ToolInvocation
 
 # No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.

@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first needed, or all at once before timing starts.
 
-Owns: when a pattern is compiled. Refuses: knowing any pattern. Compiling those of this room takes longer than all else
-that `--dry-run` does; a run compiles them before its first call, for the loop that judges an answer also stamps bytes.
+Compiling those of this room takes longer than all else that `--dry-run` does; a run compiles them before its first
+call, for the loop that judges an answer also stamps bytes.
 """
 
 from __future__ import annotations

@@ -1,25 +1,234 @@
-"""The page itself: one HTML file that asks the network for nothing and runs nothing but its own script.
-
-Owns: putting template, style, scripts and data together, and the policy that holds the browser to it. Refuses: markup;
-that stands in `static/`. A browser that honours the policy runs the one script whose hash is named, loads nothing, and
-turns no string into markup, so that whatever a model wrote stays text even if this program had a fault.
-"""
+"""The page of a report: runs in, their data, one HTML file that asks the network for nothing out."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from typing import Any
+
+import msgspec
 
 from clawgauge import __version__
-from clawgauge.reports.html.choice import MAX_CALLS
-from clawgauge.reports.html.document import ReportDocument, ReportRun, build_document
-from clawgauge.reports.html.foreign_json import embed_json
-from clawgauge.reports.sanitize import clean_terminal
+from clawgauge.records import GroupSummary, Inventory, Result, RunConfig, RunSummary, Target
+from clawgauge.reports.clean import clean_terminal
+from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, Choice, choose_calls
+from clawgauge.reports.html.sentences import Finding, describe_run, find_answers, short_names
+from clawgauge.reports.html.survey import (
+    OUTCOMES,
+    CallName,
+    CallRow,
+    PromptTexts,
+    Survey,
+    list_prompts,
+    register_prompts,
+)
+from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
+from clawgauge.reports.words import format_bytes, format_duration, plural
+
+
+def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: Inventory | None) -> list[list[str]]:
+    """`[name, value]` of everything known."""
+    rows = [["Run", summary.run_id]]
+    if summary.source == "first_harness":
+        rows.append(["Made by", "the first harness; what it did not record is shown as a dash"])
+    if config is not None:
+        rows += _plan(config)
+    if summary.run_wall_clock_ms is not None:
+        rows.append(["Took", format_duration(summary.run_wall_clock_ms)])
+    if inventory is not None:
+        rows += _machine(inventory)
+    return [[name, value] for name, value in rows if value]
+
+
+def _plan(config: RunConfig) -> list[list[str]]:
+    options = config.options
+    asked = [
+        plural(options.repeats, "repeat"),
+        f"concurrency {options.concurrency}",
+        f"timeout {options.timeout_s:g} s",
+        "streaming" if options.stream else "no streaming",
+        f"at most {plural(options.max_retries, 'retry', 'retries')}",
+    ]
+    asked += [f"at most {options.max_tokens} tokens"] if options.max_tokens is not None else []
+    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
+    asked += [f"seed {options.seed}"] if options.seed is not None else []
+    asked += ["warm-up calls"] if options.warm_up else []
+    asked += ["a unique line before every prompt"] if options.unique_prefix else []
+    asked += ["stopped when a tier was decided"] if options.until_decided else []
+    return [
+        ["Suites", ", ".join(f"{s.name} {s.version} ({plural(s.n_prompts, 'prompt')})" for s in config.suites)],
+        ["Asked with", ", ".join(asked)],
+        ["Prompts’ hash", config.prompts_sha256[:16]],
+        ["clawgauge", config.clawgauge_version],
+    ]
+
+
+def _machine(inventory: Inventory) -> list[list[str]]:
+    host, cpu, memory = inventory.host, inventory.cpu, inventory.memory
+    total = memory.get("total_bytes")
+    return [
+        ["System", _words(host.get("distribution") or host.get("system"), host.get("machine"))],
+        ["Processor", _words(cpu.get("model"), _cores(cpu))],
+        ["Memory", format_bytes(total) if isinstance(total, int | float) else ""],
+        ["Graphics", ", ".join(_words(gpu.get("name")) for gpu in inventory.gpus)],
+        ["Python", inventory.python_version],
+    ]
+
+
+def _cores(cpu: dict[str, Any]) -> str:
+    cores = cpu.get("logical_cores") or cpu.get("physical_cores")
+    return plural(cores, "core") if isinstance(cores, int) else ""
+
+
+def _words(*parts: Any) -> str:
+    return " ".join(str(part) for part in parts if part)
+
+
+_LEFT_OUT = frozenset({"resources_before", "resources_after"})
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """One run to report on. `rows` and `results` are gone through anew each time they are iterated."""
+
+    summary: RunSummary
+    rows: Iterable[CallRow]
+    results: Iterable[Result]
+    config: RunConfig | None = None
+    inventory: Inventory | None = None
+
+
+@dataclass(frozen=True)
+class ReportDocument:
+    """Everything the page shows: plain data, the packed texts, and the findings for readers without scripts."""
+
+    data: dict[str, Any]
+    texts: TextBlocks
+    findings: list[tuple[str, list[Finding]]]
+
+
+def build_document(
+    runs: Sequence[ReportRun], *, generated_at: datetime, version: str, max_calls: int = MAX_CALLS
+) -> ReportDocument:
+    """The data of a page about `runs`."""
+    survey = _survey(runs)
+    choice = choose_calls(survey, max_calls)
+    store = TextStore()
+    prompt_texts = PromptTexts(store)
+    run_entries, findings = [], []
+    for number, run in enumerate(runs):
+        found = find_answers(run.summary, _violations(survey, number))
+        findings.append((run.summary.run_id, found))
+        entry = _run_entry(run, found)
+        run_entries.append(entry | {"promptTexts": prompt_texts.number_by_prompt(run.config, survey)})
+    first_detail = len(store)
+    columns = _embed_calls(runs, survey, choice, store, max_calls)
+    texts = store.pack()
+    data = {
+        "generatedAt": generated_at.isoformat(timespec="seconds"),
+        "version": version,
+        "outcomes": OUTCOMES,
+        "runs": run_entries,
+        "targets": _target_entries(runs, survey),
+        "prompts": list_prompts(survey),
+        "matrix": [[*cell, n] for cell, n in sorted(survey.outcomes.items())],
+        "calls": columns.as_json(),
+        "shown": _shown(columns, choice, texts),
+        "texts": {"starts": texts.starts, "firstDetail": first_detail},
+    }
+    return ReportDocument(data, texts, findings)
+
+
+def _survey(runs: Sequence[ReportRun]) -> Survey:
+    survey = Survey()
+    for number, run in enumerate(runs):
+        register_prompts(run.config, survey)
+        for group in run.summary.models:
+            survey.target_number(number, _target(group))
+    for number, run in enumerate(runs):
+        survey.look_at(number, run.rows)
+    return survey
+
+
+def _target(group: GroupSummary) -> Target:
+    return Target(group.provider, group.model, group.thinking_level)
+
+
+def _violations(survey: Survey, run: int) -> Counter[str]:
+    of_run = {number for (found_in, _), number in survey.targets.items() if found_in == run}
+    counts: Counter[str] = Counter()
+    for (target, code), n in survey.violations.items():
+        if target in of_run:
+            counts[code] += n
+    return counts
+
+
+def _run_entry(run: ReportRun, findings: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "id": run.summary.run_id,
+        "about": describe_run(run.summary),
+        "startedAt": run.config.created_at_ms if run.config else None,
+        "source": run.summary.source,
+        "findings": [asdict(finding) for finding in findings],
+        "conditions": list_conditions(run.summary, run.config, run.inventory),
+    }
+
+
+def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
+    names = short_names(target for _, target in survey.targets)
+    figures = {(number, _target(group)): group for number, run in enumerate(runs) for group in run.summary.models}
+    return [
+        {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": _figures(figures.get(key))}
+        for key in sorted(survey.targets, key=survey.targets.__getitem__)
+    ]
+
+
+def _figures(group: GroupSummary | None) -> dict[str, Any] | None:
+    """The group as in summary.json; None for a target that only came up after the summary was made."""
+    if group is None:
+        return None
+    builtins: dict[str, Any] = msgspec.to_builtins(group)
+    return {name: value for name, value in builtins.items() if name not in _LEFT_OUT}
+
+
+def _embed_calls(
+    runs: Sequence[ReportRun], survey: Survey, choice: Choice, store: TextStore, max_calls: int
+) -> CallColumns:
+    columns = CallColumns(store)
+    for number, run in enumerate(runs):
+        for result in run.results:
+            if columns.n >= max_calls:
+                return columns
+            target = survey.targets.get((number, Target(result.provider, result.model, result.thinking_level)))
+            prompt = survey.prompts.get((result.suite, result.prompt_id))
+            if target is None or prompt is None:
+                continue  # written since the survey: it is in no count, so it is in no list
+            name = CallName(target, prompt, result.repeat)
+            if choice.has(name.digest):
+                columns.add(result, name, sampled=choice.is_sampled(name.digest))
+    return columns
+
+
+def _shown(columns: CallColumns, choice: Choice, texts: TextBlocks) -> dict[str, Any]:
+    """What the page leaves out, in numbers, for the page to say."""
+    return {
+        "all": choice.everything,
+        "calls": columns.n,
+        "ofCalls": choice.n_calls,
+        "sampled": len(choice.sampled),
+        "wrong": len(choice.looked_at),
+        "ofWrong": choice.n_to_look_at,
+        "cutChars": texts.cut_chars if texts.n_cut else None,
+        "cutTexts": texts.n_cut,
+    }
+
 
 _STATIC = files("clawgauge.reports.html") / "static"
 _STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "print.css")

@@ -1,19 +1,22 @@
-"""The answer, before any chart: who is Tier 1 and how sure that is, the fastest that passes, what failed and why.
-
-Owns: the sentences at the top of the page, each with the n it rests on. Refuses: markup and figures of its own; it says
-what the summary and the survey hold. Names stand in the sentences as they are: whoever shows them makes them harmless.
-"""
+"""The answer, before any chart: who is Tier 1 and how sure that is, the fastest that passes, what failed and why."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clawgauge.records import GroupSummary, RunSummary, Target
-from clawgauge.reports.html.names import short_names
-from clawgauge.reports.phrases import one_line
-from clawgauge.reports.wording import format_duration, format_percent, format_rate, plural
+from clawgauge.reports.words import format_duration, format_percent, format_rate, one_line, plural
+
+
+def short_names(targets: Iterable[Target]) -> dict[Target, str]:
+    """A name for each target, no two alike."""
+    distinct = set(targets)
+    bare = {target: target.label.removeprefix(f"{target.provider}:") for target in distinct}
+    uses = Counter(bare.values())
+    return {target: bare[target] if uses[bare[target]] == 1 and bare[target] else target.label for target in distinct}
+
 
 PASSING_RATE = 0.8
 _MAX_NAMED = 4

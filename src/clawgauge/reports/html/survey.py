@@ -1,8 +1,4 @@
-"""The first pass over the runs: what there is, counted exactly, before anything is chosen for the page.
-
-Owns: the numbering of targets and prompts, the counts behind the model × prompt matrix and the violations, and a digest
-per call by which calls are chosen. Refuses: holding records; a run of a million calls passes in a few megabytes.
-"""
+"""The first pass over the runs: what there is, counted exactly, how each call ended, and the prompts asked."""
 
 from __future__ import annotations
 
@@ -10,11 +6,93 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Any, Protocol
 
 import msgspec
 
-from clawgauge.records import CellRow, Target
-from clawgauge.reports.html.outcomes import FAIL, classify, needs_a_look
+from clawgauge.records import CellRow, Prompt, RunConfig, Target
+from clawgauge.reports.html.texts import Text, TextStore, show_json
+
+PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
+OUTCOMES = ("pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable")
+_BY_STATUS = {
+    "ok": NO_ANSWER,
+    "error": ERROR,
+    "rate_limited": RATE_LIMITED,
+    "auth_error": AUTH_ERROR,
+    "skipped_unavailable": UNAVAILABLE,
+}
+
+
+class Ended(Protocol):
+    """The fields an outcome depends on; a whole result has them, and so has a slim row."""
+
+    @property
+    def availability_status(self) -> str: ...
+    @property
+    def success(self) -> bool: ...
+    @property
+    def objective_pass(self) -> bool | None: ...
+
+
+def classify(call: Ended) -> int:
+    """The code of a call's outcome: its verdict where it was answered, else why it was not."""
+    if not call.success:
+        return _BY_STATUS[call.availability_status]
+    if call.objective_pass is None:
+        return ANSWERED
+    return PASS if call.objective_pass else FAIL
+
+
+def needs_a_look(outcome: int) -> bool:
+    """Whether a reader wants to see this call even where not all can be shown."""
+    return outcome not in (PASS, ANSWERED)
+
+
+class PromptTexts:
+    """What each run asked, prompt by prompt; the same words are kept once."""
+
+    def __init__(self, texts: TextStore) -> None:
+        self._texts = texts
+        self._known: dict[str, int] = {}
+
+    def number_by_prompt(self, config: RunConfig | None, survey: Survey) -> dict[str, int]:
+        """The text's number for every prompt of a run, by the prompt's number; keys are strings as in JSON."""
+        prompts = config.prompts if config else []
+        return {
+            str(survey.prompts[p.suite, p.id]): self._number(p) for p in prompts if (p.suite, p.id) in survey.prompts
+        }
+
+    def _number(self, prompt: Prompt) -> int:
+        detail = _prompt_detail(prompt)
+        key = repr(detail)
+        if key not in self._known:
+            self._known[key] = self._texts.add(detail)
+        return self._known[key]
+
+
+def register_prompts(config: RunConfig | None, survey: Survey) -> None:
+    """Number the prompts in the order of the suites, asked or not."""
+    for prompt in config.prompts if config else ():
+        survey.prompt_number(prompt.suite, prompt.id, prompt.name)
+
+
+def list_prompts(survey: Survey) -> list[list[str]]:
+    """`[suite, id, name]` of every prompt, by number."""
+    return [[suite, prompt_id, survey.prompt_names[n]] for (suite, prompt_id), n in survey.prompts.items()]
+
+
+def _prompt_detail(prompt: Prompt) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "prompt": Text(prompt.prompt),
+        "system": Text(prompt.system or ""),
+        "validator": Text(show_json(prompt.validator)),
+        "tools": Text(show_json(prompt.tools)) if prompt.tools else "",
+        "world": Text(show_json(prompt.world)) if prompt.world else "",
+        "category": prompt.category or "",
+        "maxTurns": prompt.max_turns,
+    }
+    return {key: value for key, value in detail.items() if value}
 
 
 class CallRow(CellRow, frozen=True, kw_only=True, gc=False):

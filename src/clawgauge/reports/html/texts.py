@@ -1,19 +1,46 @@
-"""Long texts, packed for a page: cut where they must be, grouped, compressed, to be unpacked when someone looks.
-
-Owns: the budget, the cut and the blocks. Refuses: knowing what a text is; it packs JSON values and cuts the strings in
-them that were handed over as `Text`.
-"""
+"""Foreign texts in a page: JSON that cannot end its script, and long texts cut, grouped and compressed."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from clawgauge.journal import repair_text
+
+_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def embed_json(value: Any) -> str:
+    """`value` for a `<script type="application/json">`: plain ASCII without a character that HTML could act on."""
+    try:
+        encoded = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        encoded = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    # A tag, a comment or an entity cannot begin without one of the three; all that is not ASCII is an escape already.
+    return encoded.translate(_IN_SCRIPT)
+
+
+def show_json(value: Any) -> str:
+    """`value` as a person reads it; for showing, never for parsing, since a number may be no JSON number."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
+    return text if len(text) <= 100 else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with null for every number JSON does not know: sums of absurd figures overflow."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
 
 TEXT_BUDGET_BYTES = 7_000_000
 """Compressed; as base64 it is a third more."""

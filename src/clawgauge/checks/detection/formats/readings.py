@@ -1,16 +1,20 @@
-"""What the reader of a format finds, whatever the format.
-
-Owns: the shapes that readers and their caller share. Refuses: knowing any format, and judging names; a reader hands
-over the name as it is written.
-"""
+"""What the reader of a format finds, thinking that is passed over, and the invocations that go on record."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
+
+from clawgauge.checks.detection.finds import Call
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+from clawgauge.checks.detection.prose import read_script
+from clawgauge.checks.detection.shell import Command, Lexicon, Vocabulary, is_number, read_name
+from clawgauge.records import ToolInvocation
 
 # A name as it may stand between marks; what is a tool's name and what is not is decided later, in one place.
 WRITTEN_NAME = r"[^\s<>{}()\[\]`\"'|｜=]{1,200}"
@@ -47,3 +51,79 @@ def find_stop(text: str, start: int, stop: re.Pattern[str]) -> tuple[int, int]:
     """Where the text from `start` ends and where the mark that ends it does: at `stop`, or with the whole text."""
     found = stop.search(text, start)
     return found.span() if found else (len(text), len(text))
+
+
+# The namespace in which chat servers list the tools on offer; it is no part of a tool's name.
+_NAMESPACE = "functions."
+_SEVERAL_LINES = "commands"
+
+
+def read_tool_name(written: str) -> str | None:
+    """The name in lower case, or None where a tool cannot be called so."""
+    name = read_name(written.strip().removeprefix(_NAMESPACE))
+    return None if name is None or is_number(name) else name.lower()
+
+
+def invoke(reading: Reading, at: int, vocabulary: Vocabulary) -> list[Call]:
+    """The invocations in a span, all at its start and in its order. A call without a name that can be is malformed."""
+    channel = f"text:{reading.format}"
+    calls: list[Call] = []
+    for written in reading.calls:
+        name = read_tool_name(written.name)
+        valid = written.valid and name is not None
+        invocation = ToolInvocation(name=name or "", arguments=written.arguments, channel=channel, valid=valid)
+        calls.append(Call(at, invocation))
+        if valid and name in vocabulary.lexicon.exec_tools:
+            for command in _commands_in(written.arguments, vocabulary):
+                name, arguments = command.name.lower(), command.arguments or None
+                calls.append(Call(at, ToolInvocation(name=name, arguments=arguments, channel=channel)))
+    return calls
+
+
+def _commands_in(arguments: Any, vocabulary: Vocabulary) -> Iterator[Command]:
+    if not isinstance(arguments, dict):
+        return
+    for key, value in arguments.items():
+        if key.lower() in vocabulary.lexicon.exec_args:
+            for script in _scripts_in(value, key.lower() == _SEVERAL_LINES, vocabulary.lexicon):
+                yield from read_script(script, vocabulary)
+
+
+def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
+    """The command lines an argument holds: text, a list of lines, or the words of one line."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        return []
+    return value if is_lines or len(value[0].split()) > 1 else [_script_of(value, lexicon)]
+
+
+def _script_of(words: list[str], lexicon: Lexicon) -> str:
+    """The command line a list of words stands for; what a shell is told to run by `-c` is what runs."""
+    if read_name(words[0]) in lexicon.shell_info:
+        for option, script in pairwise(words[1:]):
+            if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+                return script
+    return shlex.join(words)
+
+
+_OPENING = lazy_pattern(
+    r"\s*+(?P<mark><\|START_THINKING\|>|<\|open\|>think<\|sep\|>|<\|inner_prefix\|>|<seed:think>|\[THINK\])"
+)
+_CLOSING_OF = {
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+}
+
+
+def end_of_thinking(text: str) -> int:
+    """Where the answer begins; 0 for a text that does not open with thinking."""
+    opening = _OPENING.match(text)
+    if opening is None:
+        return 0
+    closing = _CLOSING_OF[opening["mark"]]
+    place = text.find(closing, opening.end())
+    return place + len(closing) if place >= 0 else len(text)

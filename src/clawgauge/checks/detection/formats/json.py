@@ -1,0 +1,367 @@
+"""Calls as JSON, between marks or bare: values in running text, which of them are calls, whose marks they bear."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from clawgauge.checks.detection.formats.readings import (
+    WRITTEN_NAME,
+    Format,
+    Reader,
+    Reading,
+    WrittenCall,
+    find_stop,
+    read_tool_name,
+)
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+from clawgauge.checks.detection.prose import Block, scan_blocks
+from clawgauge.checks.json import JsonRefused, decode_strictly
+
+_BETWEEN_BRACKETS = lazy_pattern(
+    r'(?:[\s,:]++|"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"|-?[0-9][-+0-9.eE]*+|true|false|null|-?Infinity|NaN)*+'
+)
+# Some models put a code fence around the payload, inside the marks; one family has it in its template.
+_BEFORE_PAYLOAD = lazy_pattern(r"\s*+(?:```[A-Za-z_]*+\s*+)?")
+_BEHIND_PAYLOAD = lazy_pattern(r"\s*+(?:```\s*+)?")
+_BRACKETS = ("[", "{")
+_BETWEEN_VALUES = lazy_pattern(r"\s*+(?P<sign>[;,]\s*+)?(?=[\[{])")
+
+
+class JsonSpan(msgspec.Struct, frozen=True, gc=False):
+    """Where an object or array ends; if it is not whole, where it breaks off."""
+
+    end: int
+    is_whole: bool
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """What stands between two marks: its values (None where it is not JSON), its text, and where its mark ends."""
+
+    values: list[Any] | None
+    written: str
+    end: int
+
+
+def scan_json(text: str, start: int) -> JsonSpan:
+    """The extent of the object or array that opens at `start`; only its brackets are counted, not yet matched."""
+    depth = 0
+    at = start
+    while at < len(text):
+        mark = text[at]
+        if mark in "[{":
+            depth += 1
+        elif mark in "]}":
+            depth -= 1
+        else:
+            break
+        if depth == 0:
+            return JsonSpan(at + 1, True)
+        filler = _BETWEEN_BRACKETS.match(text, at + 1)
+        at = filler.end() if filler else at + 1
+    return JsonSpan(at, False)
+
+
+def read_payload(text: str, start: int, stop: re.Pattern[str], *, most: int | None = None) -> Payload:
+    """The values from `start` up to a closing mark. `stop` matches that mark or, with no width, the next opening one.
+
+    Where the closing mark is left out, the payload is the first value and those joined to it by a comma or semicolon.
+    One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing.
+    """
+    start = _skip(_BEFORE_PAYLOAD, text, start)
+    values, ends, n_joined = _read_values(text, start, most)
+    end = ends[-1] if ends else start
+    tail = _skip(_BEHIND_PAYLOAD, text, end)
+    found = stop.search(text, tail)
+    is_closed = found is not None and found.end() > found.start()
+    if found and found.start() == tail and (is_closed or not values):
+        return Payload(values, text[start:end], found.end())
+    if is_closed or not values:
+        payload_end, end = find_stop(text, tail if values else _end_of_whole(text, start), stop)
+        return Payload(None, text[start:payload_end].strip(), end)
+    end = ends[n_joined - 1]
+    return Payload(values[:n_joined], text[start:end], end)
+
+
+def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], list[int], int]:
+    """The values in a row, where each ends, and how many from the first on are joined; up to one that is broken."""
+    values: list[Any] = []
+    ends: list[int] = []
+    n_joined = 0
+    position = start
+    while len(values) != most and text[position : position + 1] in _BRACKETS:
+        span = scan_json(text, position)
+        try:
+            values.append(decode_strictly(text[position : span.end]))
+        except JsonRefused:
+            break
+        ends.append(span.end)
+        between = _BETWEEN_VALUES.match(text, span.end)
+        if not n_joined and not (between and between["sign"]):
+            n_joined = len(values)
+        position = between.end() if between else span.end
+    return values, ends, n_joined or len(values)
+
+
+def _end_of_whole(text: str, start: int) -> int:
+    """Where the brackets that open at `start` close, though what they hold is no JSON; `start` if they do not."""
+    span = scan_json(text, start)
+    return span.end if span.is_whole else start
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+_NAME_KEYS = ("name", "tool_name")
+_ARGUMENT_KEYS = ("arguments", "parameters")
+_RULE_WORDS = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
+_SCHEMA_WORDS = _RULE_WORDS | {"properties", "required", "additionalProperties", "title", "description", "$schema"}
+_NAME_MEMBER = lazy_pattern(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']")
+_FIRST_KEY = lazy_pattern(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
+
+
+def read_meant_calls(value: Any) -> list[WrittenCall]:
+    """The calls in a value that stands between the marks of a format, malformed ones included."""
+    return [_read_meant(item) for item in _unwrapped(value)]
+
+
+def read_keyed_calls(value: Any) -> list[WrittenCall]:
+    """The same where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`."""
+    calls: list[WrittenCall] = []
+    for item in _unwrapped(value):
+        if isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
+            calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
+        else:
+            calls.append(_read_meant(item))
+    return calls
+
+
+def read_certain_calls(value: Any) -> list[WrittenCall]:
+    """The calls in a value that stands anywhere: all of its objects are calls, or it is data and holds none."""
+    calls = []
+    for item in _unwrapped(value):
+        if not isinstance(item, dict) or _is_definition(item) or not isinstance(_given(item), dict | str):
+            return []
+        call = _read_meant(item)
+        if not call.valid or _given(item) == "":
+            return []
+        calls.append(call)
+    return calls
+
+
+def read_broken_call(written: str, *, keyed: bool = False) -> WrittenCall:
+    """A malformed call from text that does not decode, under the name it seems to have."""
+    member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
+    return WrittenCall(member[1] if member else "", written, valid=False)
+
+
+def _unwrapped(value: Any) -> Iterator[Any]:
+    """The objects of a value, out of the list and the members that some servers' own formats put around calls."""
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+        value = value["tool_calls"]
+    for item in value if isinstance(value, list) else [value]:
+        is_wrapped = isinstance(item, dict) and isinstance(item.get("function"), dict)
+        yield item["function"] if is_wrapped else item
+
+
+def _read_meant(item: Any) -> WrittenCall:
+    if not isinstance(item, dict):
+        return WrittenCall("", item, valid=False)
+    name = next((item[key] for key in _NAME_KEYS if key in item), None)
+    arguments, decodes = _read_arguments(item)
+    if not isinstance(name, str):
+        return WrittenCall("", item, valid=False)
+    return WrittenCall(name, arguments, decodes)
+
+
+def _read_arguments(item: dict[str, Any]) -> tuple[Any, bool]:
+    """The arguments, and whether they are what arguments must be: an object, or the text of one."""
+    if not any(key in item for key in _ARGUMENT_KEYS):
+        return None, True
+    given = _given(item)
+    if given is None or given == "":
+        return {}, True
+    if isinstance(given, str):
+        try:
+            decoded = decode_strictly(given)
+        except JsonRefused:
+            return given, False
+        return (decoded, True) if isinstance(decoded, dict) else (given, False)
+    return given, isinstance(given, dict)
+
+
+def _given(item: dict[str, Any]) -> Any:
+    return next((item[key] for key in _ARGUMENT_KEYS if key in item), None)
+
+
+def _is_definition(item: dict[str, Any]) -> bool:
+    return "description" in item or _is_schema(item.get("parameters"))
+
+
+def _is_schema(value: Any) -> bool:
+    """Whether `value` describes arguments rather than being some."""
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") == "object" and value.keys() <= _SCHEMA_WORDS:
+        return True
+    rules = value.get("properties")
+    return isinstance(rules, dict) and all(
+        isinstance(rule, dict) and _RULE_WORDS & rule.keys() for rule in rules.values()
+    )
+
+
+_PAYLOAD = lazy_pattern(r"(?=\s*+(?:```[A-Za-z_]*+\s*+)?(?:\{|\[\s*+[\[{\]\"]))")
+
+TOOL_CALL = r"<tool_call>"
+LONGCAT_TOOL_CALL = r"<longcat_tool_call>"
+TOOL_CALLS = r"\[TOOL_CALLS\]"
+LFM2_START = r"<\|tool_call_start\|>"
+PYTHON_TAG = r"<\|python_tag\|>"
+
+
+def json_reader(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Reader:
+    """A reader of the calls behind `opening`; `keyed` where the names are the keys."""
+    stop = lazy_pattern(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
+    read_calls = read_keyed_calls if keyed else read_meant_calls
+
+    def read(text: str, mark: re.Match[str]) -> Reading | None:
+        if _PAYLOAD.match(text, mark.end()) is None:
+            return None
+        payload = read_payload(text, mark.end(), stop)
+        if payload.values is None:
+            return Reading(payload.end, format_id, [read_broken_call(payload.written, keyed=keyed)])
+        return Reading(payload.end, format_id, [call for value in payload.values for call in read_calls(value)])
+
+    return read
+
+
+def _format(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Format:
+    return Format(opening, json_reader(format_id, opening, closing, keyed=keyed))
+
+
+read_hermes = json_reader("hermes", TOOL_CALL, r"</tool_call>")
+read_longcat = json_reader("longcat", LONGCAT_TOOL_CALL, r"</longcat_tool_call>")
+read_mistral_list = json_reader("mistral", TOOL_CALLS, r"\[/TOOL_CALLS\]")
+read_lfm2_json = json_reader("lfm2", LFM2_START, r"<\|tool_call_end\|>")
+read_python_tag_json = json_reader("llama3_json", PYTHON_TAG, r"<\|eo[mt]_id\|>")
+
+ENVELOPE_FORMATS = (
+    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
+    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
+    _format("granite", r"<function_call>", r"</function_call>"),
+    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
+    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
+    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
+    _format("phi4", r"(?<![\w.])functools(?=\[)"),
+)
+
+
+# DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
+_CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
+_SEPARATOR = r"<[｜|]tool[▁_]sep[｜|]>"
+
+_MISTRAL_HEAD = lazy_pattern(
+    rf"\s*+(?P<name>{WRITTEN_NAME})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))"
+)
+_MISTRAL_STOP = lazy_pattern(rf"\[/TOOL_CALLS\]|(?={TOOL_CALLS})")
+_DEEPSEEK_HEAD = lazy_pattern(
+    rf"\s*+(?:function\s*+{_SEPARATOR})?\s*+(?P<name>{WRITTEN_NAME})\s*+(?:{_SEPARATOR}|(?=```|\{{))"
+)
+_KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{WRITTEN_NAME})\s*+<\|tool_call_argument_begin\|>")
+_KIMI_INDEX = lazy_pattern(r":[0-9]+\Z")
+_CALL_STOP = lazy_pattern(rf"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>|(?={_CALL_BEGIN})")
+
+
+def read_named_arguments(text: str, start: int, stop: re.Pattern[str], name: str) -> tuple[WrittenCall, int]:
+    """The call of `name` with the object at `start` as its arguments, and where it ends."""
+    payload = read_payload(text, start, stop, most=1)
+    if payload.values is None:
+        return WrittenCall(name, payload.written, valid=False), payload.end
+    arguments = payload.values[0] if payload.values else {}
+    return WrittenCall(name, arguments, isinstance(arguments, dict)), payload.end
+
+
+def _read_mistral(text: str, mark: re.Match[str]) -> Reading | None:
+    listed = read_mistral_list(text, mark)
+    head = None if listed else _MISTRAL_HEAD.match(text, mark.end())
+    if head is None:
+        return listed
+    call, end = read_named_arguments(text, head.end(), _MISTRAL_STOP, head["name"])
+    return Reading(end, "mistral", [call])
+
+
+def _read_call_begin(text: str, mark: re.Match[str]) -> Reading | None:
+    head = _KIMI_HEAD.match(text, mark.end())
+    if head:
+        call, end = read_named_arguments(text, head.end(), _CALL_STOP, _KIMI_INDEX.sub("", head["name"]))
+        return Reading(end, "kimi", [call])
+    head = _DEEPSEEK_HEAD.match(text, mark.end())
+    if head is None:
+        return None
+    call, end = read_named_arguments(text, head.end(), _CALL_STOP, head["name"])
+    return Reading(end, "deepseek", [call])
+
+
+ARGUMENT_FORMATS = (Format(TOOL_CALLS, _read_mistral), Format(_CALL_BEGIN, _read_call_begin))
+
+
+BARE_OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
+_NEXT_OBJECT = lazy_pattern(r"[^\S\n]*+(?:[;,][^\S\n]*+)?(?=[\[{])")
+# A fence squeezed into one line closes right behind the object.
+_LINE_END = lazy_pattern(r"[^\S\n]*+(?:```++[^\S\n]*+)?(?:\n|\Z)")
+_JSON_BLOCKS = frozenset(
+    ("", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool_use", "function_call")
+)
+
+
+class BareJson:
+    """The reader of one text. What it has looked at once it does not look at again, so that it stays linear."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._seen_until = 0
+
+    def read(self, _: str, mark: re.Match[str]) -> Reading | None:
+        """The calls in a run of objects that starts at `mark`, if it is one."""
+        if mark.start() < self._seen_until:
+            return None
+        calls: list[WrittenCall] = []
+        at = mark.start()
+        while found := self._read_object(at):
+            calls += found
+            end = self._seen_until
+            following = _NEXT_OBJECT.match(self._text, end)
+            if following is None:
+                is_last = _LINE_END.match(self._text, end) is not None
+                return Reading(end, "json", calls) if is_last and self._may_hold_calls(mark.start()) else None
+            at = following.end()
+        return None
+
+    def _read_object(self, at: int) -> list[WrittenCall]:
+        """The calls in the object or list at `at`; none where it is data, or broken."""
+        span = scan_json(self._text, at)
+        self._seen_until = span.end
+        written = self._text[at : span.end]
+        if not span.is_whole or 'name"' not in written:
+            return []
+        try:
+            calls = read_certain_calls(decode_strictly(written))
+        except JsonRefused:
+            return []
+        return calls if all(read_tool_name(call.name) for call in calls) else []
+
+    def _may_hold_calls(self, at: int) -> bool:
+        place = bisect_right(self._blocks, at, key=lambda block: block.start)
+        block = self._blocks[place - 1] if place else None
+        return block is None or at >= block.end or block.info in _JSON_BLOCKS
+
+    @cached_property
+    def _blocks(self) -> list[Block]:
+        return list(scan_blocks(self._text))

@@ -1,0 +1,480 @@
+"""Commands in prose: fenced blocks, shell prompts, code spans, quotation marks and the two plain markers."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+import msgspec
+
+from clawgauge.checks.detection.finds import Call, Find, mention
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+from clawgauge.checks.detection.shell import (
+    Command,
+    Segment,
+    Vocabulary,
+    first_word,
+    has_shell_syntax,
+    is_command_like,
+    is_number,
+    read_commands,
+    read_name,
+    read_segment,
+    split_segments,
+)
+from clawgauge.records import ToolInvocation
+
+_PROMPT_LEAD = r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
+_USER_AT_HOST = (
+    r"\[?[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9_.-]{1,64}"
+    r"(?::[ \t]?[^\s$#\]]{0,200}|[ \t]+[~/][^\s$#\]]{0,200}|[ \t]+[^\s$#\]]{1,200}(?=\]))?"
+    r"(?:[ \t]+\([^()\s]{1,80}\))?\]?[ \t]?"
+)
+_BARE_SHELL = r"(?:ba|z|k|da)?sh-[0-9][0-9.]{0,10}"
+_DIRECTORY = r"[~/][A-Za-z0-9_./~-]{0,200}[ \t]?"
+_PROMPT = lazy_pattern(
+    rf"^{_PROMPT_LEAD}(?:(?P<shell>{_USER_AT_HOST}|{_BARE_SHELL})[$#]|(?:{_DIRECTORY})?\$|(?P<hash>\#))[ \t]+(?=\S)"
+    r"|(?<=[\s(\[{<:=,>|\"'“‘*])(?P<midline>\$)[ \t]+(?=\S)",
+    re.MULTILINE,
+)
+_CLOSING_QUOTE = {'"': '"', "'": "'", "“": "”", "‘": "’"}
+
+
+class Prompt(msgspec.Struct, frozen=True, gc=False):
+    """A possible prompt: where it starts, and the span of the text behind it."""
+
+    start: int
+    command_start: int
+    end: int
+    midline: bool = False
+    hash_only: bool = False
+
+
+def scan_prompts(text: str) -> Iterator[Prompt]:
+    """Every place that has the shape of a prompt. What is behind one ends at the next, or at the line's end."""
+    if "$" not in text and "#" not in text:
+        return
+    for match, following in pairwise(chain(_PROMPT.finditer(text), [None])):
+        if match is None:
+            return
+        next_start = following.start() if following else len(text)
+        midline = match["midline"] is not None
+        end = _first_of("\n", text, match.end(), next_start)
+        if midline and text[match.start() - 1] in _CLOSING_QUOTE:
+            end = _first_of(_CLOSING_QUOTE[text[match.start() - 1]], text, match.end(), end)
+        if end > match.end():
+            yield Prompt(match.start(), match.end(), end, midline, match["hash"] is not None)
+
+
+def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
+    for prompt in scan_prompts(text):
+        commands = read_prompt(text, prompt, vocabulary)
+        calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
+        if calls:
+            yield Find(prompt.start, prompt.end, calls)
+
+
+def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
+    """The commands behind a prompt, none where it is no prompt after all."""
+    segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
+    if prompt.hash_only:
+        return read_commands(segments, vocabulary) if _is_root_command(segments, vocabulary) else []
+    if prompt.midline:
+        return _read_midline(segments, vocabulary)
+    first = first_word(segments)
+    name = read_name(first.text) if first else None
+    if name is not None and (is_number(name) or vocabulary.is_grammar(name)):
+        return []
+    return read_commands(segments, vocabulary)
+
+
+def drop_prompt(code: str) -> str:
+    """`code` without the shell prompt it opens with, if any; a lone hash sign is not one."""
+    prompt = _PROMPT.match(code) if "$" in code or "#" in code else None
+    return code[prompt.end() :] if prompt and not prompt["hash"] else code
+
+
+def _first_of(mark: str, text: str, start: int, end: int) -> int:
+    """Where `mark` first stands in that stretch of `text`, or the stretch's end."""
+    place = text.find(mark, start, end)
+    return place if place >= 0 else end
+
+
+def _is_root_command(segments: list[Segment], vocabulary: Vocabulary) -> bool:
+    first = first_word(segments)
+    if first is None or not vocabulary.is_known(read_name(first.text) or ""):
+        return False
+    is_alone = len(segments) == 1 and segments[0].words[-1] is first
+    return is_alone or has_shell_syntax(segments)
+
+
+def _read_midline(segments: list[Segment], vocabulary: Vocabulary) -> list[Command]:
+    """Commands in mid-sentence. Past the first, a segment may be the sentence going on, so it must convince, too."""
+    first = first_word(segments)
+    if first is not None and first.text.endswith("."):
+        segments = [Segment([first])]
+    if not is_command_like(segments, vocabulary):
+        return []
+    commands = read_segment(segments[0], vocabulary)
+    for segment in segments[1:]:
+        head = first_word([segment])
+        known = head is not None and vocabulary.is_known(read_name(head.text) or "")
+        if known or is_command_like([segment], vocabulary):
+            commands += read_segment(segment, vocabulary)
+    return commands
+
+
+_LINE = lazy_pattern(r"[^\n]+")
+_HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
+_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
+
+
+def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
+    """Every command of a shell script or of a recorded session."""
+    prompts = [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+    if not prompts:
+        return read_commands(split_segments(_without_here_documents(script)), vocabulary)
+    return [
+        command
+        for prompt in prompts
+        for command in read_commands(
+            split_segments(script[prompt.command_start : prompt.end], prompt.command_start), vocabulary
+        )
+    ]
+
+
+def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
+    """Prompts, and lines that look like commands; beside a prompt, where the rest may be output, only known ones."""
+    commands: list[Command] = []
+    prompt_ends: list[int] = []
+    for prompt in scan_prompts(block):
+        found = read_prompt(block, prompt, vocabulary)
+        if found:
+            commands += found
+            prompt_ends.append(prompt.end)
+    for line in _LINE.finditer(block):
+        place = bisect_left(prompt_ends, line.start())
+        if place < len(prompt_ends) and prompt_ends[place] <= line.end():
+            continue
+        segments = split_segments(line[0], line.start())
+        first = first_word(segments)
+        name = read_name(first.text) if first else None
+        if name is None or vocabulary.is_shouted(name) or (prompt_ends and not vocabulary.is_known(name)):
+            continue
+        if is_command_like(segments, vocabulary):
+            commands += read_commands(segments, vocabulary)
+    return commands
+
+
+def _without_here_documents(script: str) -> str:
+    """`script` with the text fed to a command by `<<WORD` blanked, up to the line that is WORD."""
+    if "<<" not in script:
+        return script
+    line_starts: defaultdict[str, list[int]] = defaultdict(list)
+    for line in _LINE.finditer(script):
+        line_starts[line[0].strip()].append(line.start())
+    pieces: list[str] = []
+    position = 0
+    for opening in _HERE_DOCUMENT.finditer(script):
+        ends = line_starts.get(opening["word"], [])
+        place = bisect_left(ends, opening.end())
+        if opening.start() < position or place == len(ends):
+            continue
+        pieces.append(script[position : opening.end()])
+        line_end = script.find("\n", ends[place])
+        position = line_end if line_end >= 0 else len(script)
+        pieces.append(_NOT_NEW_LINE.sub(" ", script[opening.end() : position]))
+    return "".join((*pieces, script[position:]))
+
+
+_FENCE_LEAD = r"[ \t>]*+(?:(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)?"
+_FENCE_OPENING = lazy_pattern(
+    rf"^{_FENCE_LEAD}(?P<tildes>~~~+)(?P<tilde_info>[^\n]*)$|(?<!`)(?P<ticks>```+)(?P<tick_info>[^`\n]*)$", re.MULTILINE
+)
+_LEAD_ONLY = lazy_pattern(_FENCE_LEAD)
+_ONE_WORD = lazy_pattern(r"[A-Za-z0-9_+#.-]*[ \t]*")
+_TICK_RUN = lazy_pattern(r"`+")
+# Models close a block at the end of its last line, too, rather than on a line of its own.
+_FENCE_CLOSING = {
+    "`": lazy_pattern(r"^[^`\n]*(?P<run>```+)[ \t]*$", re.MULTILINE),
+    "~": lazy_pattern(r"^[ \t>]*(?P<run>~~~+)[ \t]*$", re.MULTILINE),
+}
+_QUOTE_PREFIX = lazy_pattern(r"^[ \t]*+(?:>[ \t]?)++", re.MULTILINE)
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """One fenced block: its span with the fences, the span between them, its info word in lower case."""
+
+    start: int
+    body_start: int
+    body_end: int
+    end: int
+    info: str
+    is_quoted: bool
+
+
+class Closings:
+    """Every place of a text where a fence of one kind may close, kept as a number each: there may be millions."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
+        self._text = text
+        self._pattern = pattern
+        self._starts = array("I", (match.start() for match in pattern.finditer(text)))
+
+    def next_after(self, position: int) -> re.Match[str] | None:
+        """The first closing at or after `position`, whatever its length."""
+        return self.first_of(1, position)
+
+    def first_of(self, length: int, position: int) -> re.Match[str] | None:
+        """The first closing of at least `length` marks at or after `position`."""
+        for index in range(bisect_left(self._starts, position), len(self._starts)):
+            closing = self._pattern.match(self._text, self._starts[index])
+            if closing and len(closing["run"]) >= length:
+                return closing
+        return None
+
+
+def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
+    for block in scan_blocks(text):
+        body = text[block.body_start : block.body_end]
+        if block.is_quoted:
+            body = _QUOTE_PREFIX.sub(lambda prefix: " " * len(prefix[0]), body)
+        if not block.info:
+            commands = read_unlabelled(body, vocabulary)
+        elif block.info in vocabulary.lexicon.shell_info:
+            commands = read_script(body, vocabulary)
+        else:
+            commands = []
+        yield Find(block.start, block.end, [mention(command, block.body_start) for command in commands])
+
+
+def scan_blocks(text: str) -> Iterator[Block]:
+    """Every fenced block, in order."""
+    closings: dict[str, Closings] = {}
+    position = 0
+    while opening := _FENCE_OPENING.search(text, position):
+        kind = "ticks" if opening["ticks"] else "tildes"
+        fence, info = opening[kind], opening[f"{kind[:-1]}_info"]
+        start, position = opening.start(kind), opening.end()
+        lead = text[text.rfind("\n", 0, start) + 1 : start]
+        body_start = min(position + 1, len(text))
+        if fence[0] not in closings:
+            closings[fence[0]] = Closings(text, _FENCE_CLOSING[fence[0]])
+        runs = closings[fence[0]]
+        if _LEAD_ONLY.fullmatch(lead):
+            closing = runs.first_of(len(fence), body_start)
+        else:
+            closing = runs.next_after(body_start)
+            if closing is None or len(closing["run"]) < len(fence) or not _opens_midline(lead, fence, info):
+                continue
+        body_end, end = (closing.start("run"), closing.end()) if closing else (len(text), len(text))
+        yield Block(start, body_start, body_end, end, _info_word(info), ">" in lead)
+        position = end
+
+
+def _opens_midline(lead: str, fence: str, info: str) -> bool:
+    """Whether a fence after `lead` opens a block: one info word at most, and no code span that it would close."""
+    same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
+    return same % 2 == 0 and _ONE_WORD.fullmatch(info) is not None
+
+
+def _info_word(info: str) -> str:
+    words = info.strip().strip("{}.").lower().split()
+    return words[0] if words else ""
+
+
+_RUN = lazy_pattern(r"`+")
+_TWO_WORDS = lazy_pattern(r"([A-Za-z-]+)[ \t]+(\S+)")
+_CALL_SYNTAX = lazy_pattern(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
+_OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
+_COMPARISON = lazy_pattern(r"[<>] ?-?[0-9.]+%?")
+_HOST_AND_PORT = lazy_pattern(r".*:[0-9]+")
+
+
+def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
+    for start, end, inside in _spans(text):
+        if inside.start - start >= 3:
+            inside = _after_info_word(text, inside, vocabulary)
+        yield Find(start, end, _read_span(text, inside, vocabulary))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
+    """Each code span, with its back-ticks and without."""
+    if "`" not in text:
+        return
+    starts, ends = array("I"), array("I")  # of one line, which may be the whole of a large answer
+    for match in _RUN.finditer(text):
+        if ends and text.find("\n", ends[-1], match.start()) >= 0:
+            yield from _paired(starts, ends)
+            del starts[:], ends[:]
+        starts.append(match.start())
+        ends.append(match.end())
+    yield from _paired(starts, ends)
+
+
+def _paired(starts: array[int], ends: array[int]) -> Iterator[tuple[int, int, slice]]:
+    """Pair each run of one line with the next of its length."""
+    n_runs = len(starts)
+    partners = array("I", bytes(starts.itemsize * n_runs))
+    nearest: dict[int, int] = {}
+    for index in range(n_runs - 1, -1, -1):
+        length = ends[index] - starts[index]
+        partners[index] = nearest.get(length, 0)  # the first run is nobody's partner
+        nearest[length] = index
+    index = 0
+    while index < n_runs:
+        partner = partners[index]
+        if partner:
+            yield starts[index], ends[partner], slice(ends[index], starts[partner])
+            index = partner
+        index += 1
+
+
+def _after_info_word(text: str, inside: slice, vocabulary: Vocabulary) -> slice:
+    """The span past the info word of a fence squeezed into one line: the command after `bash`, not `bash`."""
+    words = _TWO_WORDS.match(text, inside.start, inside.stop)
+    if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
+        return slice(words.start(2), inside.stop)
+    return inside
+
+
+def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
+    code = text[inside].rstrip()
+    command_line = drop_prompt(code.lstrip())
+    start = inside.start + len(code) - len(command_line)
+    call = _CALL_SYNTAX.fullmatch(command_line) if "(" in command_line else None
+    if call:
+        name = read_name(call["name"])
+        commands = [Command(start, name, call["arguments"], call["name"])] if name else []
+    else:
+        segments = split_segments(command_line, start)
+        if segments and _is_assignment(segments[0]):
+            return []
+        commands = read_commands(segments, vocabulary)
+    return [mention(command) for command in commands if _is_invocation(command, vocabulary)]
+
+
+def _is_assignment(segment: Segment) -> bool:
+    second = segment.words[1].text if len(segment.words) > 1 else ""
+    return second.startswith("=") or second in _OPERATORS
+
+
+def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
+    name = command.name
+    if name.lower() in vocabulary.lexicon.stop or vocabulary.is_shouted(name):
+        return False
+    if command.arguments:
+        return _COMPARISON.fullmatch(command.arguments) is None
+    if "/" in command.written or vocabulary.is_expected(name):
+        return True
+    return not _names_a_thing(name, vocabulary)
+
+
+def _names_a_thing(name: str, vocabulary: Vocabulary) -> bool:
+    """Whether a bare word is a file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither."""
+    if "." in name and not vocabulary.is_known(name.rstrip("0123456789.")):
+        return True
+    return ":" in name and _HOST_AND_PORT.fullmatch(name) is not None
+
+
+_MARKER_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
+_MARKER_CLOSING = {True: lazy_pattern(r"</tool\s*>", re.IGNORECASE), False: lazy_pattern(r"\]")}
+# Bounded, so that a text of nothing but openings is not read to its end at each of them.
+_FIRST_WORD = lazy_pattern(r"\s*(\S{1,300})(?!\S)")
+_CHANNEL = "text:marker"
+
+
+def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
+    closings = {True: (-1, -1), False: (-1, -1)}  # not looked for yet
+    position = 0
+    while opening := _MARKER_OPENING.search(text, position):
+        position = opening.end()
+        is_tag = opening["tag"] is not None
+        if closings[is_tag][0] < position:
+            closings[is_tag] = _next_close(text, position, is_tag)
+        inside_end, end = closings[is_tag]
+        is_closed = inside_end < len(text)
+        call = _read_call(text, position, inside_end) if is_tag or is_closed else None
+        if call or (is_tag and is_closed):
+            yield Find(opening.start(), end, [call] if call else [])
+            position = end
+
+
+def _next_close(text: str, position: int, is_tag: bool) -> tuple[int, int]:
+    """Where the next closing mark starts and ends; the text's own end where there is none."""
+    closing = _MARKER_CLOSING[is_tag].search(text, position)
+    return closing.span() if closing else (len(text), len(text))
+
+
+def _read_call(text: str, start: int, end: int) -> Call | None:
+    word = _FIRST_WORD.match(text, start, end)
+    name = read_name(word[1]) if word else None
+    if word is None or name is None:
+        return None
+    arguments = text[word.end() : end].strip()
+    return Call(word.start(1), ToolInvocation(name=name.lower(), arguments=arguments or None, channel=_CHANNEL))
+
+
+_MARK = lazy_pattern(r"[\"'“”‘’\n]")
+_OPENS_AFTER = frozenset("([{<:=,>")
+_WORD_STARTS = frozenset("/~$_-")
+_STRAIGHT = frozenset("\"'")
+_OPENER_OF = {'"': '"', "'": "'", "”": "“", "’": "‘"}
+
+
+def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
+    end_of_last = 0
+    for start, end in _pairs(text):
+        if start < end_of_last:
+            continue  # inside a command line that is found already
+        calls = _read_quoted(text[start + 1 : end - 1], start + 1, vocabulary)
+        if calls:
+            yield Find(start, end, calls)
+            end_of_last = end
+
+
+def _pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Opening and closing marks that belong together, in order; of two opening marks of a kind, the newer counts."""
+    pairs: list[tuple[int, int]] = []
+    opened: dict[str, int] = {}
+    for match in _MARK.finditer(text):
+        at, mark = match.start(), match[0]
+        if mark == "\n":
+            opened.clear()
+        if pairs and not opened:  # none that is still open could start before these
+            yield from sorted(pairs)
+            pairs.clear()
+        if mark == "\n":
+            continue
+        kind = _OPENER_OF.get(mark, mark)
+        before = text[at - 1 : at] or " "
+        after = text[at + 1 : at + 2] or " "
+        can_open = (mark in _STRAIGHT or mark == kind) and (before.isspace() or before in _OPENS_AFTER)
+        if kind in opened and _can_close(mark, before, after, can_open):
+            pairs.append((opened.pop(kind), at + 1))
+        elif can_open:
+            opened[kind] = at
+    yield from sorted(pairs)
+
+
+def _can_close(mark: str, before: str, after: str, can_open: bool) -> bool:
+    if mark in "“‘":
+        return False
+    if mark in "'’" and before.isalnum() and after.isalnum():
+        return False  # an apostrophe
+    opens_a_word = after.isalnum() or after in _WORD_STARTS
+    return not (can_open and before.isspace() and opens_a_word)
+
+
+def _read_quoted(inside: str, start: int, vocabulary: Vocabulary) -> list[Call]:
+    segments = split_segments(inside, start)
+    if not segments or sum(len(segment.words) for segment in segments) < 2:
+        return []
+    if not is_command_like(segments, vocabulary):
+        return []
+    commands = read_commands(segments, vocabulary)
+    return [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]

@@ -1,0 +1,363 @@
+"""Words that name commands, a line of shell taken apart, and whether words in prose are a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+
+_LEXICON = Path(__file__).parents[1] / "command_lexicon.json"
+_MAX_WORD_CHARS = 1024
+_MAX_NAME_CHARS = 128
+_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
+_RUNNABLE_PATH = lazy_pattern(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
+_NUMBER = lazy_pattern(
+    r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?"
+    r"|0[xX][0-9A-Fa-f]+"
+    r"|[0-9.]+(?:[kKMGTP]i?[bB]?|[bBsmhd]|[mun]s|[kMG]?[Hh]z|px|x)"
+)
+
+
+class Lexicon(msgspec.Struct, frozen=True, rename="upper"):
+    """The word lists as they are on disk. A wrapper's list holds its options that take a value; null: not peeled."""
+
+    unambiguous: frozenset[str]
+    ambiguous: frozenset[str]
+    stop: frozenset[str]
+    function_words: frozenset[str]
+    shell_info: frozenset[str]
+    exec_tools: frozenset[str]
+    exec_args: list[str]
+    wrappers: dict[str, list[str] | None]
+
+
+@cache
+def load_lexicon() -> Lexicon:
+    return msgspec.json.decode(_LEXICON.read_bytes(), type=Lexicon)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The lexicon and the tools one prompt expects, lower case."""
+
+    lexicon: Lexicon
+    expected: frozenset[str]
+
+    @classmethod
+    def for_prompt(cls, expected: Iterable[str] = ()) -> Vocabulary:
+        return cls(load_lexicon(), frozenset(name.strip().lower() for name in expected))
+
+    def is_expected(self, word: str) -> bool:
+        """Whether `word` is expected as written: a capital at its start makes it a word of prose."""
+        return not word[:1].isupper() and word.lower() in self.expected
+
+    def is_ambiguous(self, word: str) -> bool:
+        return word in self.lexicon.ambiguous
+
+    def is_known(self, word: str) -> bool:
+        """Whether `word`, as written, is a command: lower case, unless the prompt expects it."""
+        return word in self.lexicon.unambiguous or self.is_ambiguous(word) or self.is_expected(word)
+
+    def is_certain(self, word: str) -> bool:
+        """Whether `word` with arguments can hardly be prose."""
+        if word in self.lexicon.unambiguous:
+            return True
+        return "_" in word or (self.is_expected(word) and not self.is_ambiguous(word))
+
+    def is_grammar(self, word: str) -> bool:
+        """Whether `word` only holds a sentence together ("the", "is") and is no command that is known."""
+        lowered = word.lower()
+        return lowered in self.lexicon.function_words and not self.is_known(lowered)
+
+    def is_prose(self, word: str) -> bool:
+        """The same, or a word that starts a sentence ("Use -h to …")."""
+        starts_sentence = word[:1].isupper() and word[1:].islower() and word.isalpha()
+        return self.is_grammar(word) or (starts_sentence and not self.is_known(word.lower()))
+
+    def is_shouted(self, word: str) -> bool:
+        """Whether `word` is in capitals, as constants and acronyms are, and no tool is expected by that name."""
+        return word.isupper() and word.lower() not in self.expected
+
+
+def read_name(word: str) -> str | None:
+    """The command `word` names, as written: a name, or the last part of a path into `bin/`, `sbin/` or `./`."""
+    return _read_short_name(word) if len(word) <= _MAX_WORD_CHARS else None
+
+
+# Words come again and again in a text, and each is looked at by several steps.
+@lru_cache(maxsize=4096)
+def _read_short_name(word: str) -> str | None:
+    path = _RUNNABLE_PATH.fullmatch(word) if "/" in word else None
+    if path:
+        word = path[1] or path[2]
+    word = word.rstrip(".")
+    if len(word) > _MAX_NAME_CHARS or word.endswith(":") or not _NAME.fullmatch(word):
+        return None
+    return word
+
+
+def is_number(word: str) -> bool:
+    """Whether `word` is a figure, with or without a unit, rather than a name."""
+    return word[:1].isdigit() and _NUMBER.fullmatch(word) is not None
+
+
+# A lone pipe separates only with a space beside it (`local|premium` is one word); an ampersand next to an angle
+# bracket is part of a redirect. A quote that never closes is an apostrophe, an ordinary character.
+_TOKEN = lazy_pattern(
+    r"(?P<space>(?:[^\S\n]|\\\n)+)"
+    r"|(?P<separator>\n|&&|\|\||;|\|&?(?=\s|\Z)|(?:(?<=\s)|\A)\|&?|(?<![<>&])&(?![>&]))"
+    r"|(?P<comment>(?:(?<=[\s;])|\A)\#[^\n]*)"
+    r"""|(?P<piece>\\.|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'|[^\s\\"'|&;]++|.)""",
+    re.DOTALL,
+)
+_SYNTAX = lazy_pattern(r"[\n|&;#\\\"']")
+_PLAIN_WORD = lazy_pattern(r"\S+")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DURATION = lazy_pattern(r"[0-9.]+[smhd]?|[$].*")
+# Words of the shell's own grammar: a command may follow some of them and never follows the others.
+_BEFORE_A_COMMAND = frozenset(("if", "then", "elif", "else", "while", "until", "do", "!", "{"))
+_NEVER_A_COMMAND = frozenset(("for", "case", "select", "function", "done", "fi", "esac", "in", "}"))
+
+
+class Word(msgspec.Struct, frozen=True, gc=False):
+    """One word with its place in the text it was read from."""
+
+    at: int
+    text: str
+
+
+class Segment(msgspec.Struct, gc=False):
+    """The words of one command, and whether its output is piped on."""
+
+    words: list[Word] = []
+    piped: bool = False
+
+
+class Command(msgspec.Struct, frozen=True, gc=False):
+    """One command: its name as written but for a path cut off, its arguments, and its word whole."""
+
+    at: int
+    name: str
+    arguments: str
+    written: str
+
+
+def split_segments(text: str, start: int = 0) -> list[Segment]:
+    """The commands of `text`, none of them empty. `start` is added to every place."""
+    if _SYNTAX.search(text) is None:
+        words = [Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)]
+        return [Segment(words)] if words else []
+    segments = [Segment()]
+    word_at = -1
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "piece":
+            if word_at < 0:
+                word_at = token.start()
+            continue
+        if word_at >= 0:
+            segments[-1].words.append(Word(start + word_at, text[word_at : token.start()]))
+            word_at = -1
+        if token.lastgroup == "separator" and segments[-1].words:
+            segments[-1].piped = token[0] in ("|", "|&")
+            segments.append(Segment())
+    if word_at >= 0:
+        segments[-1].words.append(Word(start + word_at, text[word_at:]))
+    return [segment for segment in segments if segment.words]
+
+
+def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
+    """The command a segment runs, behind any wrapper that is itself expected; empty where its first word is no name."""
+    words = segment.words
+    wrappers = vocabulary.lexicon.wrappers
+    expected_wrappers: dict[str, int] = {}
+    last_wrapper: int | None = None
+    index = _skip_assignments(words, 0)
+    while index < len(words):
+        word = words[index].text
+        name = read_name(word)
+        if word in _BEFORE_A_COMMAND:
+            index += 1
+        elif name is not None and wrappers.get(name) is not None:
+            if vocabulary.is_expected(name):
+                expected_wrappers.setdefault(name, index)
+            last_wrapper = index
+            index = _skip_wrapper_options(words, index + 1, name, wrappers[name] or [])
+        else:
+            break
+        index = _skip_assignments(words, index)
+    places = list(expected_wrappers.values())
+    if index < len(words):
+        places.append(index)
+    elif last_wrapper is not None and not places:
+        places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
+    commands = (_command_at(words, place, vocabulary) for place in places)
+    return [command for command in commands if command is not None]
+
+
+def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:
+    """Every command of a command line, in order."""
+    return [command for segment in segments for command in read_segment(segment, vocabulary)]
+
+
+def first_word(segments: list[Segment]) -> Word | None:
+    """The first word of a command line that is not an assignment."""
+    words = segments[0].words if segments else []
+    index = _skip_assignments(words, 0)
+    return words[index] if index < len(words) else None
+
+
+def _command_at(words: list[Word], index: int, vocabulary: Vocabulary) -> Command | None:
+    word = words[index]
+    name = read_name(word.text)
+    if name is None or is_number(name):
+        return None
+    if name in _NEVER_A_COMMAND and not vocabulary.is_expected(name):
+        return None
+    arguments = " ".join([argument.text for argument in words[index + 1 :]])
+    return Command(word.at, name, arguments, word.text)
+
+
+def _skip_assignments(words: list[Word], index: int) -> int:
+    while index < len(words) and "=" in words[index].text and _ASSIGNMENT.match(words[index].text):
+        index += 1
+    return index
+
+
+def _skip_wrapper_options(words: list[Word], index: int, wrapper: str, with_value: list[str]) -> int:
+    while index < len(words):
+        word = words[index].text
+        if word == "--":
+            index += 1
+            break
+        if not word.startswith("-") or word == "-":
+            break
+        index += 2 if _takes_next_word(word, with_value) else 1
+    if wrapper == "timeout" and index < len(words) and _DURATION.fullmatch(words[index].text):
+        index += 1
+    return min(index, len(words))
+
+
+def _takes_next_word(option: str, with_value: list[str]) -> bool:
+    """Whether an option's value is the word after it: `-u bob` and `-Hu bob`, not `-ubob` and not `--user=bob`."""
+    if option.startswith("--"):
+        return False
+    for place, letter in enumerate(option[1:], start=2):
+        if f"-{letter}" in with_value:
+            return place == len(option)
+    return False
+
+
+_TRAILING_PUNCTUATION = ".,;:!?)]}\"'”’"
+_SIGN = lazy_pattern(r"[-$=+/.<>~]")
+_OPTION = lazy_pattern(r"--?[A-Za-z0-9?]")
+_VARIABLE = lazy_pattern(r"\$(?:[A-Za-z_]|[({][^\s])")
+_KEY_VALUE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
+_PLACEHOLDER = lazy_pattern(r"<[^<>]+>")
+_REDIRECT = lazy_pattern(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
+_FILE_NAME = lazy_pattern(
+    r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+"
+)
+_ROOTED_PATH = lazy_pattern(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
+_INITIALS = lazy_pattern(r"[A-Za-z](?:\.[A-Za-z])+")
+_LETTER = lazy_pattern(r"[A-Za-z]")
+
+
+class Evidence(Enum):
+    """What a word says about the line it stands in."""
+
+    NONE = 0
+    BESIDE_KNOWN = 1
+    ALONE = 2
+
+
+def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
+    """Whether a command line found in prose, or in a block of unknown kind, is one."""
+    first = first_word(segments)
+    name = read_name(first.text) if first else None
+    if first is None or name is None or is_number(name) or vocabulary.is_prose(name):
+        return False
+    known = vocabulary.is_known(name)
+    rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
+    if any(_convinces(evidence, known) for evidence in _weigh_all(rest)) or _pipes(segments, vocabulary):
+        return True
+    is_sentence = bool(rest) and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in vocabulary.lexicon.function_words
+    return not is_sentence and vocabulary.is_certain(name)
+
+
+def has_shell_syntax(segments: list[Segment]) -> bool:
+    """Whether anything after the first word is shell syntax, given that the first word is known."""
+    first = first_word(segments)
+    if first is None:
+        return False
+    rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
+    return any(segment.piped for segment in segments) or any(
+        evidence is not Evidence.NONE for evidence in _weigh_all(rest)
+    )
+
+
+def _convinces(evidence: Evidence, known: bool) -> bool:
+    return evidence is Evidence.ALONE or (known and evidence is Evidence.BESIDE_KNOWN)
+
+
+def _pipes(segments: list[Segment], vocabulary: Vocabulary) -> bool:
+    """Whether one side of a pipe is a known command; `"local | premium"` is a choice."""
+    for left, right in pairwise(segments):
+        if left.piped:
+            heads = (first_word([side]) for side in (left, right))
+            if any(head is not None and vocabulary.is_known(read_name(head.text) or "") for head in heads):
+                return True
+    return False
+
+
+def _weigh_all(words: list[str]) -> Iterator[Evidence]:
+    for index, word in enumerate(words):
+        if word == "/":
+            # The root directory as the last argument, or before an option; between words it is "or".
+            alone = index + 1 < len(words) and not words[index + 1].startswith("-")
+            yield Evidence.NONE if alone else Evidence.BESIDE_KNOWN
+        else:
+            yield _weigh(word)
+
+
+def _weigh(word: str) -> Evidence:
+    if _SIGN.search(word) is None:
+        return Evidence.NONE
+    if _KEY_VALUE.match(word):
+        return Evidence.ALONE
+    word = _unquoted(word)
+    if _OPTION.match(word) or _VARIABLE.search(word) or word.startswith("+%"):
+        return Evidence.ALONE
+    if _is_path(word) or _is_redirect(word) or _is_file_name(word):
+        return Evidence.BESIDE_KNOWN
+    return Evidence.NONE
+
+
+def _unquoted(word: str) -> str:
+    """A word out of its quotes. A quoted phrase is someone's words, not syntax, and weighs nothing."""
+    if len(word) >= 2 and word[0] in "\"'" and word[-1] == word[0]:
+        word = word[1:-1]
+    return "" if any(map(str.isspace, word)) else word
+
+
+def _is_path(word: str) -> bool:
+    word = word.rstrip(_TRAILING_PUNCTUATION) or word
+    if _ROOTED_PATH.match(word):
+        return True
+    return "/" in word and "." in word and _LETTER.search(word) is not None
+
+
+def _is_redirect(word: str) -> bool:
+    return _REDIRECT.match(word) is not None and _PLACEHOLDER.fullmatch(word) is None
+
+
+def _is_file_name(word: str) -> bool:
+    word = word.rstrip(_TRAILING_PUNCTUATION)
+    return _FILE_NAME.fullmatch(word) is not None and _INITIALS.fullmatch(word) is None

@@ -1,0 +1,189 @@
+"""What an offered tool's JSON Schema says of its arguments, and whether a prompt's expectation can be met by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clawgauge.checks.spec import kind_of, matches_fully
+from clawgauge.errors import SuiteError
+
+ANYTHING = "*"
+PATTERN_MARK = "re:"
+
+_DROPPED = str.maketrans("", "", " ,./-_*^")
+
+
+def allows_anything(allowed: Any) -> bool:
+    """Whether the allowed values, as the suite writes them, leave the value open."""
+    return allowed == ANYTHING or (isinstance(allowed, list) and ANYTHING in allowed)
+
+
+def is_pattern(allowed: Any) -> bool:
+    return isinstance(allowed, str) and allowed.startswith(PATTERN_MARK)
+
+
+def is_allowed(value: Any, allowed: list[Any]) -> bool:
+    """Whether `value` is one of the listed values."""
+    return any(_fits(value, wanted) for wanted in allowed)
+
+
+def same_text(text: str, wanted: str) -> bool:
+    """Whether two texts are the same but for case, outer white space and dropped marks."""
+    text, wanted = text.strip().casefold(), wanted.strip().casefold()
+    bare = wanted.translate(_DROPPED)
+    # A text of nothing but marks ("/", "*") has only its marks to be known by.
+    return text.translate(_DROPPED) == bare if bare else text == wanted
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(value, str) and isinstance(wanted, str):
+        if is_pattern(wanted):
+            return matches_fully(wanted.removeprefix(PATTERN_MARK), value.strip())
+        return same_text(value, wanted)
+    if _is_number(value) and _is_number(wanted):
+        return bool(value == wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(_fits, value, wanted))
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(_fits(value[key], wanted[key]) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+Schema = Mapping[str, Any]
+
+
+def parameters_by_tool(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
+    """The schema of each offered tool's arguments, under its name in lower case."""
+    functions = (tool["function"] for tool in tools)
+    return {function["name"].lower(): function.get("parameters") or {} for function in functions}
+
+
+def property_schema(parameters: Schema, name: str) -> Schema | None:
+    """The schema of one argument, or None where the tool takes no argument of that name."""
+    known = parameters.get("properties")
+    if isinstance(known, Mapping) and name in known:
+        return known[name] if isinstance(known[name], Mapping) else {}
+    others = parameters.get("additionalProperties")
+    if isinstance(others, Mapping):
+        return others
+    return {} if others is True else None
+
+
+def required_names(parameters: Schema) -> list[str]:
+    required = parameters.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
+    """The path of the first part of `value` that is of a type its schema refuses, or None; `path` is its own."""
+    if not _has_type(schema.get("type"), value):
+        return path
+    for keyword in ("anyOf", "oneOf"):
+        branches = _schemas(schema.get(keyword))
+        if branches and all(find_misfit(branch, value, path) is not None for branch in branches):
+            return path
+    for part in _schemas(schema.get("allOf")):
+        if (misfit := find_misfit(part, value, path)) is not None:
+            return misfit
+    return _find_misfit_inside(schema, value, path)
+
+
+def is_listed(schema: Schema, value: Any) -> bool:
+    """Whether `value` is one of those the schema lists, where it lists any."""
+    if "const" in schema:
+        return is_allowed(value, [schema["const"]])
+    listed = schema.get("enum")
+    return not isinstance(listed, list) or is_allowed(value, listed)
+
+
+def accepts_text(schema: Schema) -> bool:
+    """Whether some text could be right here."""
+    return find_misfit(schema, "", "") is None
+
+
+def _find_misfit_inside(schema: Schema, value: Any, path: str) -> str | None:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            inner = property_schema(schema, name) or {}
+            if (misfit := find_misfit(inner, member, f"{path}.{name}")) is not None:
+                return misfit
+    elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        for index, item in enumerate(value):
+            if (misfit := find_misfit(items, item, f"{path}[{index}]")) is not None:
+                return misfit
+    return None
+
+
+def _has_type(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, list):
+        return any(_has_type(one, value) for one in wanted)
+    match wanted:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case "null":
+            return value is None
+    return True
+
+
+def _schemas(value: Any) -> list[Schema]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `SuiteError`, naming the key, where a checked specification expects what `tools` do not allow."""
+    if spec["type"] != "tool_call":
+        return
+    schemas = parameters_by_tool(tools)
+    if not schemas:
+        raise SuiteError("key 'type' is 'tool_call', but the prompt offers no tools; give it 'tools'")
+    for index, call in enumerate(spec.get("expected_calls", [])):
+        name, place = call["name"].strip(), f"expected_calls[{index}]"
+        if name.lower() not in schemas:
+            raise SuiteError(
+                f"key '{place}.name' is '{name}', which is not offered; the tools are {', '.join(schemas)}"
+            )
+        _check_arguments(call, name, schemas[name.lower()], place)
+
+
+def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, place: str) -> None:
+    listed = {key: call.get(key, {}) for key in ("arguments", "optional")}
+    for key, values in listed.items():
+        for name, allowed in values.items():
+            here = f"{place}.{key}.{name}"
+            schema = property_schema(parameters, name)
+            if schema is None:
+                known = ", ".join(parameters.get("properties", {})) or "none"
+                raise SuiteError(f"key '{here}' is no argument of '{tool}'; its arguments are {known}")
+            if not allows_anything(allowed):
+                _check_values(allowed, schema, here)
+    for name in required_names(parameters):
+        if not any(name in values for values in listed.values()):
+            raise SuiteError(
+                f"key '{place}.arguments' says nothing of '{name}', which '{tool}' requires; "
+                f'allow some values, or "{ANYTHING}" for any'
+            )
+
+
+def _check_values(allowed: list[Any], schema: Schema, place: str) -> None:
+    for index, value in enumerate(allowed):
+        fits = accepts_text(schema) if is_pattern(value) else find_misfit(schema, value, place) is None
+        if not fits:
+            wanted = schema.get("type", "another type")
+            raise SuiteError(f"key '{place}[{index}]' is {kind_of(value)}, but the tool's schema asks for {wanted}")
+        if not is_pattern(value) and not is_listed(schema, value):
+            raise SuiteError(f"key '{place}[{index}]' is {value!r}, which is not in the schema's enum")

@@ -1,0 +1,169 @@
+"""Where runs are, where results go, and what is said of lines that could not be read: for every verb."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration, read_environment
+from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
+from clawgauge.journal import is_run_folder, locate_run, read_config, read_events, replace_beside_records
+from clawgauge.journal.folder import RunFolder
+from clawgauge.records import RunConfig, RunSummary
+from clawgauge.reports.summary import render_markdown
+from clawgauge.reports.words import plural
+from clawgauge.summary import summarize_folder
+
+
+def open_run(ref: str, runs_dir: Path | None) -> Path:
+    """The folder a RUN word stands for. Without --runs-dir, run ids are looked up where clawgauge.toml says."""
+    if runs_dir is None and Path(ref).name != ref:
+        # A path says it all: whatever lies in the current directory has no say.
+        runs_dir = Path(DEFAULT_RUNS_DIR)
+    return locate_run(ref, runs_dir or configured_runs_dir())
+
+
+def configured_prices() -> Path | None:
+    """The user's own price file, where ./clawgauge.toml names one."""
+    configuration = read_configuration(None, read_environment())
+    configuration.refuse_withheld(["prices"])
+    prices, path = configuration.file.run.prices, configuration.path
+    return path.parent / prices if path and prices else None
+
+
+def configured_runs_dir() -> Path:
+    """Where runs are kept unless the command line says otherwise."""
+    configuration = read_configuration(None, read_environment())
+    configuration.refuse_withheld(["runs_dir"])
+    return Path(configuration.file.run.runs_dir or DEFAULT_RUNS_DIR)
+
+
+def tell_unreadable(n_lines: int) -> int:
+    """Say what was left out, and give the exit code for it."""
+    if not n_lines:
+        return DONE
+    sys.stderr.write(f"{plural(n_lines, 'line')} of results.jsonl could not be read and counted in nothing\n")
+    return UNREADABLE_LINES
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
+    try:
+        if is_run_folder(path.parent):
+            with replace_beside_records(path) as file:
+                yield file
+            return
+        if path.exists() and not path.is_file():
+            with path.open("wb") as direct:
+                yield direct
+            return
+        with _replacement(path.resolve()) as file:
+            yield file
+    except OSError as error:
+        raise _refusal(path, error) from error
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[BinaryIO]:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+    temp = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        # mkstemp makes a file for the owner's eyes alone; a report is a file like any other.
+        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        temp.replace(path)
+    finally:
+        with suppress(OSError):
+            temp.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def print_output(path: Path | None, text: str) -> None:
+    """`text` into the file that was named, or to standard output where none was."""
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        write_output(path, text)
+
+
+def write_output(path: Path, text: str) -> None:
+    """`text` as the whole of `path`, in UTF-8."""
+    with output_file(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def _refusal(path: Path, error: OSError) -> ClawgaugeError:
+    said = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.")
+    return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")
+
+
+_BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
+
+
+def write_summary(folder: RunFolder) -> RunSummary:
+    """Summarise what is recorded now, and keep it."""
+    summary = summarize_folder(folder.path)
+    config = read_config(folder.path)
+    refill = refill_command(folder.path, config) if config else None
+    folder.write_json("summary.json", summary)
+    folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
+    return summary
+
+
+def refill_command(path: Path, config: RunConfig) -> str:
+    """The command that asks again what was not answered, from where the run was started."""
+    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *_larger_budget(path)]
+    if path.parent != Path("runs"):
+        words += ["--runs-dir", str(path.parent)]
+    if (file := _config_file(config)) is not None:
+        words += ["--config", file]
+    return shlex.join(words)
+
+
+def _larger_budget(path: Path) -> list[str]:
+    """Twice the budget that the last stretch of the run has spent, where it ended with one spent."""
+    words: list[str] = []
+    for event in read_events(path):
+        if event.event == "stretch_started":
+            words = []
+        elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
+            # A run folder may come from anyone, and this is to be pasted into a shell.
+            option = _BUDGETS.get(str(event.detail.get("budget")))
+            words = [option, _written_out(2 * limit)] if option else []
+    return words
+
+
+def _written_out(number: float) -> str:
+    """A number as an option takes it: no exponent, and no fraction where there is none."""
+    return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"
+
+
+def _config_file(config: RunConfig) -> str | None:
+    """What the run's own command line said after --config."""
+    for word, following in pairwise([*config.argv, ""]):
+        option, equals, value = word.partition("=")
+        if option == "--config":
+            return value if equals else following
+    return None

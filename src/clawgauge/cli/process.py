@@ -1,0 +1,251 @@
+"""The life of the command's process: exit codes, signals, the event loop, streams that may go away, last words."""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import errno
+import io
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from types import FrameType, TracebackType
+from typing import TextIO
+
+from clawgauge.child_processes import kill_all_groups
+from clawgauge.errors import DiskFailure, MachineError
+from clawgauge.reports.clean import clean_lines
+
+DONE = 0
+GATE_FAILED = 1
+NOTHING_ANSWERED = 3
+UNREADABLE_LINES = 5
+INTERRUPTED = 130
+
+
+_ESCAPED = "clawgauge.escaped"
+_masks: dict[str, Callable[[str], str]] = {}
+
+
+def mask_output(*, results: Callable[[str], str], words: Callable[[str], str]) -> None:
+    """From now on stdout and stderr show what these make of it."""
+    _masks.update(stdout=results, stderr=words)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), error.end
+
+
+codecs.register_error(_ESCAPED, _escape)
+
+
+class _Output(io.TextIOBase):
+    """A text stream that fails once at most: after that, what is written to it goes nowhere."""
+
+    def __init__(self, stream: TextIO, name: str, *, must_arrive: bool) -> None:
+        self._stream = stream
+        self._name = name
+        self._must_arrive = must_arrive
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # read-only here, as it is on every real stream
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        mask = _masks.get(self._name)
+        shown = text if mask is None else mask(text)
+        try:
+            try:
+                self._stream.write(shown)
+            except UnicodeEncodeError:
+                self._stream.write(shown.encode(self.encoding, _ESCAPED).decode(self.encoding))
+        except OSError as error:
+            self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        # Python flushes once more when it ends: what is left in its buffer needs somewhere to go.
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            interruption.request()
+        elif self._must_arrive:
+            raise DiskFailure(
+                f"Cannot write to standard output ({error.strerror or error}); what was recorded stands: make room, "
+                "or send the output elsewhere."
+            ) from error
+
+
+@contextmanager
+def guarded_streams() -> Iterator[None]:
+    """Within the block stdout and stderr are there, and fail as the module says."""
+    _open_missing()
+    _masks.clear()
+    results = _Output(sys.stdout, "stdout", must_arrive=True)
+    words = _Output(sys.stderr, "stderr", must_arrive=False)
+    with redirect_stdout(results), redirect_stderr(words):
+        yield
+
+
+def _open_missing() -> None:
+    """A command started with `>&-` has no stdout, and the next file it opens would become it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # Never closed: they stand for streams that live as long as the process.
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def redact_tracebacks(redact: Callable[[str], str]) -> None:
+    """From now on an error that nobody caught is printed with its secrets replaced."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
+
+    sys.excepthook = show
+
+
+def machine_failure(fault: BaseException) -> MachineError | None:
+    """What this machine refused, in a sentence for the user; None where the fault is another's.
+
+    Of calls that failed at once one speaks for all. An `OSError` without a number is not the system's: some library
+    made it, and a network's is no fault of this machine. uvloop, out of descriptors, fails once more while it closes.
+    """
+    if isinstance(fault, BaseExceptionGroup):
+        return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
+    if isinstance(fault, MachineError):
+        return fault
+    if isinstance(fault, OSError) and fault.errno is not None and not isinstance(fault, ConnectionError):
+        what = f"{fault.strerror}: {fault.filename}" if fault.filename else f"{fault.strerror}"
+    elif isinstance(fault, MemoryError):
+        what = "no memory is left"
+    elif isinstance(fault, RuntimeError) and "start new thread" in str(fault):
+        what = "no thread can be started"
+    elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return machine_failure(fault.__context__) if fault.__context__ else None
+    else:
+        return None
+    return MachineError(
+        f"This machine would not go on ({what}); what was recorded stands: give it what it lacks, then try again."
+    )
+
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
+_ONE_BREATH_S = 1.0
+_SHOW_CURSOR = b"\x1b[?25h\n"
+_STDERR = 2
+
+
+class Interrupted(KeyboardInterrupt):
+    """What a signal raises in plain code.
+
+    A class of its own: of a plain `KeyboardInterrupt` that passes through code made from a string, as every dataclass
+    is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT, whatever it returned.
+    """
+
+
+class Interruption:
+    """Whether the command was told to end, and who has to hear of it."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._cancel: Callable[[], object] | None = None
+        self._first_signal_s: float | None = None
+
+    def listen(self) -> None:
+        """From now on the signals are ours, and none has come yet."""
+        self.happened = False
+        self._first_signal_s = None
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._hear)
+
+    def stop_listening(self) -> None:
+        """All is done and written: a signal could only make the interpreter's own end look like a failure."""
+        self.happened = True
+        for number in _SIGNALS:
+            if signal.getsignal(number) == self._hear:
+                signal.signal(number, _overhear)
+                # The interpreter gives up handlers before its end, but leaves alone what is ignored. Only at the very
+                # end: a program started by whoever called us would inherit it.
+                atexit.register(signal.signal, number, signal.SIG_IGN)
+
+    def request(self) -> None:
+        """End the work in order, as the first signal does. Repeated, it changes nothing; callable from any thread."""
+        if self.happened:
+            return
+        self.happened = True
+        if self._cancel is not None:
+            self._cancel()
+        elif not _is_importing():
+            raise Interrupted
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """Within the block an interruption calls `cancel`, and raises nothing."""
+        before, self._cancel = self._cancel, cancel
+        try:
+            yield
+        finally:
+            self._cancel = before
+
+    def _hear(self, number: int, _frame: object) -> None:
+        now_s = time.monotonic()
+        if self._first_signal_s is None:
+            self._first_signal_s = now_s
+        elif number == signal.SIGINT or now_s - self._first_signal_s > _ONE_BREATH_S:
+            _end_at_once()
+        self.request()
+
+
+def _is_importing() -> bool:
+    """Whether a module is being loaded. An exception in the middle of that can crash an extension module, and with it
+    the interpreter; loading is soon over, and whoever comes after it asks whether something `happened`.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _overhear(_number: int, _frame: object) -> None:
+    """A signal that comes too late to matter."""
+
+
+def _end_at_once() -> None:
+    kill_all_groups()
+    if os.isatty(_STDERR):
+        # The live table hides it.
+        with suppress(OSError):
+            os.write(_STDERR, _SHOW_CURSOR)
+    os._exit(INTERRUPTED)
+
+
+interruption = Interruption()

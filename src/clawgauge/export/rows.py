@@ -1,0 +1,171 @@
+"""Results as flat rows, from several runs, as CSV and JSON Lines."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from clawgauge.errors import ConfigError
+from clawgauge.journal import encode_line, iter_results, repair_text
+from clawgauge.records import Result, Target, TimingsUs
+
+
+class ResultStream:
+    """The results of `folders`, one after the other; after a pass `n_unreadable` and `n_rows` say what was met."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.n_unreadable = 0
+        self.n_rows = 0
+        # Opened here once, so that a folder without results is refused before anything is written.
+        self._readers = [iter_results(folder) for folder in folders]
+
+    def __iter__(self) -> Iterator[Result]:
+        self.n_unreadable = self.n_rows = 0
+        for reader in self._readers:
+            for result in reader:
+                self.n_rows += 1
+                yield result
+            self.n_unreadable += reader.bad_lines
+
+
+Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "texts", "json"]
+Value: TypeAlias = "str | int | float | bool | list[str] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its kind, and where its value comes from."""
+
+    name: str
+    kind: Kind
+    read: Callable[[Result], Value]
+
+
+_LISTS_OF_TEXTS = frozenset({"tool_calls", "expected_tools", "warnings"})
+_JSON_FIELDS = frozenset({"parsed_output", "attempts", "tool_invocations", "transcript"})
+_KINDS: dict[str, Kind] = {"str": "text", "int": "integer", "float": "number", "bool": "boolean"}
+
+
+def _make_columns() -> tuple[Column, ...]:
+    columns = [Column("target", "text", lambda r: Target(r.provider, r.model, r.thinking_level).label)]
+    for field in msgspec.structs.fields(Result):
+        if field.name == "timings_us":
+            columns += [Column(f"timings_us_{part}", "integer", _timing(part)) for part in TimingsUs.__struct_fields__]
+        elif field.name == "attempts":
+            columns += [Column("n_attempts", "integer", lambda r: len(r.attempts)), _json_column(field.name)]
+        elif field.name in _JSON_FIELDS:
+            columns.append(_json_column(field.name))
+        elif field.name in _LISTS_OF_TEXTS:
+            columns.append(Column(field.name, "texts", _attribute(field.name)))
+        else:
+            columns.append(Column(field.name, _kind_of(field), _attribute(field.name)))
+    return tuple(columns)
+
+
+def _kind_of(field: msgspec.structs.FieldInfo) -> Kind:
+    """The kind of a plain field; `Literal` types are texts. An addition of another shape has to be named above."""
+    shape = msgspec.inspect.type_info(field.type)
+    parts = shape.types if isinstance(shape, msgspec.inspect.UnionType) else (shape,)
+    names = {type(part).__name__.removesuffix("Type").lower() for part in parts} - {"none"}
+    kind = _KINDS.get("str" if names == {"literal"} else next(iter(names)))
+    if len(names) != 1 or kind is None:
+        raise TypeError(f"Result.{field.name} has no flat form: name it in {__name__}")
+    return kind
+
+
+def _attribute(name: str) -> Callable[[Result], Value]:
+    def read(result: Result) -> Value:
+        value: Value = getattr(result, name)
+        return value
+
+    return read
+
+
+def _timing(part: str) -> Callable[[Result], Value]:
+    def read(result: Result) -> Value:
+        value: int | None = getattr(result.timings_us, part)
+        return value
+
+    return read
+
+
+def _json_column(name: str) -> Column:
+    def read(result: Result) -> Value:
+        value: Any = getattr(result, name)
+        return None if value is None else msgspec.json.encode(value).decode()
+
+    return Column(name, "json", read)
+
+
+COLUMNS = _make_columns()
+
+
+def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
+    """All columns, or those named, in the order named."""
+    if names is None:
+        return COLUMNS
+    known = {column.name: column for column in COLUMNS}
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ConfigError(
+            f"--columns: there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
+        )
+    return tuple(known[name] for name in names)
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FORMULA_STARTS = frozenset("=+-@\u2212")
+
+_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+
+
+def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False) -> Iterator[bytes]:
+    """A header and one line per result."""
+    header = ",".join(column.name for column in columns) + "\n"
+    yield (_BYTE_ORDER_MARK if excel_safe else b"") + header.encode()
+    for result in results:
+        cells = [_csv_cell(column.read(result), excel_safe=excel_safe) for column in columns]
+        yield (",".join(cells) + "\n").encode()
+
+
+def _csv_cell(value: Value, *, excel_safe: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if excel_safe and _begins_a_formula(text):
+        text = f"'{text}"
+    return '"' + repair_text(text)[0].replace("\0", "\ufffd").replace('"', '""') + '"'
+
+
+def _begins_a_formula(text: str) -> bool:
+    """Whether a spreadsheet may run it: it passes over blanks and what is not seen, and folds wide and small forms.
+
+    A text that begins with a control character or a mark is marked too: no two spreadsheets agree about those.
+    """
+    for character in text:
+        kind = unicodedata.category(character)
+        if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+            return True
+        if kind not in ("Zs", "Mn", "Me") and character not in _BLANK_LETTERS:
+            return unicodedata.normalize("NFKC", character)[0] in _FORMULA_STARTS
+    return False
+
+
+def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator[bytes]:
+    """One flat object per result. Numbers that JSON cannot hold are null."""
+    for result in results:
+        yield encode_line({column.name: _finite(column.read(result)) for column in columns})
+
+
+def _finite(value: Value) -> Value:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

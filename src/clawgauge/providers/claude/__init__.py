@@ -1,0 +1,1 @@
+"""Claude through the user's own Claude Code."""

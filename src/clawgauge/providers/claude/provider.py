@@ -1,0 +1,367 @@
+"""Claude Code as a provider: one attempt is one run of the user's own `claude -p`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from clawgauge.child_processes import may_be_key
+from clawgauge.client_limits import client_limit
+from clawgauge.errors import CallFailure, MachineError
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
+from clawgauge.providers.child_process import DESCRIPTORS, Child, ChildCommand, StampedLine, running
+from clawgauge.providers.claude.failures import explain_failure
+from clawgauge.providers.claude.program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
+from clawgauge.providers.claude.stream import ClaudeStream
+from clawgauge.providers.claude.tools import ENVIRONMENT as TOOL_ENVIRONMENT
+from clawgauge.providers.claude.tools import OfferedTools, report_answers
+from clawgauge.records import ProviderProbe
+
+DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+_HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
+
+FORCED_ENVIRONMENT = {
+    # One attempt is one request: retries and the silent second, unstreamed try are the runner's business.
+    "CLAUDE_CODE_MAX_RETRIES": "0",
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+}
+_OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
+_CLOUD_PREFIXES = {
+    "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
+    "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "VERTEX_"),
+    "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
+}
+# Takes the place of a key at an address of the user's own that wants none: without one the CLI would send its login.
+NO_KEY = "none"
+_SESSION_MARKS = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"})
+_OVERRULING = frozenset(
+    {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
+    | {"ENABLE_TOOL_SEARCH", "MCP_CONNECTION_NONBLOCKING"}
+)
+
+_SWITCHES: tuple[tuple[str, ...], ...] = (
+    ("--include-partial-messages",),
+    ("--tools", ""),
+    ("--setting-sources", ""),
+    ("--strict-mcp-config",),
+    ("--no-session-persistence",),
+    ("--disable-slash-commands",),
+)
+# For a CLI without `--tools`, whose `--disallowedTools` knows no wildcard.
+_BUILT_IN_TOOLS = (
+    "Bash,BashOutput,Edit,ExitPlanMode,Glob,Grep,KillBash,KillShell,LS,MultiEdit,NotebookEdit,NotebookRead,Read,Skill,"
+    "SlashCommand,Task,TodoRead,TodoWrite,WebFetch,WebSearch,Write,exit_plan_mode"
+)
+
+
+def refuse_unsendable(call: Call) -> None:
+    """Raise for text that no process can be given: a NUL, or half a surrogate pair."""
+    for what, text in (("prompt", call.prompt), ("system prompt", call.system or ""), ("model name", call.model)):
+        if "\0" in text:
+            raise CallFailure("error", "invalid_prompt", f"the {what} contains a NUL character, which cannot be sent")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as fault:
+            message = f"the {what} is not valid Unicode at character {fault.start}, and cannot be sent"
+            raise CallFailure("error", "invalid_prompt", message) from fault
+
+
+def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[str, ...]:
+    """The command line without the prompt, which goes through stdin. Flags the program does not know are left out."""
+    # `--system-prompt` is never left out: older CLIs take it without listing it.
+    arguments = ["-p", "--model", call.model, "--output-format", "stream-json", "--verbose"]
+    arguments += ["--system-prompt", call.system if call.system is not None else DEFAULT_SYSTEM_PROMPT]
+    for switch in _switches(bare):
+        if program.knows(switch[0]):
+            arguments += switch
+    if not program.knows("--tools") and program.knows("--disallowedTools"):
+        arguments += ["--disallowedTools", _BUILT_IN_TOOLS]
+    if call.thinking_level is not None and program.knows("--effort"):
+        arguments += ["--effort", call.thinking_level]
+    return tuple(arguments)
+
+
+def dropped_flags(program: ClaudeProgram, *, bare: bool) -> list[str]:
+    """The flags we would use that this program does not know."""
+    wanted = [switch[0] for switch in _switches(bare)] + ["--effort"]
+    return [flag for flag in wanted if not program.knows(flag)]
+
+
+def base_environment(settings: ProviderSettings) -> dict[str, str]:
+    """The child's environment but for what a single call sets."""
+    environ = settings.environ
+    ours = _OWN_PREFIXES + tuple(
+        prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own
+    )
+    env = {name: value for name, value in environ.items() if not _is_withheld(name, ours)}
+    if settings.base_url and not is_vendor("anthropic", settings.base_url):
+        env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
+        env["ANTHROPIC_API_KEY"] = NO_KEY
+    if settings.api_key:
+        env["ANTHROPIC_API_KEY"] = settings.api_key
+    if settings.base_url:
+        env[BASE_URL_VARIABLE] = settings.base_url
+    return env | FORCED_ENVIRONMENT
+
+
+def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
+    """`base` with the call's own limits.
+
+    Thinking is off unless a level is asked. The CLI would otherwise think with nearly all of the token limit, and below
+    1025 tokens it sends a thinking budget that is not under the limit, which the API refuses.
+    """
+    env = dict(base)
+    if call.max_tokens is not None:
+        env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(call.max_tokens)
+    if call.thinking_level is None:
+        env["MAX_THINKING_TOKENS"] = "0"
+    return env
+
+
+def uses_key(env: Mapping[str, str]) -> bool:
+    """Whether a key is used rather than a login: `--bare` starts cleaner, but cannot read a login."""
+    return any(env.get(name) for name in KEY_VARIABLES)
+
+
+def _switches(bare: bool) -> tuple[tuple[str, ...], ...]:
+    return (*_SWITCHES, ("--bare",)) if bare else _SWITCHES
+
+
+def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
+    others_key = may_be_key(name) and not name.startswith(ours)
+    return others_key or name in _SESSION_MARKS or name in _OVERRULING
+
+
+LINGER_S = 1.0
+SETTLE_S = 5.0
+LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
+_LOGIN_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
+
+
+class ClaudeCodeCli(Provider):
+    """The provider. The program is found and asked once; its working directory lives from enter to exit."""
+
+    takes = frozenset()
+    runs_tasks = True
+    descriptors_per_call = DESCRIPTORS
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        super().__init__(settings)
+        self._env = base_environment(settings)
+        self._bare = uses_key(self._env)
+        self._workdir: Path | None = None
+        self._program: ClaudeProgram | None = None
+        self._asking = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
+            self._cwd().mkdir()
+        except OSError as fault:
+            why = fault.strerror or fault
+            raise MachineError(f"Claude Code needs an empty folder ({why}): make room, or set TMPDIR") from fault
+        try:
+            with contextlib.suppress(CallFailure):  # a program that cannot be used is each attempt's failure, not ours
+                await self._ask_once()
+        except asyncio.CancelledError:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._workdir is not None:
+            shutil.rmtree(self._workdir, ignore_errors=True)
+            self._workdir = None
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        refuse_unsendable(call)
+        program = await self._ask_once()
+        self._warn(program, call, sink)
+        with self._offer(call) as tools:
+            await self._converse(program, call, sink, tools)
+
+    async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
+        offer = tools.arguments(program) if tools else ()
+        command = ChildCommand(
+            argv=(str(program.path), *call_arguments(program, call, bare=self._bare), *offer),
+            env=call_environment(self._env, call) | (TOOL_ENVIRONMENT if tools else {}),
+            cwd=self._cwd(),
+            stdin=call.prompt.encode("utf-8"),
+        )
+        started_ns = time.perf_counter_ns()
+        stream = _stream(sink, started_ns, tools)
+        sink.start(started_ns)
+        sink.connected(None)
+        try:
+            async with running(command) as child:
+                await _listen(child, stream, sink)
+        except OSError as fault:
+            raise _spawn_failure(program.path, fault) from fault
+        finally:
+            if tools is not None:
+                report_answers(sink, stream, tools.logged_calls())
+        failure = explain_failure(
+            stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
+        )
+        if failure is not None:
+            # Asking again would begin the task anew and throw away turns that were paid for.
+            failure.retryable = failure.retryable and not stream.outcome.turns_ended
+            raise failure
+
+    @contextlib.contextmanager
+    def _offer(self, call: Call) -> Iterator[OfferedTools | None]:
+        """The call's tools with a folder for their server, for as long as the call lasts."""
+        if not call.tools:
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
+            yield OfferedTools(call, Path(folder))
+
+    async def probe(self) -> ProviderProbe:
+        """Look for the program and for a sign of a login; nothing is sent."""
+        try:
+            program = await self._ask_once()
+        except CallFailure as failure:
+            return ProviderProbe(provider=self.name, reachable=False, detail=failure.message, hint=INSTALL_HINT)
+        login = _find_login(self._env)
+        usable = login is not None or sys.platform == "darwin"
+        unseen = "its login is in the keychain, if anywhere" if usable else "no key and no login found"
+        return ProviderProbe(
+            provider=self.name,
+            reachable=usable,
+            address=str(program.path),
+            detail=f"Claude Code {program.version or 'of unknown version'}; {login or unseen}",
+            hint=None if usable else LOGIN_HINT,
+            version=program.version,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        program = self._program
+        return {
+            **super().describe(),
+            "command": program.path.name if program else None,
+            "version": program.version if program else None,
+            "dropped_flags": dropped_flags(program, bare=self._bare) if program else [],
+            "bare": self._bare,
+            "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
+            "default_system_prompt": DEFAULT_SYSTEM_PROMPT,
+            "thinking": "off unless a level is asked",
+            "tools": "offered by an MCP server of clawgauge's own",
+            "not_sent": ["temperature", "seed", "tool_choice"],
+        }
+
+    async def _ask_once(self) -> ClaudeProgram:
+        async with self._asking:
+            if self._program is None:
+                path = find_program(self._env, self.settings.extra.get("command"))
+                self._program = await ask_program(path, self._env, self._cwd())
+            return self._program
+
+    def _cwd(self) -> Path:
+        """An empty folder: what the CLI finds around it may not become part of a prompt."""
+        return self._workdir / "empty" if self._workdir else Path(tempfile.gettempdir())
+
+    def _warn(self, program: ClaudeProgram, call: Call, sink: Sink) -> None:
+        if call.tools and call.tool_choice not in (None, "auto"):
+            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
+        if call.thinking_level is not None and not program.knows("--effort"):
+            version = program.version or "of unknown version"
+            sink.note(
+                warning=f"Claude Code {version} has no --effort: thinking level {call.thinking_level} was not sent"
+            )
+        if not call.stream:
+            sink.note(first_token_captured=False)
+
+
+def create(settings: ProviderSettings) -> Provider:
+    """The user's own Claude Code; `command` in its table is the path of another one."""
+    return ClaudeCodeCli(settings)
+
+
+def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:
+    if tools is None:
+        return ClaudeStream(sink, started_ns=started_ns)
+    return ClaudeStream(
+        sink, started_ns=started_ns, tools=tools.names, max_turns=tools.max_turns, is_task=tools.is_task
+    )
+
+
+async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
+    """Read until the call is over, then give the program a moment to exit so that its exit code counts too."""
+    try:
+        while not stream.done and (stamped := await _next_line(child, stream)) is not None:
+            stream.feed(stamped.at_ns, stamped.line)
+    finally:
+        # Before the burial: its grace is not part of the time to a deadline or to an exit.
+        if stream.clock_runs:
+            sink.end(child.exited_ns or time.perf_counter_ns())
+    stream.settle()
+    if stream.outcome.cut is None:
+        await child.wait_exit(LINGER_S)
+
+
+async def _next_line(child: Child, stream: ClaudeStream) -> StampedLine | None:
+    """The next line; None too where the answer is whole and the CLI takes long over what comes after it."""
+    if stream.clock_runs:
+        return await child.next_line()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_S):
+            return await child.next_line()
+    return None
+
+
+def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
+    if (own := client_limit(fault)) is not None:
+        return own
+    if fault.errno == errno.E2BIG:
+        return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
+    if fault.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        why = f"this machine could not start another process ({fault.strerror}): lower --concurrency"
+        return CallFailure("error", "client_limit", why, retryable=True)
+    if not path.exists():
+        return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
+    return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")
+
+
+def _find_login(env: Mapping[str, str]) -> str | None:
+    """A sign that a call could be authorised. Says where it is; never looks inside."""
+    for name in _LOGIN_VARIABLES:
+        if env.get(name):
+            return f"{name} is set"
+    home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
+    if home is not None and (Path(home) / ".credentials.json").is_file():
+        return f"a login is in {home}"
+    return None
+
+
+def _host(url: str | None) -> str | None:
+    """Host and port of an address: its user-info, path and query may hold a secret."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    except ValueError:
+        return None

@@ -1,0 +1,478 @@
+"""Claude Code's stream-json as typed lines, folded into calls on a `Sink`, token counts and one outcome."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from clawgauge.providers.base import Sink
+from clawgauge.records import MAX_TOKENS, as_count
+
+SYNTHETIC_MODEL = "<synthetic>"
+
+
+class Delta(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class ContentBlock(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class Message(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    content: list[ContentBlock] = []
+    usage: Any = None
+
+
+class ApiEvent(msgspec.Struct):
+    """One event of the Messages API's own stream, passed on by the CLI."""
+
+    type: str = ""
+    index: int = 0
+    message: Message | None = None
+    content_block: ContentBlock | None = None
+    delta: Delta | None = None
+    usage: Any = None
+
+
+class StreamLine(msgspec.Struct):
+    event: ApiEvent
+    parent_tool_use_id: str | None = None
+
+
+class AssistantLine(msgspec.Struct):
+    """A whole message, or one the CLI wrote itself to report an error (`error`, or a made-up model)."""
+
+    message: Message
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+    is_api_error_message: bool = False
+
+    @property
+    def is_synthetic(self) -> bool:
+        return self.error is not None or self.is_api_error_message or self.message.model == SYNTHETIC_MODEL
+
+
+class ResultLine(msgspec.Struct):
+    """The CLI's last word. `subtype` says "success" for API errors too, so it decides nothing about those."""
+
+    is_error: bool = False
+    subtype: str = ""
+    result: str | None = None
+    errors: list[str] = []
+    api_error_status: int | None = None
+    api_error: str | None = None
+    terminal_reason: str | None = None
+    stop_reason: str | None = None
+    duration_api_ms: Any = None
+    total_cost_usd: Any = None
+    usage: Any = None
+    model_usage: Any = msgspec.field(default=None, name="modelUsage")
+
+    @property
+    def turns_spent(self) -> bool:
+        """Whether it stopped because `--max-turns` was reached: an error to the CLI, not to whoever set it."""
+        return self.terminal_reason == "max_turns" or self.subtype == "error_max_turns"
+
+
+class SystemLine(msgspec.Struct):
+    """What the CLI has set up; `init` comes before the first request and names the tools the model will see."""
+
+    subtype: str = ""
+    tools: Any = None
+    mcp_servers: Any = None
+
+
+class LimitInfo(msgspec.Struct):
+    status: str = ""
+    resets_at: Any = msgspec.field(default=None, name="resetsAt")
+
+
+class LimitLine(msgspec.Struct):
+    """Where a subscription stands; `rejected` means that its usage limit refused the call."""
+
+    rate_limit_info: LimitInfo
+
+
+Line = StreamLine | AssistantLine | ResultLine | SystemLine | LimitLine
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+_SHAPES: dict[str, type[Line]] = {
+    "stream_event": StreamLine,
+    "assistant": AssistantLine,
+    "result": ResultLine,
+    "system": SystemLine,
+    "rate_limit_event": LimitLine,
+}
+_KIND = msgspec.json.Decoder(_Kind)
+_DECODERS: dict[str, msgspec.json.Decoder[Line]] = {
+    kind: msgspec.json.Decoder(shape) for kind, shape in _SHAPES.items()
+}
+
+
+def decode_line(raw: bytes) -> list[Line]:
+    """What a line of stdout holds: nothing for kinds we do not use. Raises `ValueError` for what cannot be read."""
+    try:
+        decoder = _DECODERS.get(_KIND.decode(raw).type)
+        return [decoder.decode(raw)] if decoder else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_leniently(raw)
+
+
+def _decode_leniently(raw: bytes) -> list[Line]:
+    """The standard library reads lone surrogates, and with `replace` any byte; `--output-format json` wraps a list."""
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"))
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in items):
+            raise ValueError("not an object")
+        return [msgspec.convert(item, _SHAPES[item["type"]]) for item in items if item.get("type") in _SHAPES]
+    except (msgspec.ValidationError, RecursionError, TypeError) as fault:
+        raise ValueError(f"not a line of stream-json: {fault}") from fault
+
+
+def count(holder: Any, name: str) -> int | None:
+    """The token count of that name, where there is one."""
+    return as_count(holder.get(name), MAX_TOKENS) if isinstance(holder, dict) else None
+
+
+def number(value: Any) -> float | None:
+    """A finite, non-negative number, or None."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+        return float(value)
+    return None
+
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class TokenTally:
+    """The counts of the reply under way, and the sums of those before it."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, Any] = {}
+        self._before: dict[str, int] = {}
+
+    def next_reply(self) -> None:
+        for name in _COUNTS:
+            self._before[name] = self._before.get(name, 0) + (count(self._current, name) or 0)
+        self._current.clear()
+
+    def note(self, usage: Any) -> None:
+        """Counts of the reply under way. The API repeats them as they grow, and leaves out what did not change."""
+        if isinstance(usage, dict):
+            self._current.update({name: value for name, value in usage.items() if value is not None})
+
+    def settle(self, usage: Any) -> None:
+        """The CLI's own sums, which stand for everything noted before."""
+        if any(count(usage, name) for name in ("input_tokens", "output_tokens")):  # zeros are the CLI's filler
+            self._current = dict(usage)
+            self._before.clear()
+
+    def report(self, sink: Sink) -> None:
+        uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
+        prompt = None
+        if uncached is not None:
+            prompt = uncached + (cached or 0) + (self._total("cache_creation_input_tokens") or 0)
+        sink.usage(
+            input_tokens=prompt,
+            output_tokens=self._total("output_tokens"),
+            cached_tokens=cached,
+            reasoning_tokens=count(self._current.get("output_tokens_details"), "thinking_tokens"),
+        )
+
+    def _total(self, name: str) -> int | None:
+        """The count over all replies so far; None where the one under way does not tell."""
+        told = count(self._current, name)
+        return None if told is None else told + self._before.get(name, 0)
+
+
+PLAIN_TEXT_CHARS = 2000
+
+FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
+ASKS_AGAIN = frozenset({"max_tokens", "model_context_window_exceeded", "tool_use", "refusal"})
+# A server that is not Anthropic's may end a reply with calls as if it were any other.
+_CALLS_TOOLS = frozenset({"tool_use", "end_turn"})
+
+
+@dataclass(slots=True)
+class StreamOutcome:
+    """What was seen apart from the answer itself: all there is to judge the call by, with the exit code.
+
+    `replies` counts those that began, `turns_ended` those that ended and were followed by tools; `reply_open` is true
+    in the middle of one.
+    """
+
+    result: ResultLine | None = None
+    error: AssistantLine | None = None
+    limit: LimitInfo | None = None
+    cut: str | None = None
+    tools_refused: str | None = None
+    replies: int = 0
+    reply_open: bool = False
+    turns_ended: int = 0
+    bad_lines: int = 0
+    plain_text: str = ""
+
+
+class ClaudeStream:
+    """Reads one call's stdout. `done` says that nothing after this line counts.
+
+    `calls` are the tools' calls by id, each with its name and the pieces of its arguments; `last_said_ns` is when the
+    model was last heard, and when the call began where it was not.
+    `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        started_ns: int,
+        tools: Mapping[str, str] | None = None,
+        max_turns: int = 1,
+        is_task: bool = False,
+    ) -> None:
+        self.outcome = StreamOutcome()
+        self.calls: dict[str, tuple[str, list[str]]] = {}
+        self.last_said_ns = started_ns
+        self.said_anything = False
+        self._sink = sink
+        self._started_ns = started_ns
+        self._tools = tools or {}
+        self._max_turns = max_turns
+        self._is_task = is_task
+        self._stopped_ns: int | None = None
+        self._called_tool = False
+        self._streamed_ids: set[str | None] = set()
+        self._whole_ids: set[str | None] = set()
+        self._pending_tools: dict[int, ContentBlock] = {}
+        self._tool_ids: dict[int, str] = {}
+        self._tokens = TokenTally()
+        self._model: str | None = None
+        self._said_text = False
+
+    @property
+    def done(self) -> bool:
+        outcome = self.outcome
+        return outcome.result is not None or outcome.cut is not None or outcome.tools_refused is not None
+
+    @property
+    def clock_runs(self) -> bool:
+        """Whether the answer is still coming. It is whole before `done` where only the tools and the CLI's sums are."""
+        return self._stopped_ns is None
+
+    def settle(self) -> None:
+        """Nothing more comes. An answer that is whole does not need the CLI's last word."""
+        if not self.done and not self.clock_runs:
+            self.outcome.cut = "tool_use"
+
+    def feed(self, at_ns: int, raw: bytes) -> None:
+        """Take one line of stdout, which arrived at `at_ns`. Lines that cannot be read are counted, never fatal."""
+        if self.done or not raw.strip():
+            return
+        try:
+            lines = decode_line(raw)
+        except ValueError:
+            self.outcome.bad_lines += 1
+            self.outcome.plain_text = self.outcome.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
+            return
+        for line in lines:
+            self._take(at_ns, line)
+
+    def _take(self, at_ns: int, line: Line) -> None:
+        match line:
+            case StreamLine(event=event, parent_tool_use_id=None):
+                self._take_event(at_ns, event)
+            case AssistantLine(parent_tool_use_id=None):
+                self._take_message(at_ns, line)
+            case ResultLine():
+                self._take_result(at_ns, line)
+            case SystemLine(subtype="init") if self._tools:
+                self._check_offer(line)
+            case LimitLine(rate_limit_info=limit) if limit.status == "rejected":
+                self.outcome.limit = limit
+
+    def _check_offer(self, line: SystemLine) -> None:
+        """A model that is not shown the tools must not be judged by them."""
+        shown = line.tools if isinstance(line.tools, list) else []
+        if missing := [name for name in self._tools if name not in shown]:
+            self.outcome.tools_refused = f"{len(missing)} of {len(self._tools)} are missing, servers {line.mcp_servers}"
+
+    def _take_event(self, at_ns: int, event: ApiEvent) -> None:
+        match event.type:
+            case "message_start" if event.message is not None:
+                self._streamed_ids.add(event.message.id)
+                self._begin_reply(at_ns, event.message)
+            case "content_block_start" if event.content_block is not None:
+                self._begin_block(at_ns, event.index, event.content_block)
+            case "content_block_delta" if event.delta is not None:
+                self._say(at_ns, text=event.delta.text, thinking=event.delta.thinking)
+                if event.delta.partial_json:
+                    self._call_tool(at_ns, event.index, event.delta.partial_json)
+            case "content_block_stop":
+                if event.index in self._pending_tools:
+                    self._call_tool(at_ns, event.index, None)
+            case "message_delta":
+                self._tokens.note(event.usage)
+                self._end_reply(at_ns, event.delta.stop_reason if event.delta else None)
+
+    def _begin_reply(self, at_ns: int, message: Message) -> None:
+        if self._tools and self.outcome.replies >= self._max_turns:
+            self._cut(at_ns, "max_turns")
+            return
+        self.outcome.replies += 1
+        self.outcome.reply_open = True
+        self._said_text = self._called_tool = False
+        self._pending_tools.clear()
+        self._note_model(message.model)
+        self._tokens.next_reply()
+        self._tokens.note(message.usage)
+        if self._is_task:
+            self._sink.turn()
+
+    def _begin_block(self, at_ns: int, index: int, block: ContentBlock) -> None:
+        if block.type == "tool_use":
+            self._pending_tools[index] = block
+            # Indexes start again with each reply; ids do not.
+            self._tool_ids[index] = block.id or f"{self.outcome.replies}.{index}"
+        else:
+            self._say(at_ns, text=block.text, thinking=block.thinking)
+
+    def _say(self, at_ns: int, *, text: str | None, thinking: str | None) -> None:
+        if thinking:
+            self._hear(at_ns)
+            self._sink.reasoning(at_ns, thinking)
+        if text:
+            self._hear(at_ns)
+            self._said_text = True
+            self._sink.text(at_ns, text)
+
+    def _hear(self, at_ns: int) -> None:
+        self.said_anything = True
+        self.last_said_ns = at_ns
+
+    def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
+        self._hear(at_ns)
+        self._called_tool = True
+        block = self._pending_tools.pop(index, None)
+        name = self._tools.get(block.name or "", block.name) if block else None
+        if arguments is None and block is not None and block.input:
+            arguments = json.dumps(block.input)
+        call_id = self._tool_ids.get(index, str(index))
+        _, fragments = self.calls.setdefault(call_id, (name or "", []))
+        if arguments:
+            fragments.append(arguments)
+        self._sink.tool_delta(at_ns, call_id, name, arguments)
+
+    def _end_reply(self, at_ns: int, stop_reason: str | None) -> None:
+        if stop_reason is None:  # made up by the CLI for a stream that broke
+            return
+        self.outcome.reply_open = False
+        self._finish(stop_reason)
+        if self._tools and self._called_tool and stop_reason in _CALLS_TOOLS:
+            self.outcome.turns_ended += 1
+            self._tokens.report(self._sink)
+            if self.outcome.replies >= self._max_turns:
+                # The tools still answer, but no model will read it.
+                self._stop_clock(at_ns)
+        elif stop_reason in ASKS_AGAIN or not self._said_text:
+            self._cut(at_ns, stop_reason)
+
+    def _cut(self, at_ns: int, why: str) -> None:
+        self.outcome.cut = why
+        self._tokens.report(self._sink)
+        self._stop_clock(at_ns)
+
+    def _stop_clock(self, at_ns: int) -> None:
+        if self._stopped_ns is None:
+            self._stopped_ns = at_ns
+            self._sink.end(at_ns)
+
+    def _take_message(self, at_ns: int, line: AssistantLine) -> None:
+        """A whole message, block by block: a repetition where deltas were seen, all there is from an older CLI."""
+        if line.is_synthetic:
+            self.outcome.error = line
+            return
+        if line.message.id in self._streamed_ids:
+            return
+        if not self.said_anything:
+            self._sink.note(first_token_captured=False)
+        if line.message.id not in self._whole_ids:
+            self._whole_ids.add(line.message.id)
+            self._begin_reply(at_ns, line.message)
+            if self.done:
+                return
+        for index, block in enumerate(line.message.content):
+            self._begin_block(at_ns, index, block)
+            if block.type == "tool_use":
+                self._call_tool(at_ns, index, None)
+
+    def _take_result(self, at_ns: int, line: ResultLine) -> None:
+        self.outcome.result = line
+        if not line.is_error and line.result and not self.said_anything:
+            self._sink.note(first_token_captured=False)
+            self._say(at_ns, text=line.result, thinking=None)
+        if line.stop_reason is not None and (line.stop_reason == "refusal" or not line.is_error):
+            self._finish(line.stop_reason, line.result if line.is_error else None)
+        elif line.api_error == "max_output_tokens":
+            self._finish("max_tokens")
+        elif line.turns_spent:
+            self._finish("tool_use")
+        self._tokens.settle(line.usage)
+        self._tokens.report(self._sink)
+        if isinstance(line.model_usage, dict) and len(line.model_usage) == 1:
+            self._note_model(next(iter(line.model_usage)))
+        self._note_cost(line)
+        self._stop_clock(at_ns)
+        self._note_overhead(self._stopped_ns or at_ns, line)
+
+    def _finish(self, stop_reason: str, words: str | None = None) -> None:
+        self._sink.finish(FINISH_REASONS.get(stop_reason, stop_reason))
+        if stop_reason == "refusal":
+            self._sink.note(refusal=words or "the model stopped with stop_reason refusal")
+
+    def _note_model(self, model: str | None) -> None:
+        if self._model is None and model and model != SYNTHETIC_MODEL:
+            self._model = model
+            self._sink.note(model_reported=model)
+
+    def _note_cost(self, line: ResultLine) -> None:
+        cost = number(line.total_cost_usd)
+        models = line.model_usage.values() if isinstance(line.model_usage, dict) else ()
+        guessed = any(isinstance(entry, dict) and entry.get("costBasis") == "unknown" for entry in models)
+        if cost is not None and not guessed:  # for a model it does not know, the CLI makes a price up
+            self._sink.note(cost_usd=cost)
+
+    def _note_overhead(self, at_ns: int, line: ResultLine) -> None:
+        """What the CLI itself cost. Not derivable on errors (API time 0), nor where side calls add to API time."""
+        api_ms = number(line.duration_api_ms)
+        overhead_ms = (at_ns - self._started_ns) / 1e6 - (api_ms or 0.0)
+        if api_ms and overhead_ms >= 0:
+            self._sink.note(cli_overhead_ms=round(overhead_ms))

@@ -1,0 +1,1 @@
+"""A model that comes along: fetched once, served by llama.cpp in a child process."""

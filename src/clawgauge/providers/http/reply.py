@@ -1,0 +1,313 @@
+"""One HTTP reply from its status to its last byte: decompressed, capped, told apart; server-sent events among them."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.http.errors import classify_error_reply
+
+LINE_CAP_BYTES = 4 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+# One dispatched event: its name, empty where the stream named none, and its data. Plain: there is one per token.
+SseEvent: TypeAlias = tuple[bytes, bytes]
+
+
+class SseDecoder:
+    """Feed it chunks cut anywhere; it returns the events that are complete."""
+
+    __slots__ = ("_at_start", "_data", "_line_cap", "_n_counted", "_name", "_rest", "_size", "_skip_lf")
+
+    def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
+        # The beginning of a line. It grows in place: a long line is not copied with every chunk.
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+        self._n_counted = 0
+        self._name = b""
+        self._skip_lf = False
+        self._at_start = True
+        self._line_cap = line_cap
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        if not chunk:
+            return []
+        if self._skip_lf and chunk[0] == 0x0A:
+            chunk = chunk[1:]
+            self._skip_lf = False
+            if not chunk:
+                return []
+        if b"\r" in chunk:
+            # A CR ends its line at once, or a CR-only server would lag one event behind; the LF that may
+            # follow in the next chunk is then swallowed.
+            self._skip_lf = chunk[-1] == 0x0D
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        else:
+            self._skip_lf = False
+        if self._at_start:
+            chunk = self._completed(chunk)
+            if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+                self._rest += chunk
+                return []
+            self._at_start = False
+            chunk = chunk.removeprefix(_BOM)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._rest:
+            lines[0] = self._completed(lines[0])
+        if rest:
+            self._rest += rest
+            if len(self._rest) > self._line_cap:
+                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
+        return self._dispatch(lines) if lines else []
+
+    def flush(self) -> list[SseEvent]:
+        """What stood at the end without its blank line: many servers leave out the last one."""
+        rest = self._completed(b"")
+        lines = [rest, b""] if rest else [b""]
+        return self._dispatch(lines)
+
+    def _completed(self, end: bytes) -> bytes:
+        """The line that had begun, with what `end` adds to it."""
+        line = b"".join((self._rest, end))
+        self._rest.clear()
+        return line
+
+    def _dispatch(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    events.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                    data.clear()
+                self._name = b""
+            elif line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line[:5] == b"data:":
+                data.append(line[5:])
+            elif line.startswith(b"event:"):
+                self._name = line[6:].removeprefix(b" ")
+            elif line == b"data":
+                data.append(b"")
+            elif line == b"event":
+                self._name = b""
+        if events:
+            self._size = self._n_counted = 0
+        if len(data) > 1:
+            self._check_size(data)
+        return events
+
+    def _check_size(self, data: list[bytes]) -> None:
+        """Count the lines of the event under way, each once and with its newline, however many chunks bring them."""
+        self._size += sum(len(line) + 1 for line in data[self._n_counted :])
+        self._n_counted = len(data)
+        if self._size > self._line_cap:
+            raise CallFailure("error", "response_too_large", f"an event of the stream exceeds {self._line_cap} bytes")
+
+
+REPLY_CAP_BYTES = 16 * 1024 * 1024
+ERROR_BODY_CAP_BYTES = 64 * 1024
+# What is read in one go: a deadline and the stamps of others wait for no more than this.
+SLICE_BYTES = 16 * 1024
+_EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BODY_OPENINGS = (b"{", b"[", b"<")
+_BLANKS = b" \t\r\n"
+_BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
+
+
+class Clock(Protocol):
+    """The part of a `Sink` that is about the connection."""
+
+    def start(self, at_ns: int) -> None: ...
+
+    def connected(self, took_ns: int | None) -> None: ...
+
+    def end(self, at_ns: int) -> None: ...
+
+
+class Reader(Protocol):
+    """Turns one reply's payload into reports to a sink. Knows a wire format and which model was asked; no HTTP."""
+
+    model: str
+
+    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
+        """One server-sent event. Returns True when the stream said that it is over."""
+
+    def body(self, at_ns: int, data: bytes) -> None:
+        """A whole JSON reply."""
+
+    def close(self) -> None:
+        """The stream ended. Raises `CallFailure` if it ended before its end."""
+
+
+class Intake:
+    """Takes one reply in, piece by piece. Every method raises `CallFailure` where the reply is no answer.
+
+    `feed` until it returns True or the payload ends; then `finish`, unless it returned True. While it is `behind`, it
+    has more to read of what it was fed: feed it nothing until it has.
+    """
+
+    __slots__ = (
+        "_body",
+        "_declared",
+        "_decoder",
+        "_headers",
+        "_held",
+        "_last_ns",
+        "_reader",
+        "_sink",
+        "_status",
+        "behind",
+    )
+
+    def __init__(self, sink: Clock, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        if 300 <= status < 400:
+            raise CallFailure(
+                "error",
+                "redirect_refused",
+                f"the server answered {status} with a redirect; set the final address instead",
+                http_status=status,
+            )
+        self._sink = sink
+        self._reader = reader
+        self._status = status
+        self._headers = headers
+        self._declared = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
+        self._body = CappedBody(headers.get("Content-Encoding", ""))
+        self._decoder: SseDecoder | None = None
+        self._held = bytearray()
+        self._last_ns = at_ns
+        self.behind = False
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the status has decided the call: what comes now are words about it, not worth a long wait."""
+        return self._status >= 400
+
+    def feed(self, at_ns: int, chunk: bytes) -> bool:
+        """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
+        self._last_ns = at_ns
+        body = self._body
+        try:
+            part = body.take(chunk)
+        except CallFailure:
+            self.behind = False
+            if self._status < 400:
+                raise
+            return False  # what cannot be read of an error's words is left out
+        self.behind = body.behind
+        if self._status >= 400:
+            self._hold_words(part)
+            return False
+        if self._take(at_ns, part):
+            self.behind = False
+            return True
+        return False
+
+    def finish(self) -> None:
+        """The payload ended, as its framing says or with the connection."""
+        at_ns = self._last_ns
+        if self._status >= 400:
+            raise self._error_reply()
+        self._sink.end(at_ns)
+        if self._decoder is None and not (self._declared and not self._held):
+            self._reader.body(at_ns, bytes(self._held))
+            return
+        for name, data in self._decoder.flush() if self._decoder else ():
+            if self._reader.event(at_ns, name, data):
+                return
+        self._reader.close()
+
+    def broken_off(self, words: str) -> CallFailure:
+        """What a payload is called that ended before its framing said so."""
+        if self._status >= 400:
+            return self._error_reply()
+        return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
+
+    def _take(self, at_ns: int, chunk: bytes) -> bool:
+        """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
+        if self._decoder is None:
+            self._held += chunk
+            while self._held.startswith(_BLANK_OPENINGS):
+                # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
+                self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
+            if _BOM.startswith(self._held) or not _is_stream(self._held, declared=self._declared):
+                return False
+            self._decoder = SseDecoder()
+            chunk = bytes(self._held)
+        event = self._reader.event
+        for name, data in self._decoder.feed(chunk):
+            if event(at_ns, name, data):
+                self._sink.end(at_ns)
+                return True
+        return False
+
+    def _hold_words(self, part: bytes) -> None:
+        """The beginning of an error's words."""
+        self._held += part
+        if len(self._held) >= ERROR_BODY_CAP_BYTES:
+            raise self._error_reply()
+
+    def _error_reply(self) -> CallFailure:
+        words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
+        return classify_error_reply(self._status, self._headers, words, now_s=time.time(), model=self._reader.model)
+
+
+class CappedBody:
+    """A payload made readable: decompressed if the server compressed unasked, and never more than the cap in all.
+
+    A few kilobytes of a bomb must not become megabytes in one go: where a slice was not all, the body is `behind`, and
+    taking nothing gives the next.
+    """
+
+    __slots__ = ("_encoding", "_inflate", "_n_bytes", "behind")
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower()
+        self._inflate: Any = None
+        self._n_bytes = 0
+        self.behind = False
+
+    def take(self, chunk: bytes) -> bytes:
+        """What `chunk` adds. Raises `CallFailure` for what cannot be read, or is too much."""
+        if self._encoding not in ("", "identity"):
+            chunk = self._inflated(chunk)
+        self._n_bytes += len(chunk)
+        if self._n_bytes > REPLY_CAP_BYTES:
+            raise too_large()
+        return chunk
+
+    def _inflated(self, chunk: bytes) -> bytes:
+        inflate = self._inflate = self._inflate or _inflater(self._encoding)
+        self.behind = False
+        if inflate.eof:
+            # Whatever stands behind the end of the compressed data is no part of it.
+            return b""
+        try:
+            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
+        except zlib.error as fault:
+            words = f"the compressed reply cannot be read: {fault}"
+            raise CallFailure("error", "invalid_response", words) from fault
+        self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
+        return block
+
+
+def too_large(cap: int = REPLY_CAP_BYTES) -> CallFailure:
+    """A reply without end, however its bytes are spent."""
+    return CallFailure("error", "response_too_large", f"the reply exceeds {cap} bytes")
+
+
+def _is_stream(head: bytearray, *, declared: bool) -> bool:
+    """Some servers stream under another content type, some send a page as if it were a stream: the first word tells."""
+    return head.startswith(_EVENT_OPENINGS) or (declared and not head.startswith(_BODY_OPENINGS))
+
+
+def _inflater(encoding: str) -> Any:
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return zlib.decompressobj(zlib.MAX_WBITS | 32 if encoding != "deflate" else zlib.MAX_WBITS)
+    words = f"the server used a content encoding that was not asked for: {encoding}"
+    raise CallFailure("error", "invalid_response", words)

@@ -1,0 +1,130 @@
+"""What every HTTP provider has in common: its client, its key, its `/models`, its probe."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Provider, ProviderSettings, Sink
+from clawgauge.providers.http.client import HttpClient
+from clawgauge.providers.http.lenient_json import decode_lenient
+from clawgauge.providers.http.reply import Reader
+from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.secrets import public_address, public_settings
+
+MAX_MODELS = 10_000
+MAX_LABEL_CHARS = 256
+# A server that can be asked, but has no list of its models.
+_LISTS_NOTHING = (404, 405, 501)
+
+
+def refused_question(status: int, path: str) -> CallFailure:
+    """What a server's refusal to tell about itself is."""
+    kind = "auth_error" if status in (401, 403) else "error"
+    return CallFailure(kind, f"http_{status}", f"the server answered {status} to {path}", http_status=status)
+
+
+class HttpServer(Provider):
+    """One server at one address. Subclasses add `attempt`."""
+
+    def __init__(self, settings: ProviderSettings, *, base_url: str, local: bool) -> None:
+        super().__init__(settings)
+        self.local = local
+        self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
+        self._client = HttpClient(base_url, headers=_headers(settings))
+        self.base_url = self._client.base_url
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.__aexit__(*exc_info)
+
+    async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader, timeout_s: float) -> None:
+        """One call. A key that is named but not set ends it before anything is sent."""
+        self._require_key()
+        await self._client.exchange(path, payload, sink=sink, reader=reader, timeout_s=timeout_s)
+
+    async def probe(self) -> ProviderProbe:
+        address = public_address(self.base_url)
+        try:
+            self._require_key()
+            models = await self.models()
+        except CallFailure as failure:
+            return self.unreachable(failure)
+        return ProviderProbe(
+            provider=self.name, reachable=True, address=address, detail=f"{len(models)} models", models=models
+        )
+
+    def unreachable(self, failure: CallFailure) -> ProviderProbe:
+        """The probe of a server that cannot be used, with the way out."""
+        return ProviderProbe(
+            provider=self.name,
+            reachable=False,
+            address=public_address(self.base_url),
+            detail=failure.message,
+            hint=self.hint(failure),
+        )
+
+    async def models(self) -> list[ModelInfo]:
+        reply = await self._client.get_json(self.base_url + "/models")
+        if reply.status not in (200, *_LISTS_NOTHING):
+            raise refused_question(reply.status, "/models")
+        return _parse_models(reply.data) if reply.status == 200 else []
+
+    def describe(self) -> dict[str, Any]:
+        known: dict[str, Any] = {"type": self.settings.type, "base_url": public_address(self.base_url)}
+        if self.settings.api_key_env:
+            known["api_key_env"] = self.settings.api_key_env
+        if self.extra_body:
+            known["extra_body"] = public_settings(self.extra_body)
+        return known
+
+    def hint(self, failure: CallFailure) -> str:
+        """What a user can do about a failed probe."""
+        key_env = self.settings.api_key_env
+        if failure.failure_type == "api_key_missing":
+            return f"set {key_env}"
+        if failure.status == "auth_error":
+            return f"check the value of {key_env}" if key_env else "the server wants a key: name one with api_key_env"
+        if failure.http_status is not None:
+            return f"look at the log of the server at {public_address(self.base_url)}"
+        return f"is the server running at {public_address(self.base_url)}?"
+
+    def _require_key(self) -> None:
+        if self.settings.api_key_env and not self.settings.api_key:
+            raise CallFailure("auth_error", "api_key_missing", f"{self.settings.api_key_env} is not set")
+
+
+def _headers(settings: ProviderSettings) -> dict[str, str]:
+    """Identity encoding, so that no decompression stands between the socket and the clock; the key if there is one."""
+    headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
+    if settings.api_key:
+        headers["Authorization"] = f"Bearer {settings.api_key}"
+    return headers
+
+
+def _parse_models(data: bytes) -> list[ModelInfo]:
+    """The ids of an OpenAI-style `/models` reply; an empty list for anything else."""
+    return [ModelInfo(name=item["id"]) for item in listed_models(data, "data", "id")]
+
+
+def listed_models(data: bytes, list_name: str, key: str) -> list[dict[str, Any]]:
+    """The models of a server's list, each name once, as many as anybody may have.
+
+    A name is the server's own, and becomes a target, a file name and a line on the terminal: one that is no text of
+    reasonable length is left out.
+    """
+    items = (decode_lenient(data) or {}).get(list_name)
+    found: dict[str, dict[str, Any]] = {}
+    for item in items if isinstance(items, list) else []:
+        name = label(item.get(key)) if isinstance(item, dict) else None
+        if name is not None and len(found) < MAX_MODELS:
+            found.setdefault(name, item)
+    return list(found.values())
+
+
+def label(value: Any) -> str | None:
+    """A short printable word about a model; None for anything else a server may send in its place."""
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_LABEL_CHARS and value.isprintable() else None

@@ -1,0 +1,1 @@
+"""OpenAI's two protocols, spoken by many servers: chat completions and Responses."""

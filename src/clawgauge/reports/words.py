@@ -1,0 +1,222 @@
+"""Figures and findings as a person reads them, each with the n it rests on: the words all reports share."""
+
+from __future__ import annotations
+
+from clawgauge.records import ClockTrust, CostSummary, GroupSummary, Percentiles, Repeatability, Result, Target, ToolUse
+from clawgauge.reports.clean import clean_cell
+from clawgauge.stats import samples_needed
+
+
+def verdict_word(result: Result) -> str:
+    """One call's outcome in a word or two."""
+    if not result.success:
+        status = "no answer" if result.availability_status == "ok" else result.availability_status
+        return f"{status} ({result.failure_type})"
+    if result.objective_pass is None:
+        return "answered"
+    return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
+
+
+def one_line(text: str, limit: int) -> str:
+    """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
+    plain = clean_cell(text)
+    return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
+
+
+ABSENT = "–"
+INDICATIVE = "†"
+MIN_SAMPLES_P95 = samples_needed(0.95)
+MIN_SAMPLES_P99 = samples_needed(0.99)
+
+
+def name_target(group: GroupSummary) -> str:
+    """`provider:model@thinking`, as on the command line."""
+    return Target(group.provider, group.model, group.thinking_level).label
+
+
+def format_number(value: float | None, digits: int = 0) -> str:
+    """A plain number, or a dash where there is none."""
+    return ABSENT if value is None else f"{value:.{digits}f}"
+
+
+def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
+    """A percentile, marked where n is too small for it to be more than indicative."""
+    mark = INDICATIVE if value is not None and n < min_samples else ""
+    return format_number(value) + mark
+
+
+def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
+    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`."""
+    value = getattr(figures, name)
+    if value is None:
+        return ABSENT
+    mark = INDICATIVE if name in figures.indicative else ""
+    ends = getattr(figures, f"{name}_ci95")
+    interval = f" ({format_number(ends[0], digits)}–{format_number(ends[1], digits)})" if ends else ""
+    return f"{format_number(value, digits)}{mark}{interval}"
+
+
+def format_spread(figures: Percentiles, digits: int = 0) -> str:
+    """p50 and p95 of a column with its n: `120 / 310† (n=22)`."""
+    if not figures.n:
+        return ABSENT
+    mark = INDICATIVE if figures.n < MIN_SAMPLES_P95 else ""
+    return f"{format_number(figures.p50, digits)} / {format_number(figures.p95, digits)}{mark} (n={figures.n})"
+
+
+def format_percent(rate: float | None) -> str:
+    """A rate in whole per cent; never rounded up to 100 or down to 0."""
+    if rate is None:
+        return ABSENT
+    if 0 < rate < 0.01:
+        return "<1%"
+    if 0.99 < rate < 1:
+        return ">99%"
+    return f"{rate * 100:.0f}%"
+
+
+def format_interval(ci95: tuple[float, float] | None) -> str:
+    """A 95% interval in per cent."""
+    return ABSENT if ci95 is None else f"{ci95[0] * 100:.0f}–{ci95[1] * 100:.0f}%"
+
+
+def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
+    """k of n: `83% · 5/6 · 44–97%`."""
+    if not n:
+        return ABSENT
+    parts = [format_percent(k / n), f"{k}/{n}"]
+    return " · ".join(parts if ci95 is None else [*parts, format_interval(ci95)])
+
+
+def format_bytes(value: float | None) -> str:
+    """Bytes in GiB or MiB."""
+    if value is None:
+        return ABSENT
+    mib = value / 2**20
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def format_duration(value_ms: float | None) -> str:
+    """Milliseconds as a person says them: `850 ms`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    if value_ms is None:
+        return ABSENT
+    if value_ms < 1000:
+        return f"{value_ms:.0f} ms"
+    seconds = round(value_ms / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
+
+
+def plural(n: int, noun: str, many: str | None = None) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{n} {noun if n == 1 else many or noun + 's'}"
+
+
+LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
+
+
+def word_source(use: ToolUse) -> str:
+    """Which prompts a tier rests on: `prompts that offer tools, in agent_tools`."""
+    kind = "prompts that offer tools" if use.source == "native" else "text prompts"
+    return f"{kind} in {', '.join(use.suites)}" if any(use.suites) else kind
+
+
+def word_channels(use: ToolUse) -> str:
+    """How the calls came, kinds that did not occur left out: `5 text (5 xml), 1 none`."""
+    channels = use.channels
+    formats = ", ".join(f"{n} {name}" for name, n in use.formats.items())
+    counts = {
+        "native": channels.native,
+        f"text ({formats})" if formats else "text": channels.text,
+        "malformed": channels.malformed,
+        "mentioned only": channels.mention,
+        "none": channels.none,
+    }
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return said + (f"; {plural(use.rescued, 'answer')} rescued from text" if use.rescued else "")
+
+
+def word_tier(use: ToolUse) -> str:
+    """The evidence of a tier: k of n with its interval, how sure, what the trials are worth."""
+    parts = [f"{format_rate(use.k, use.n, use.ci95)} called"]
+    if use.p_tier is not None and use.tier is not None:
+        parts.append(f"{format_percent(use.p_tier[use.tier - 1])} sure")
+    if use.n_eff is not None and use.n_eff < use.n:
+        parts.append(f"repeats count: worth {use.n_eff:.1f} of {use.n}")
+    return ", ".join(parts)
+
+
+def word_beside(group: GroupSummary) -> str:
+    """Arguments, restraint and tasks, those that were measured."""
+    parts = []
+    if (arguments := group.argument_accuracy) is not None and arguments.n:
+        parts.append(f"arguments right {format_rate(arguments.k, arguments.n, arguments.ci95)}")
+    if group.restraint.n:
+        parts.append(f"restraint {format_rate(group.restraint.k, group.restraint.n, group.restraint.ci95)}")
+    if (tasks := group.tasks).n:
+        turns = "" if tasks.mean_turns is None else f", {tasks.mean_turns:.1f} turns"
+        tokens = "" if tasks.mean_tokens is None else f" and {tasks.mean_tokens:.0f} tokens each"
+        parts.append(f"tasks done {format_rate(tasks.k, tasks.n, tasks.ci95)}{turns}{tokens}")
+    return "; ".join(parts)
+
+
+def word_repeats(repeats: Repeatability) -> str:
+    """pass@k and pass^k in words."""
+    of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
+    one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
+    return (
+        f"{of}, one of {repeats.k} passes in {one} (pass@{repeats.k}), all {repeats.k} in {all_of} (pass^{repeats.k})"
+    )
+
+
+def word_temperatures(group: GroupSummary) -> str:
+    """Cold calls apart from warm ones; empty where there was no cold call."""
+    cold, warm = group.latency_cold_ms, group.latency_warm_ms
+    if not cold.n:
+        return ""
+    said = f"cold calls p50 {format_number(cold.p50)} ms (n={cold.n})"
+    return said + (f", warm calls p50 {format_number(warm.p50)} ms (n={warm.n})" if warm.n else "")
+
+
+def word_clock(clock: ClockTrust) -> str:
+    """How far to trust the timings, and what was waited for retries."""
+    parts = []
+    if clock.lag_p99_ms is not None:
+        parts.append(f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}")
+    if clock.n_watched:
+        calls = plural(clock.n_watched, "call")
+        parts.append(f"{clock.n_flagged} of {calls} could be off by more than 1 ms or 1%")
+    if clock.n_retried:
+        calls = plural(clock.n_retried, "call")
+        parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
+    if clock.busy:
+        parts.append(f"the machine was busy before the first call (load {clock.load_1m:.1f} on {clock.cores} cores)")
+    return "; ".join(parts)
+
+
+def word_cost(clock: ClockTrust) -> str:
+    """What the measuring itself took; empty where it was not watched."""
+    parts = []
+    if clock.resolution_ns is not None:
+        parts.append(f"clock resolution {clock.resolution_ns} ns")
+    if clock.client_cpu_s is not None:
+        parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
+    if clock.load_1m is not None and not clock.busy:
+        cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
+        parts.append(f"load {clock.load_1m:.1f}{cores}")
+    return "; ".join(parts)
+
+
+def word_money(cost: CostSummary | None) -> str:
+    """What the calls cost: `$0.1320 ($0.0020 a call, n=66; $0.0041 a pass)`."""
+    if cost is None:
+        return ABSENT
+    per_pass = "" if cost.per_pass_usd is None else f"; ${cost.per_pass_usd:.4f} a pass"
+    return f"${cost.usd:.4f} (${cost.per_call_usd:.4f} a call, n={cost.n_priced}{per_pass})"
+
+
+def _milliseconds(value_ms: float) -> str:
+    return f"{value_ms:.1f} ms" if value_ms >= 0.05 else f"{value_ms:.2f} ms"

@@ -1,0 +1,271 @@
+"""Keeps secrets out of everything that is written or printed.
+
+Two strengths: a `Redactor` for the words of servers and programs, where one mask too many does no harm, and a
+`SecretMask` for all that goes to the disk, a model's answer among them, where nothing but a known value may be touched.
+
+A piece of eight characters gives a secret away, so pieces are masked as the whole is. That is why it does not matter
+where some cap, on the wire or of our own, has cut a text before it came here.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import re2
+
+MASK = "***"
+_MIN_SECRET_CHARS = 6
+_PIECE_CHARS = 8
+# A piece that may be an ordinary word is one of a secret only if it is longer.
+_WORDY_PIECE_CHARS = 12
+_LONGEST_WHOLE_CHARS = 512
+_SHORTEST_SURE_CHARS = 8
+_LONG_CHARS = 20
+_PATTERN_MEMORY_BYTES = 256 << 20
+_SPELLING_BYTES = 128  # of a piece in its longest spelling, about
+
+_VALUE = r"[A-Za-z0-9._~+/=\-]{8,}"
+_KEY_SHAPE = r"""
+    \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}                        # OpenAI, Anthropic, OpenRouter style
+    | \b(?:AIza|hf_|gsk_|xai-|gh[a-z]_|github_pat_|nvapi-|r8_)[A-Za-z0-9_\-]{16,}
+    | \bxox[a-z]-[A-Za-z0-9\-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b   # Slack, AWS
+    | \beyJ[A-Za-z0-9_\-]{10,512}+\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?     # JSON web tokens
+    | \b(?:bot)?[0-9]{6,}:[A-Za-z0-9_\-]{30,}                # Telegram bots
+"""
+_KEY_SHAPES = re.compile(
+    rf"""{_KEY_SHAPE}
+    | (?i:\b(?:bearer|basic)\s+){_VALUE}                     # Authorization header values
+    | (?i:[?&](?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=)[^&\s"'<>]+
+    | (?i:\b(?:x-api-key|api[_-]?key|authorization)["']?\s*[:=]\s*["']?){_VALUE}
+    | (?i:\b[a-z_\-]{0, 24}(?:token|secret|password)["']?\s*[:=]\s*["']?)(?=[^\s"']{{0,60}}[0-9]){_VALUE}
+    | (?<=://)[^/\s@"'<>]+@                                  # user-info of an address
+    """,
+    re.VERBOSE,
+)
+_PREFIX_KEPT = re.compile(
+    r"(?i)^((?:bearer|basic)\s+|[?&][a-z_\-]+="
+    r"|(?:x-api-key|api[_-]?key|authorization|[a-z_\-]*(?:token|secret|password))[\"']?\s*[:=]\s*[\"']?)"
+)
+_KEY_ALONE = re.compile(_KEY_SHAPE, re.VERBOSE)
+_NUMBER = re.compile(r"[-+]?[0-9._]+(?:[eE][-+]?[0-9]+)?")
+# What a sentence may hold: words in small letters, capitalised or in capitals, and what stands between words.
+_WORDY = re.compile(r"(?:[A-Z]?[a-z]*|[A-Z]*)(?:[\s\-_./:,'@](?:[A-Z]?[a-z]*|[A-Z]*))*")
+
+
+def looks_secret(value: str) -> bool:
+    """Whether a value that is used as a key can be nothing else: `ollama`, `not-needed` and `100000` can."""
+    if len(value) < _SHORTEST_SURE_CHARS or _NUMBER.fullmatch(value):
+        return False
+    has_digit = any(character.isdigit() for character in value)
+    has_letter = any(character.isalpha() for character in value)
+    return len(value) >= _LONG_CHARS or (has_digit and has_letter)
+
+
+def looks_like_key(word: str) -> bool:
+    """Whether a word of which nothing is known is a key by its shape alone: a known form, or letters drawn by lot.
+
+    Names of models and of places (`gpt-4o-2024-08-06`, `Qwen2.5-Coder-32B-Instruct`) are not.
+    """
+    if _KEY_ALONE.search(word):
+        return True
+    parts = re.split(r"[-_.~:+/= ]+", word)
+    if any(len(part) >= 16 and not part.isalpha() and not part.isdigit() and part.isalnum() for part in parts):
+        return True
+    n_chars = sum(map(len, parts))
+    if n_chars >= 32 and re.fullmatch("[0-9a-fA-F]+", "".join(parts)):
+        return True
+    n_turns = sum(_kind(a) != _kind(b) for part in parts for a, b in pairwise(part[1:]))
+    return n_chars >= 16 and n_turns * 3 >= n_chars
+
+
+def _kind(character: str) -> int:
+    return 0 if character.isdigit() else 1 if character.isupper() else 2
+
+
+def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
+    """A JSON-like value with `mask` applied to every text in it, keys included."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {mask(key) if isinstance(key, str) else key: mask_strings(item, mask) for key, item in value.items()}
+    return [mask_strings(item, mask) for item in value] if isinstance(value, list | tuple) else value
+
+
+def public_settings(value: Any) -> Any:
+    """Settings as they may be stored: a text that is a key by its shape is masked, and what is shaped so in others."""
+    return mask_strings(value, lambda text: MASK if is_bare_key(text) else mask_shapes(text))
+
+
+def mask_shapes(text: str) -> str:
+    """`text` without what is shaped like a key, the words around it kept."""
+    return _KEY_SHAPES.sub(_mask_shape, text)
+
+
+def is_bare_key(text: str) -> bool:
+    """Whether a setting is nothing but a key; sentences, templates and addresses are not."""
+    return len(text) <= _LONGEST_WHOLE_CHARS and not re.search(r"\s|://", text) and looks_like_key(text)
+
+
+class _Finder:
+    """Finds any of some texts in bytes, however each character is spelled; in time linear in what it is given."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = sorted(set(patterns))
+
+    @cached_property
+    def search(self) -> Callable[..., Any]:
+        options = re2.Options()
+        options.case_sensitive = False
+        options.max_mem = _PATTERN_MEMORY_BYTES
+        search: Callable[..., Any] = re2.compile("|".join(self._patterns).encode(), options).search
+        return search
+
+    def finds(self, data: bytes) -> bool:
+        return bool(self._patterns) and self.search(data) is not None
+
+    def mask(self, text: str, pieces: _Finder | None = None) -> str:
+        """`text` with what is found replaced, and what of `pieces` hangs together with it."""
+        data = text.encode("utf-8", "surrogatepass")
+        if not self.finds(data):
+            return text
+        kept: list[bytes] = []
+        done = 0
+        for start, end in self._spans(data, (pieces or self).search):
+            if start > done or not kept:
+                kept += (data[done:start], MASK.encode())
+            done = end
+        return b"".join((*kept, data[done:])).decode("utf-8", "surrogatepass")
+
+    def _spans(self, data: bytes, search_piece: Callable[..., Any]) -> Iterator[tuple[int, int]]:
+        """Where what was found begins and ends: pieces that touch or overlap are one."""
+        found = self.search(data)
+        while found is not None:
+            start, end = found.span()
+            following = self.search(data, end)
+            while following is not None and following.start() == end:
+                found, end = following, following.end()
+                following = self.search(data, end)
+            # Less than a piece may be left of the run: pieces that begin inside the last one reach its end.
+            inside = search_piece(data, found.start() + 1, end + _SPELLING_BYTES)
+            while inside is not None and inside.start() < end:
+                end = max(end, inside.end())
+                inside = search_piece(data, inside.start() + 1, end + _SPELLING_BYTES)
+            yield start, end
+            found = following if following is None or following.start() >= end else self.search(data, end)
+
+
+def _spelled(text: str) -> str:
+    return "".join(map(_spell, text))
+
+
+def _spell(character: str) -> str:
+    """A pattern of all the ways a character may be written down: as it is, in JSON to any depth, in URLs, in HTML."""
+    literal = re2.escape(character)
+    if (character.isalnum() and character.isascii()) or character in "-_.":
+        return str(literal)
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in character.encode("utf-8", "replace"))
+    units = character.encode("utf-16-be", "surrogatepass")
+    escape = "".join(rf"\\+u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    plain = r"\\+" if character == "\\" else rf"\\*{literal}"
+    blank = r"|\+" if character == " " else ""
+    return f"(?:{plain}|{percent}|{escape}|&#?[0-9a-z]{{1,6}};{blank})"
+
+
+def _sound(secret: str) -> str:
+    """A variable may hold bytes that are no text."""
+    return secret.encode("utf-8", "replace").decode()
+
+
+def _encoded(secret: str) -> str:
+    """As a Basic header carries a key that is the user's name; without the end, which depends on what follows."""
+    whole = len(secret.encode()) // 3 * 3
+    return b64encode(secret.encode()[:whole]).decode()
+
+
+def _starts(secret: str) -> Iterator[str]:
+    """What follows each place in a secret at which a piece may begin; a few characters repeated tell nothing."""
+    for line in secret.splitlines():
+        for at in range(len(line) - _PIECE_CHARS + 1):
+            if len(set(line[at : at + _PIECE_CHARS])) > 3:
+                yield line[at : at + _WORDY_PIECE_CHARS]
+
+
+class Redactor:
+    """Replaces known secret values, pieces of them, and anything shaped like a key."""
+
+    def __init__(self, secrets: Iterable[str | None] = ()) -> None:
+        known = {_sound(secret) for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS}
+        sure = set(filter(looks_secret, known))
+        sure |= set(map(_encoded, sure))
+        pieces = (start[:_PIECE_CHARS] for secret in sure for start in _starts(secret))
+        wholes = (secret[:_LONGEST_WHOLE_CHARS] for secret in known)
+        self._known = _Finder(_spelled(text.lower()) for text in {*wholes, *pieces})
+
+    def __call__(self, text: str) -> str:
+        return mask_shapes(self._known.mask(text))
+
+
+def _mask_shape(match: re.Match[str]) -> str:
+    found = match.group()
+    if found.endswith("@"):
+        return MASK + "@"
+    kept = _PREFIX_KEPT.match(found)
+    return (kept.group() if kept else "") + MASK
+
+
+class SecretMask:
+    """Replaces known secrets and their pieces in texts, and finds them in JSON that is already encoded.
+
+    Takes only values that `looks_secret`: to mask `ollama` in every answer would spoil what was measured. For the same
+    reason a piece that could be ordinary words counts from twelve characters on, or where a text begins or ends with
+    it; and pieces that the user's `own_words` hold are nobody's secret.
+    """
+
+    def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
+        sure = {_sound(secret) for secret in filter(looks_secret, secrets)}
+        sure |= set(map(_encoded, sure))
+        self._pieces = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
+        pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
+        own = own_words.lower()
+        wholes = {secret[:_LONGEST_WHOLE_CHARS].lower() for secret in sure}
+        inside = set(map(_spelled, wholes | {piece for piece in pieces if piece not in own}))
+        first = {secret[:n].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
+        last = {secret[-n:].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
+        heads = [_spelled(text) for text in first - pieces if text not in own]
+        tails = [_spelled(text) for text in last - pieces if text not in own]
+        self._in_texts = _Finder({*inside, *(f"{text}\\z" for text in heads), *(f"\\A{text}" for text in tails)})
+        self._in_json = _Finder({*inside, *(f'{text}\\\\*"' for text in heads), *(f'"{text}' for text in tails)})
+
+    def finds(self, data: bytes) -> bool:
+        """Whether there may be something to mask in encoded JSON, or in a text in UTF-8."""
+        return self._in_json.finds(data)
+
+    def mask(self, text: str) -> str:
+        """`text` with every secret, and what is left of one that was cut, replaced."""
+        return self._in_texts.mask(text, self._pieces)
+
+
+def _telling_piece(start: str) -> str | None:
+    """The least of `start` that could not be ordinary words; all twelve characters could be a passphrase."""
+    for n_chars in range(_PIECE_CHARS, len(start) + 1):
+        if not _WORDY.fullmatch(start[:n_chars]):
+            return start[:n_chars]
+    return start if len(start) == _WORDY_PIECE_CHARS else None
+
+
+def public_address(url: str) -> str:
+    """The address without user-info, query and fragment, and without keys in its path: what may be shown and stored."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port is not None:
+        host = f"{host}:{parts.port}"
+    path = "/".join(MASK if looks_like_key(unquote(word)) else word for word in parts.path.split("/"))
+    return urlunsplit((parts.scheme, host, path, "", ""))

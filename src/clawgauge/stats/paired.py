@@ -1,0 +1,150 @@
+"""Two models on the same prompts: is the difference more than luck, also where many are compared at once?"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_quantile
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values, in the order given."""
+    adjusted = [1.0] * len(p_values)
+    running = 0.0
+    for rank, index in enumerate(_ascending(p_values)):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+def bonferroni(p_values: Sequence[float]) -> list[float]:
+    """Every p-value times their number, 1 at most."""
+    return [min(1.0, len(p_values) * p) for p in p_values]
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """False-discovery-rate adjusted p-values, in the order given."""
+    adjusted = [1.0] * len(p_values)
+    running = 1.0
+    for rank, index in reversed(list(enumerate(_ascending(p_values), 1))):
+        running = min(running, len(p_values) / rank * p_values[index])
+        adjusted[index] = running
+    return adjusted
+
+
+def _ascending(p_values: Sequence[float]) -> list[int]:
+    return sorted(range(len(p_values)), key=p_values.__getitem__)
+
+
+EXACT_FLIPS_MAX = 16
+SAMPLED_FLIPS = 20_000
+# Sums of the same differences in another order differ by rounding; they are ties all the same.
+_TIE_TOLERANCE = 1e-9
+
+
+class PairedDifference(NamedTuple):
+    """The mean of A − B over paired prompts; error and interval need two pairs."""
+
+    n: int
+    mean: float | None
+    error: float | None
+    ci95: Interval | None
+
+
+def mcnemar_exact(only_a: int, only_b: int) -> float:
+    """The two-sided p-value from the prompts one model passed and the other did not; 1 when they never disagree."""
+    discordant = only_a + only_b
+    if discordant == 0:
+        return 1.0
+    return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), discordant, 0.5))
+
+
+def mcnemar_mid_p(only_a: int, only_b: int) -> float:
+    """The exact test without its caution: the observed outcome counts half. 1 when they never disagree."""
+    discordant = only_a + only_b
+    if discordant == 0:
+        return 1.0
+    fewer = min(only_a, only_b)
+    observed = math.comb(discordant, fewer) * 0.5**discordant
+    if only_a == only_b:
+        return 1.0 - observed / 2
+    return 2.0 * binomial_cdf(fewer, discordant, 0.5) - observed
+
+
+def mcnemar_chi_square(only_a: int, only_b: int, *, corrected: bool = False) -> tuple[float, float]:
+    """The statistic, with or without continuity correction, and its p-value; for many disagreements only."""
+    discordant = only_a + only_b
+    if discordant == 0:
+        return 0.0, 1.0
+    distance = abs(only_a - only_b) - (1 if corrected else 0)
+    statistic = distance**2 / discordant
+    return statistic, math.erfc(math.sqrt(statistic / 2))
+
+
+def sign_flip_p(differences: Sequence[float], *, seed: int = 0) -> float:
+    """The two-sided permutation p-value of per-prompt differences: how often random signs reach as large a sum.
+
+    Exact up to 16 differences that are not zero; sampled from a seeded generator above, so a report repeats itself.
+    """
+    moving = [abs(d) for d in differences if d != 0]
+    if not moving:
+        return 1.0
+    threshold = abs(math.fsum(differences)) - _TIE_TOLERANCE
+    if len(moving) <= EXACT_FLIPS_MAX:
+        # Half the sign patterns suffice: the other half are their mirror images.
+        first, *rest = moving
+        hits = sum(
+            abs(first + sum(map(_times, signs, rest))) >= threshold for signs in product((1, -1), repeat=len(rest))
+        )
+        return float(hits / 2 ** len(rest))
+    generator = random.Random(seed)
+    hits = 0
+    for _ in range(SAMPLED_FLIPS):
+        bits = generator.getrandbits(len(moving))
+        flipped = sum(d if bits >> i & 1 else -d for i, d in enumerate(moving))
+        hits += abs(flipped) >= threshold
+    return (hits + 1) / (SAMPLED_FLIPS + 1)
+
+
+def _times(sign: int, value: float) -> float:
+    return sign * value
+
+
+def paired_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
+    """Mean difference of paired values with a Student-t 95% interval."""
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    n = len(differences)
+    if n == 0:
+        return PairedDifference(0, None, None, None)
+    mean = math.fsum(differences) / n
+    if n == 1:
+        return PairedDifference(1, mean, None, None)
+    error = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (n - 1) / n)
+    half = student_t_quantile(0.975, n - 1) * error
+    return PairedDifference(n, mean, error, (mean - half, mean + half))
+
+
+def unpaired_error(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """The standard error of the difference of means if the values did not belong together; None under two each."""
+    if len(a) < 2 or len(b) < 2:
+        return None
+    return math.sqrt(_variance(a) / len(a) + _variance(b) / len(b))
+
+
+def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """How alike two models find the same prompts: what pairing gains. None where either never varies."""
+    if len(a) < 2:
+        return None
+    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
+    covariance = math.fsum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)) / (len(a) - 1)
+    spread = math.sqrt(_variance(a) * _variance(b))
+    return covariance / spread if spread else None
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)

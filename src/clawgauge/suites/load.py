@@ -1,0 +1,168 @@
+"""From the words a user gave to a suite that is known to be good, before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from clawgauge.checks import check_offer, check_spec
+from clawgauge.errors import SuiteError
+from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
+from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
+from clawgauge.suites.prompts import SuiteContext, build_prompt, read_label, read_sampling, read_text, unfold
+from clawgauge.suites.tools import read_toolbox
+
+BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
+MAX_PROMPTS = 10_000
+HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "prompts")
+
+
+def load_suite(ref: str, *, base_dir: Path | None = None) -> SuiteRecord:
+    """Load a built-in suite by name, or a suite file by path (relative to `base_dir`, else to the working directory).
+
+    Raises `SuiteError` naming the file, the prompt and the key for anything that is wrong with it.
+    """
+    return _load_file(suite_path(ref, base_dir=base_dir), ref)
+
+
+def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
+    """The file a reference stands for, whether or not it is there; a word that is no reference is refused."""
+    looks_like_path = Path(ref).suffix.lower() in SUFFIXES or os.sep in ref or "/" in ref
+    if not looks_like_path:
+        return builtin_path(ref)
+    try:
+        path = Path(ref).expanduser()
+    except RuntimeError:
+        raise Place(ref).refusal("names a home directory that is not there; write the path out") from None
+    return path if base_dir is None else base_dir / path
+
+
+def is_suite_there(ref: str, base_dir: Path) -> bool:
+    """Whether a reference still stands for a file."""
+    try:
+        return suite_path(ref, base_dir=base_dir).is_file()
+    except SuiteError:
+        return False
+
+
+def list_builtin() -> list[SuiteInfo]:
+    """The suites that come with the package, in the order they run by default."""
+    return [describe_suite(load_suite(name)) for name in BUILTIN_SUITES]
+
+
+def builtin_path(name: str) -> Path:
+    """The TOML file of a built-in suite: the place to copy from."""
+    if name not in BUILTIN_SUITES:
+        raise SuiteError(_describe_unknown(name))
+    return Path(__file__).with_name(f"{name}.toml")
+
+
+def describe_suite(suite: SuiteRecord) -> SuiteInfo:
+    """A suite's header alone, as lists and config.json show it."""
+    return SuiteInfo(
+        name=suite.name,
+        version=suite.version,
+        description=suite.description,
+        n_prompts=len(suite.prompts),
+        sha256=suite.sha256,
+        source=suite.source,
+    )
+
+
+def check_recorded(prompts: Iterable[Prompt], path: Path) -> None:
+    """Raise `SuiteError` for a validator in `path`, a run's config.json, that no suite file could hold."""
+    for number, prompt in enumerate(prompts, 1):
+        try:
+            check_spec(prompt.validator)
+            check_offer(prompt.validator, prompt.tools)
+        except SuiteError as error:
+            raise Place(str(path)).at_prompt(number, prompt.id).refusal(f"validator: {error}") from error
+
+
+def prompts_sha256(prompts: Iterable[Prompt]) -> str:
+    """One hash over everything that can change an answer or a verdict, and over the order of the prompts.
+
+    Names, categories, suite titles and the order of a validator's keys are left out: they change neither. The order of
+    keys inside `tools` is kept, because it is sent to the model as written. Values that are not set are left out too,
+    so a field added to prompts later leaves the hash of older suites alone.
+    """
+    digest = hashlib.sha256()
+    for prompt in prompts:
+        settings = {
+            "system": prompt.system,
+            "temperature": prompt.temperature,
+            "max_tokens": prompt.max_tokens,
+            "expected_tools": prompt.expected_tools or None,
+            "tools": prompt.tools or None,
+            "tool_choice": prompt.tool_choice,
+            "world": prompt.world,
+            "max_turns": prompt.max_turns,
+        }
+        asked = {"id": prompt.id, "prompt": prompt.prompt}
+        asked |= {key: value for key, value in settings.items() if value is not None}
+        verdict = json.dumps(prompt.validator, sort_keys=True, separators=(",", ":"))
+        digest.update(f"{json.dumps(asked, separators=(',', ':'))}\n{verdict}\n".encode("ascii"))
+    return digest.hexdigest()
+
+
+def _load_file(path: Path, ref: str) -> SuiteRecord:
+    place = Place(ref)
+    document = read_document(path, ref)
+    header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
+    refuse_unknown_keys(header, HEADER_KEYS, place)
+    name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
+    context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
+    prompts = _build_prompts(header.get("prompts"), context, place)
+    return SuiteRecord(
+        name=name,
+        version=read_text(header, "version", place) or "",
+        description=read_text(header, "description", place) or "",
+        sha256=prompts_sha256(prompts),
+        source=ref,
+        prompts=prompts,
+    )
+
+
+def _build_prompts(entries: object, suite: SuiteContext, place: Place) -> list[Prompt]:
+    if not isinstance(entries, list):
+        found = "missing" if entries is None else f"must be a list, not {describe_kind(entries)}"
+        raise place.at("prompts").refusal(f"{found}; give a list of prompts ([[prompts]] in TOML)")
+    if not entries:
+        raise place.at("prompts").refusal("empty; a suite has at least one prompt")
+    n_forms = sum(_count_forms(entry) for entry in entries)
+    if n_forms > MAX_PROMPTS:
+        raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
+    prompts: list[Prompt] = []
+    number_of: dict[str, int] = {}
+    for number, entry in enumerate(entries, start=1):
+        for form in unfold(entry, place.at_prompt(number, _id_of(entry))):
+            here = place.at_prompt(number, _id_of(form.entry))
+            prompt = build_prompt(form.entry, suite, here, form.variant_of)
+            if prompt.id in number_of:
+                raise here.at("id").refusal(
+                    f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"
+                )
+            number_of[prompt.id] = number
+            prompts.append(prompt)
+    return prompts
+
+
+def _count_forms(entry: object) -> int:
+    variants = entry.get("variants") if isinstance(entry, dict) else None
+    return len(variants) if isinstance(variants, list) else 1
+
+
+def _id_of(entry: object) -> object:
+    return entry.get("id") if isinstance(entry, dict) else None
+
+
+def _describe_unknown(ref: str) -> str:
+    names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
+    return (
+        f"No built-in suite is called {ref!r}{suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
+        f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
+    )

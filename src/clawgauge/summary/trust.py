@@ -1,0 +1,249 @@
+"""How far a group's figures can be trusted, what state the machine was in, and what to do about a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from clawgauge.records import ClockTrust, Event, Resources, ToolUse
+from clawgauge.stats import Distribution
+from clawgauge.summary.groups import EndingCount, GroupAccumulator
+from clawgauge.summary.rates import Stop
+
+_US_PER_MS = 1000
+
+
+class _LoopLag(msgspec.Struct, frozen=True):
+    p50: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class _Watched(msgspec.Struct, frozen=True):
+    """`clock` in the detail of a `target_finished` event."""
+
+    resolution_ns: float | None = None
+    loop_lag_ms: _LoopLag | None = None
+    client_cpu_s: float | None = None
+    cores: int | None = None
+    load_1m: float | None = None
+
+
+def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust | None:
+    """What is known of the clock while this group was asked; None where nobody looked."""
+    label = group.target.label
+    details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
+    stretches = [watched for detail in details if (watched := _read(detail)) is not None]
+    lag_us = group.describe_tally(attrgetter("lag_us"))
+    retries = group.total(attrgetter("retry_waits_ms"))
+    if not (stretches or lag_us.n or retries.n):
+        return None
+    load, cores = _worst(s.load_1m for s in stretches), _worst(s.cores for s in stretches)
+    resolution = _worst(s.resolution_ns for s in stretches)
+    cpu = [s.client_cpu_s for s in stretches if s.client_cpu_s is not None]
+    return ClockTrust(
+        n_watched=lag_us.n,
+        n_flagged=group.count(attrgetter("n_flagged")),
+        lag_p50_ms=_lag_ms("p50", lag_us, stretches),
+        lag_p99_ms=_lag_ms("p99", lag_us, stretches),
+        lag_max_ms=_lag_ms("max", lag_us, stretches),
+        resolution_ns=None if resolution is None else round(resolution),
+        client_cpu_s=sum(cpu) if cpu else None,
+        load_1m=load,
+        cores=None if cores is None else int(cores),
+        busy=None if load is None or cores is None else load > cores,
+        n_retried=retries.n,
+        retry_wait_ms=retries.value,
+    )
+
+
+def _lag_ms(figure: str, lag_us: Distribution, stretches: list[_Watched]) -> float | None:
+    if lag_us.n:
+        value: float = getattr(lag_us, figure)
+        return value / _US_PER_MS
+    return _worst(getattr(s.loop_lag_ms, figure) for s in stretches if s.loop_lag_ms is not None)
+
+
+def _worst(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _read(detail: Any) -> _Watched | None:
+    try:
+        return msgspec.convert(detail, _Watched | None)
+    except msgspec.ValidationError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Resources before and after a target's suite, the peaks in between, the energy spent; None where nobody looked."""
+
+    before: Resources | None = None
+    after: Resources | None = None
+    peak_memory_bytes: int | None = None
+    peak_vram_bytes: int | None = None
+    energy_j: float | None = None
+
+
+def read_machine(events: Iterable[Event], target_label: str) -> Machine:
+    """The machine during one target's suite; a resumed run has several such stretches."""
+    details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
+    if not details:
+        return Machine()
+    return Machine(
+        before=_resources(details[0].get("resources_before")),
+        after=_resources(details[-1].get("resources_after")),
+        peak_memory_bytes=_peak(detail.get("peak_memory_bytes") for detail in details),
+        peak_vram_bytes=_peak(detail.get("peak_vram_bytes") for detail in details),
+        energy_j=_sum_energy(detail.get("energy_j") for detail in details),
+    )
+
+
+def _resources(value: Any) -> Resources | None:
+    try:
+        return msgspec.convert(value, Resources | None)
+    except msgspec.ValidationError:
+        return None
+
+
+def _sum_energy(stretches: Iterable[Any]) -> float | None:
+    """Processors and GPUs of all stretches together; None where the machine has no counters that could be read."""
+    known = [
+        float(joules)
+        for stretch in stretches
+        if isinstance(stretch, dict)
+        for joules in stretch.values()
+        if isinstance(joules, int | float)
+    ]
+    return sum(known) if known else None
+
+
+def _peak(values: Iterable[Any]) -> int | None:
+    return max((value for value in values if isinstance(value, int)), default=None)
+
+
+_CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
+_MAX_RECORD_WARNINGS = 5
+
+
+def count_truncated(endings: Sequence[EndingCount]) -> int:
+    """Answered cells whose reply the token limit cut off."""
+    return sum(e.n for e in endings if e.ending.answered and e.ending.finish_reason in _CUT_BY_LIMIT)
+
+
+def group_warnings(
+    group: GroupAccumulator, endings: Sequence[EndingCount], n_scheduled: int, stop: Stop, tool_use: ToolUse
+) -> list[str]:
+    """One sentence per thing that bends a figure, each with its count."""
+    n_total = sum(e.n for e in endings)
+    n_answered = sum(e.n for e in endings if e.ending.answered)
+    n_success = sum(e.n for e in endings if e.ending.succeeded)
+    notes = [*_missing(n_total, n_scheduled, stop), *_not_needed(stop, tool_use)]
+    if truncated := count_truncated(endings):
+        notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")
+    n_ttft = group.count(lambda stratum: stratum.ttft_ms.total())
+    if n_ttft < n_success:
+        notes.append(f"first-token times were not captured for {n_success - n_ttft} of {n_success} successful calls")
+    return [*notes, *_record_warnings(group.warnings(), n_total)]
+
+
+def _record_warnings(warnings: Counter[str], n_total: int) -> list[str]:
+    """What the records warn of, one sentence a kind: the commonest wording, and how many calls are of that kind."""
+    kinds: Counter[str] = Counter()
+    for text, n in warnings.items():
+        kinds[text.partition(":")[0]] += n
+    wordings = {text.partition(":")[0]: text for text, _ in reversed(warnings.most_common())}
+    return [f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in kinds.most_common(_MAX_RECORD_WARNINGS)]
+
+
+def _missing(n_total: int, n_scheduled: int, stop: Stop) -> list[str]:
+    if n_total >= n_scheduled:
+        return []
+    why = "the run did not finish" if stop.budget is None else f"the budget was spent ({stop.budget})"
+    missing = f"{n_scheduled - n_total} of {n_scheduled} scheduled cells are not recorded"
+    return [f"{missing}: {why} (clawgauge run --resume fills them)"]
+
+
+def _not_needed(stop: Stop, tool_use: ToolUse) -> list[str]:
+    if stop.early:
+        after = f"stopped early after {tool_use.n} answered tool prompts: {tool_use.label}"
+        return [f"{after}; {stop.n_not_needed} cells were not needed, and no fixed-n interval is given"]
+    if stop.n_not_needed:
+        return [f"{stop.n_not_needed} repeats of tool prompts were not needed: a repeat is no new evidence for a tier"]
+    return []
+
+
+_KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
+_ADDRESSES = {"ollama_openai": "http://localhost:11434/v1"}
+
+_HINTS = {
+    "api_key_missing": "Set {key_variable} in the environment.",
+    "http_401": "The key was refused: check {key_variable}.",
+    "http_403": "The key may not use this model: check {key_variable} and the account's access to {model}.",
+    "http_404": "Nothing answers at this address: check the base URL of {provider}{at_address}.",
+    "http_429": "Wait and refill, lower --concurrency, or raise --max-retries and --max-wait.",
+    "usage_limit": "The subscription's limit is reached: refill when it resets.",
+    "context_length_exceeded": "The prompt is longer than the model's context: load it with a larger context.",
+    "model_not_found": "{provider} has no model {model}: check its name.",
+    "connection_refused": "{provider} is not reachable{at_address}: start the server or correct its address.",
+    "dns_error": "The host name of {provider} is unknown{at_address}: check its address and the network.",
+    "connect_timeout": "{provider} did not take the connection{at_address}: check its address, proxy and firewall.",
+    "tls_error": "The server's certificate was refused{at_address}: check the address or add its authority.",
+    "redirect_refused": "The server sends elsewhere{at_address}: give the final address as base URL.",
+    "cli_missing": "The command for {provider} is not on PATH: install it.",
+    "cli_not_executable": "The command for {provider} cannot be executed: check its permissions.",
+    "runtime_missing": "The extra for {provider} is not installed: pip install 'clawgauge[embedded]'.",
+    "cli_auth": "Log in to the command for {provider} first.",
+    "cli_error": "The command failed: its words say why; try it by hand.",
+    "timeout": "No answer within the deadline: raise --timeout, or use a smaller model or less --concurrency.",
+    "client_limit": "This machine, not the server, ran short: its words say of what; then refill.",
+    "stream_interrupted": "The stream ended early: see the server's log, then refill.",
+    "connection_reset": "The server dropped the connection: see its log, then refill.",
+    "stream_error": "The server failed while answering: its words say why.",
+    "invalid_response": "This is not the expected protocol: check the base URL of {provider}{at_address}.",
+    "response_too_large": "The reply went past the size cap: lower --max-tokens.",
+    "empty_response": "The model answered with nothing: a thinking model may need a higher --max-tokens.",
+    "refusal": "The model declined: nothing is wrong with the set-up.",
+    "invalid_prompt": "The prompt cannot be sent: check it with clawgauge suites check.",
+    "client_stalled": "This machine slept or stood still during the call: keep it awake, or lower --concurrency.",
+    "budget_spent": "The money was spent in the middle of a task: refill with a larger --max-cost.",
+    "exception": "This is a fault of clawgauge: please report it with the words beside.",
+}
+
+_HINTS_BY_PROVIDER = {
+    ("ollama_openai", "connection_refused"): "Ollama is not reachable{at_address}: is it running? Start: ollama serve",
+    ("ollama_openai", "model_not_found"): "The model is not there; get it: ollama pull {model}",
+    ("ollama_openai", "context_length_exceeded"): "The prompt is longer than the context: raise OLLAMA_CONTEXT_LENGTH.",
+    ("claude_code_cli", "cli_missing"): "The claude command is not on PATH: npm install -g @anthropic-ai/claude-code",
+    ("claude_code_cli", "cli_auth"): "Run claude and log in with /login, or set ANTHROPIC_API_KEY.",
+    ("openai_responses", "http_429"): "Wait and refill, lower --concurrency, or check the account's quota.",
+}
+
+_HINTS_BY_CLASS = {
+    "http_4": "The server refused the request: its words say why.",
+    "http_5": "The server failed: see its log, then refill.",
+}
+
+
+def find_hint(failure_type: str, *, provider: str, model: str, settings: Mapping[str, Any] | None = None) -> str | None:
+    """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
+    settings = settings or {}
+    kind = str(settings.get("type") or provider)
+    template = _HINTS_BY_PROVIDER.get((kind, failure_type)) or _HINTS.get(failure_type)
+    if template is None:
+        template = next((words for start, words in _HINTS_BY_CLASS.items() if failure_type.startswith(start)), None)
+    if template is None:
+        return None
+    address = settings.get("base_url") or _ADDRESSES.get(kind)
+    return template.format(
+        provider=provider,
+        model=model,
+        at_address=f" at {address}" if address else "",
+        key_variable=settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}",
+    )
