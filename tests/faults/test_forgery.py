@@ -84,7 +84,9 @@ def test_printed_json_holds_escapes(place: Path, server: ScriptedServer, verb: t
     assert name in json.dumps(json.loads(done.stdout), ensure_ascii=False)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(name, marks=pytest.mark.slow) for name in ("latin-1", "cp437"))]
+)
 def test_output_in_any_encoding(place: Path, server: ScriptedServer, encoding: str) -> None:
     """What the other end cannot take goes as an escape: no traceback, text to be read, JSON that is JSON."""
     (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\n')
