@@ -14,20 +14,16 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, open_file, read_file, read_lines
+from clawgauge.journal.disk import LINE_CAP_BYTES, open_file, read_file, read_lines
 from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -153,8 +149,6 @@ class ResultReader(Generic[T]):
         record: type[T],
         *,
         first_harness: bool,
-        start: int = 0,
-        end: int | None = None,
         fitting: bool = False,
     ) -> None:
         _view_fields(record)
@@ -164,7 +158,6 @@ class ResultReader(Generic[T]):
         self._folder = folder
         self._record = record
         self._first_harness = first_harness
-        self._span = start, end
         self._fitting = fitting
 
     def __iter__(self) -> Iterator[T]:
@@ -175,7 +168,7 @@ class ResultReader(Generic[T]):
         self.bad_lines, self.bad_examples, self.torn_tail = 0, [], False
         decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
         try:
-            with open_results(self._folder, *self._span) as file:
+            with open_results(self._folder) as file:
                 lines = enumerate(read_lines(file), 1)
                 while batch := self._decode_some(file, lines, size, decode):
                     yield batch
@@ -239,22 +232,14 @@ class ResultReader(Generic[T]):
 @overload
 def iter_results(path: Path, *, fitting: bool = False) -> ResultReader[Result]: ...
 @overload
-def iter_results(path: Path, type: type[T], *, start: int = 0, end: int | None = None) -> ResultReader[T]: ...
-def iter_results(
-    path: Path,
-    type: type[msgspec.Struct] = Result,
-    *,
-    start: int = 0,
-    end: int | None = None,
-    fitting: bool = False,
-) -> ResultReader[Any]:
+def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
+def iter_results(path: Path, type: type[msgspec.Struct] = Result, *, fitting: bool = False) -> ResultReader[Any]:
     """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours.
 
-    `start` and `end` are places in the file where lines begin, as `find_line_start` gives them; without them the whole.
     With `fitting`, records of which a field had to be given up are passed over: for whoever writes them anew.
     """
     open_results(path).close()
-    return ResultReader(path, type, first_harness=is_first_harness(path), start=start, end=end, fitting=fitting)
+    return ResultReader(path, type, first_harness=is_first_harness(path), fitting=fitting)
 
 
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
@@ -262,16 +247,6 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     decode = line_decoder(type)
     with suppress(FileNotFoundError), open_file(path, SUPERSEDED) as file:
         yield from (record for line in read_lines(file) if (record := decode(line)) is not None)
-
-
-def find_line_start(path: Path, offset: int) -> int:
-    """The first place at or after `offset` where a line of the results in run folder `path` begins, or their end."""
-    if offset <= 0:
-        return 0
-    with open_results(path) as file:
-        file.seek(offset - 1)
-        _skip_rest_of_line(file)
-        return file.tell()
 
 
 def is_first_harness(path: Path) -> bool:
@@ -347,35 +322,10 @@ def _view_fields(record: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInf
     return fields
 
 
-class _Part(io.RawIOBase):
-    """A file that begins at `start` and is at its end at `end`."""
-
-    def __init__(self, file: io.RawIOBase, start: int, end: int) -> None:
-        self._file = file
-        self._file.seek(start)
-        self._left = max(0, end - start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        n = self._file.readinto(memoryview(buffer)[: self._left]) or 0
-        self._left -= n
-        return n
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def open_results(folder: Path, start: int = 0, end: int | None = None) -> BinaryIO:
-    """results.jsonl of `folder` for reading, from `start` to `end`, or `RunFolderError`."""
+def open_results(folder: Path) -> BinaryIO:
+    """results.jsonl of `folder` for reading, or `RunFolderError`."""
     try:
-        file = open_file(folder, RESULTS)
-        if end is not None:
-            return io.BufferedReader(_Part(file.detach(), start, end), READ_BUFFER_BYTES)
-        file.seek(start)
-        return file
+        return open_file(folder, RESULTS)
     except FileNotFoundError as error:
         raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
     except OSError as error:

@@ -6,13 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from clawgauge.journal import is_first_harness, read_config, read_events
+from clawgauge.journal import is_first_harness, iter_results, read_config, read_events
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.summary.figures import summarize_group
-from clawgauge.summary.groups import Ending, Stratum, StratumKey, group_strata, in_batches, stratify, wall_clock_ms
+from clawgauge.summary.groups import (
+    BATCH_ROWS,
+    Ending,
+    Stratum,
+    StratumKey,
+    group_strata,
+    in_batches,
+    stratify,
+    wall_clock_ms,
+)
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.schedule import PromptKey, read_schedule
-from clawgauge.summary.shares import SPLIT_BYTES, stratify_folder
 
 
 def summarize(
@@ -37,19 +45,17 @@ def summarize(
     )
 
 
-def summarize_folder(path: Path, *, generated_at: datetime | None = None, split_bytes: int = SPLIT_BYTES) -> RunSummary:
-    """Every figure of the run in folder `path`, which alone suffices.
-
-    From `split_bytes` on, results.jsonl is read by two processes; the figures are the same.
-    """
+def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
+    """Every figure of the run in folder `path`, which alone suffices."""
     config = read_config(path)
-    strata, bad_lines = stratify_folder(path, split_bytes=split_bytes)
+    reader = iter_results(path, SummaryRow)
+    strata = stratify(reader.batches(BATCH_ROWS))
     return _summarize_strata(
         strata,
         run_id=config.run_id if config else path.resolve().name,
         config=config,
         events=read_events(path),
-        n_unreadable_lines=bad_lines,
+        n_unreadable_lines=reader.bad_lines,
         generated_at=generated_at,
         source="first_harness" if is_first_harness(path) else "clawgauge",
     )
