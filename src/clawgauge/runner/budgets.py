@@ -12,8 +12,7 @@ import msgspec
 
 from clawgauge.journal import CellKey
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.stats import DECIDED_LEVEL, is_decided, tier_posterior
-from clawgauge.stats.tiers import TIER_1_RATE, TIER_2_RATE
+from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE, is_decided, tier_posterior
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
