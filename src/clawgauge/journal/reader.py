@@ -130,7 +130,6 @@ def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
 
 
-MAX_BAD_EXAMPLES = 10
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # What a required field is where a line does not say, whichever of these its type takes.
 _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
@@ -139,8 +138,8 @@ _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 class ResultReader(Generic[T]):
     """Iterates the results of one run folder, as often as asked; each time the counts start anew.
 
-    After a full pass `bad_lines` says how many whole lines were no record, `bad_examples` gives the first line
-    numbers, and `torn_tail` tells of a last line cut short, as in a run that is being written or was killed.
+    After a full pass `bad_lines` says how many whole lines were no record. A last line cut short, as in a run that is
+    being written or was killed, is not counted.
     """
 
     def __init__(
@@ -153,8 +152,6 @@ class ResultReader(Generic[T]):
     ) -> None:
         _view_fields(record)
         self.bad_lines = 0
-        self.bad_examples: list[int] = []
-        self.torn_tail = False
         self._folder = folder
         self._record = record
         self._first_harness = first_harness
@@ -165,33 +162,33 @@ class ResultReader(Generic[T]):
 
     def batches(self, size: int) -> Iterator[list[T]]:
         """The same records by up to `size` at a time, for whoever counts a million of them: each costs less so."""
-        self.bad_lines, self.bad_examples, self.torn_tail = 0, [], False
+        self.bad_lines = 0
         decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
         try:
             with open_results(self._folder) as file:
-                lines = enumerate(read_lines(file), 1)
+                lines = read_lines(file)
                 while batch := self._decode_some(file, lines, size, decode):
                     yield batch
         except OSError as error:
             raise _unreadable(self._folder, error) from error
 
     def _decode_some(
-        self, file: BinaryIO, lines: Iterator[tuple[int, bytes]], size: int, decode: Callable[[bytes], T | None]
+        self, file: BinaryIO, lines: Iterator[bytes], size: int, decode: Callable[[bytes], T | None]
     ) -> list[T]:
         """Up to `size` records; fewer only at the end of the file."""
         batch: list[T] = []
-        for number, line in lines:
+        for line in lines:
             try:
                 record = decode(line)
             except _REFUSALS:
-                record = self._look_again(file, number, line)
+                record = self._look_again(file, line)
             if record is not None:
                 batch.append(record)
                 if len(batch) == size:
                     break
         return batch
 
-    def _look_again(self, file: BinaryIO, number: int, line: bytes) -> T | None:
+    def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
         if not line.strip():
             return None
@@ -201,11 +198,8 @@ class ResultReader(Generic[T]):
         elif not self._first_harness and (record := decode_again(line, self._record)) is not None:
             return None if self._fitting and not fits_as_it_is(line, self._record) else record
         elif not ended and decode_line(line) is None:
-            self.torn_tail = True
             return None
         self.bad_lines += 1
-        if len(self.bad_examples) < MAX_BAD_EXAMPLES:
-            self.bad_examples.append(number)
         return None
 
     def _old_decoder(self) -> Callable[[bytes], T | None]:

@@ -56,14 +56,6 @@ def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
     return f"{format_number(value, digits)}{mark}{interval}"
 
 
-def format_spread(figures: Percentiles, digits: int = 0) -> str:
-    """p50 and p95 of a column with its n: `120 / 310† (n=22)`."""
-    if not figures.n:
-        return ABSENT
-    mark = INDICATIVE if figures.n < MIN_SAMPLES_P95 else ""
-    return f"{format_number(figures.p50, digits)} / {format_number(figures.p95, digits)}{mark} (n={figures.n})"
-
-
 def format_percent(rate: float | None) -> str:
     """A rate in whole per cent; never rounded up to 100 or down to 0."""
     if rate is None:

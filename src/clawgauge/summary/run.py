@@ -29,20 +29,9 @@ def summarize(
     run_id: str,
     config: RunConfig | None = None,
     events: Sequence[Event] = (),
-    n_unreadable_lines: int = 0,
-    generated_at: datetime | None = None,
-    source: str = "clawgauge",
 ) -> RunSummary:
     """Every figure of a run, from its rows (read once) and from what it set out to do."""
-    return _summarize_strata(
-        stratify(in_batches(rows)),
-        run_id=run_id,
-        config=config,
-        events=events,
-        n_unreadable_lines=n_unreadable_lines,
-        generated_at=generated_at,
-        source=source,
-    )
+    return _summarize_strata(stratify(in_batches(rows)), run_id=run_id, config=config, events=events)
 
 
 def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
@@ -67,9 +56,9 @@ def _summarize_strata(
     run_id: str,
     config: RunConfig | None,
     events: Sequence[Event],
-    n_unreadable_lines: int,
-    generated_at: datetime | None,
-    source: str,
+    n_unreadable_lines: int = 0,
+    generated_at: datetime | None = None,
+    source: str = "clawgauge",
 ) -> RunSummary:
     schedule = read_schedule(config, _prompts_with_verdict(strata))
     groups = group_strata(strata, schedule.targets)
@@ -79,15 +68,7 @@ def _summarize_strata(
         run_id=run_id,
         generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
         run_wall_clock_ms=wall_clock_ms(span for group in groups for span in group.spans()),
-        models=[
-            summarize_group(
-                group,
-                schedule,
-                events,
-                settings.get(group.target.provider, {}),
-            )
-            for group in groups
-        ],
+        models=[summarize_group(group, schedule, events, settings.get(group.target.provider, {})) for group in groups],
         n_unreadable_lines=n_unreadable_lines,
         source=source,
     )
