@@ -10,8 +10,6 @@ from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, start
 from clawgauge.journal.names import check_run_id, resource_tag
 from clawgauge.journal.reader import (
     CellKey,
-    CellOutcome,
-    ResultReader,
     cell_key,
     index_cells,
     is_first_harness,
@@ -27,8 +25,6 @@ from clawgauge.journal.reader import (
 __all__ = [
     "KEY_WITHHELD",
     "CellKey",
-    "CellOutcome",
-    "ResultReader",
     "cell_key",
     "check_run_id",
     "encode_document",

@@ -29,6 +29,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
 CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
+_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What a required field is where a line does not say, whichever of these its type takes.
+_UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 
 def read_config(path: Path) -> RunConfig | None:
@@ -128,11 +131,6 @@ def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
 
 def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
-
-
-_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# What a required field is where a line does not say, whichever of these its type takes.
-_UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 
 class ResultReader(Generic[T]):
@@ -365,15 +363,6 @@ class CellKey(NamedTuple):
     repeat: int
 
 
-class CellOutcome(NamedTuple):
-    """How a cell ended. `n_lines` above 1 means duplicates; the last line is the one described."""
-
-    availability_status: Status
-    success: bool
-    failure_type: str | None
-    n_lines: int = 1
-
-
 def cell_key(result: Result | CellRow) -> CellKey:
     """The cell `result` fills."""
     return CellKey(
@@ -387,12 +376,6 @@ def cell_key(result: Result | CellRow) -> CellKey:
     )
 
 
-def index_cells(path: Path) -> dict[CellKey, CellOutcome]:
-    """Every cell recorded in run folder `path`. Lines that cannot be read fill no cell."""
-    cells: dict[CellKey, CellOutcome] = {}
-    for line in iter_results(path, CellRow):
-        key = cell_key(line)
-        earlier = cells.get(key)
-        n_lines = 1 if earlier is None else earlier.n_lines + 1
-        cells[key] = CellOutcome(line.availability_status, line.success, line.failure_type, n_lines)
-    return cells
+def index_cells(path: Path) -> dict[CellKey, Status]:
+    """How every cell recorded in run folder `path` ended, by its last line. Unreadable lines fill no cell."""
+    return {cell_key(line): line.availability_status for line in iter_results(path, CellRow)}

@@ -112,13 +112,13 @@ def test_a_spoilt_config_does_not_hide_the_results(tmp_path: Path) -> None:
 
 
 def test_the_index_tells_how_each_cell_ended(tmp_path: Path) -> None:
-    """Resuming sees each cell's last outcome and how many lines it has."""
+    """Resuming sees each cell's last outcome."""
     failed = make_result(availability_status="rate_limited", success=False, failure_type="http_429")
     with RunFolder.create(tmp_path, "r") as folder:
         folder.write_json("config.json", make_config())
         for result in (failed, make_result(prompt_id="P1", thinking_level="low"), make_result()):
             folder.append_sync(result)
     cells = index_cells(folder.path)
-    assert cells[CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", 0)] == ("ok", True, None, 2)
-    assert cells[CellKey("ollama_openai", "llama3.2:3b", "low", "core", "P1", 0)] == ("ok", True, None, 1)
+    assert cells[CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", 0)] == "ok"
+    assert cells[CellKey("ollama_openai", "llama3.2:3b", "low", "core", "P1", 0)] == "ok"
     assert len(cells) == 2
