@@ -45,6 +45,8 @@ _TELLING_S = 30.0
 # Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
 _CLOSING_SERVERS = frozenset({"llama.cpp"})
 _JSON_TYPE = {"Content-Type": "application/json"}
+_REPLY_CAP_BYTES = 1 << 16
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
 
 
 class Taken(NamedTuple):
@@ -207,10 +209,6 @@ class ConnectionPool:
                 self._addresses = await loop.getaddrinfo(self._first_host, self._first_port, type=socket.SOCK_STREAM)
                 self._resolved_until_s = now_s + _RESOLVED_S
         return self._addresses
-
-
-_REPLY_CAP_BYTES = 1 << 16
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
 
 
 class Proxy:
