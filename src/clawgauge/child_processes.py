@@ -19,6 +19,20 @@ from pathlib import Path
 
 _SCRIPT = Path(__file__).with_name("supervisor.py")
 _FAREWELL_S = 1.0
+_START = (
+    "import runpy, sys; "
+    "path, module = sys.argv[1:3]; del sys.argv[1:3]; "
+    "sys.path += [folder for folder in path.split(chr(10)) if folder not in sys.path]; "
+    "runpy.run_module(module, run_name='__main__', alter_sys=True)"
+)
+# What a program needs to find itself, its libraries and its hardware, by the beginnings of the names.
+_NEEDED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMP", "TEMP", "XDG_", "LD_", "DYLD_"),
+    *("SYSTEMROOT", "WINDIR", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"),
+    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "ROCM_", "GGML_", "VK_", "ONEAPI_", "SYCL_", "ZE_", "MTL_", "OMP_"),
+    *("KMP_", "OPENBLAS_", "MKL_", "GOMP_", "MALLOC_"),
+)
+_KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION")
 
 
 def adopt(group_id: int) -> None:
@@ -113,22 +127,6 @@ _live: set[int] = set()
 _changing = threading.Lock()
 _supervisor = _Supervisor()
 atexit.register(_supervisor.dismiss)
-
-
-_START = (
-    "import runpy, sys; "
-    "path, module = sys.argv[1:3]; del sys.argv[1:3]; "
-    "sys.path += [folder for folder in path.split(chr(10)) if folder not in sys.path]; "
-    "runpy.run_module(module, run_name='__main__', alter_sys=True)"
-)
-# What a program needs to find itself, its libraries and its hardware, by the beginnings of the names.
-_NEEDED = (
-    *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMP", "TEMP", "XDG_", "LD_", "DYLD_"),
-    *("SYSTEMROOT", "WINDIR", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"),
-    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "ROCM_", "GGML_", "VK_", "ONEAPI_", "SYCL_", "ZE_", "MTL_", "OMP_"),
-    *("KMP_", "OPENBLAS_", "MKL_", "GOMP_", "MALLOC_"),
-)
-_KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION")
 
 
 def isolated_module(module: str, *arguments: str) -> list[str]:

@@ -13,6 +13,16 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+MAX_KEY_PARTS = 64
+_MAX_BYTES = 1 << 20
+# tomllib takes quadratic time over one dotted key: 40,000 parts, 80 KB of file, cost half a minute.
+_KEY_BOMB = re.compile(
+    r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    f"{{{MAX_KEY_PARTS}}}",
+    re.MULTILINE,
+)
+
 
 class UnfitFile(Exception):
     """A file that cannot be read as one. Says why and what to do, without the name: the caller knows what it is."""
@@ -37,9 +47,6 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
     return content
 
 
-_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
-
-
 def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise UnfitFile("is a directory; name a file in it")
@@ -50,15 +57,6 @@ def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None
 
 
 T = TypeVar("T")
-
-MAX_KEY_PARTS = 64
-_MAX_BYTES = 1 << 20
-# tomllib takes quadratic time over one dotted key: 40,000 parts, 80 KB of file, cost half a minute.
-_KEY_BOMB = re.compile(
-    r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
-    f"{{{MAX_KEY_PARTS}}}",
-    re.MULTILINE,
-)
 
 
 def has_key_bomb(toml: str) -> bool:

@@ -5,10 +5,8 @@ from clawgauge.checks.answer import (
     Answer,
     Verdict,
     answer_start,
-    counted_calls,
     split_thinking,
     tool_calls_of,
-    tool_channel_of,
     tool_use_success,
 )
 from clawgauge.checks.detection import detect_tools
@@ -27,7 +25,6 @@ __all__ = [
     "answer_start",
     "check_offer",
     "check_spec",
-    "counted_calls",
     "decode_strictly",
     "detect_tools",
     "expected_names",
@@ -36,6 +33,5 @@ __all__ = [
     "not_judged",
     "split_thinking",
     "tool_calls_of",
-    "tool_channel_of",
     "tool_use_success",
 ]

@@ -10,6 +10,16 @@ import msgspec
 
 from clawgauge.records import ToolInvocation
 
+_TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
+_VISIBLE = re.compile(r"\S")
+_MAX_DETAIL_CHARS = 200
+_MAX_QUOTED_CHARS = 60
+NATIVE = "native"
+TEXT_PREFIX = "text:"
+MALFORMED = "malformed"
+MENTION = "mention"
+NONE = "none"
+
 
 def well_formed(text: str) -> str:
     """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
@@ -31,10 +41,6 @@ def well_formed_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {well_formed(key): well_formed_value(item) for key, item in value.items()}
     return value
-
-
-_TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
-_VISIBLE = re.compile(r"\S")
 
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
@@ -76,10 +82,6 @@ def answer_start(text: str) -> int | None:
         if visible:
             return visible.start()
     return None
-
-
-_MAX_DETAIL_CHARS = 200
-_MAX_QUOTED_CHARS = 60
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -124,13 +126,6 @@ def _one_line(text: str, limit: int) -> str:
     line = " ".join(text[: 2 * limit].split())
     line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
-
-
-NATIVE = "native"
-TEXT_PREFIX = "text:"
-MALFORMED = "malformed"
-MENTION = "mention"
-NONE = "none"
 
 
 def tool_calls_of(invocations: Iterable[ToolInvocation]) -> list[str]:

@@ -30,6 +30,14 @@ MAX_DIGITS = 4300
 # escaped quote inside it, which is quadratic.
 _DEPTH_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_RULE_KEYS: dict[str, frozenset[str]] = {
+    "one_of": frozenset({"type", "values"}),
+    "number": frozenset({"type", "min", "max"}),
+    "integer": frozenset({"type", "min", "max"}),
+    "string": frozenset({"type", "pattern"}),
+    **{name: frozenset({"type"}) for name in ("boolean", "array", "object", "null")},
+}
+_FENCED = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[^\n`]*\n(?P<body>.*)(?P=fence)", re.DOTALL)
 
 
 class JsonRefused(ValueError):
@@ -123,13 +131,6 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
 }
-_RULE_KEYS: dict[str, frozenset[str]] = {
-    "one_of": frozenset({"type", "values"}),
-    "number": frozenset({"type", "min", "max"}),
-    "integer": frozenset({"type", "min", "max"}),
-    "string": frozenset({"type", "pattern"}),
-    **{name: frozenset({"type"}) for name in ("boolean", "array", "object", "null")},
-}
 
 
 def check_rule(key: str, rule: Any) -> None:
@@ -215,9 +216,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     return str(value) if _is_number(value) else kind_of(value)
-
-
-_FENCED = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[^\n`]*\n(?P<body>.*)(?P=fence)", re.DOTALL)
 
 
 def check_json_keys(spec: Mapping[str, Any]) -> None:

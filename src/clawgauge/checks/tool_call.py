@@ -34,6 +34,15 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
 Expected = Mapping[str, Any]
+MAX_EXPECTED_CALLS = 100
+WANTS = ("expected_calls", "no_call", "ask")
+SPEC_KEYS = ("type", "expected_calls", "order", "no_call", "ask")
+_CALL_KEYS = ("name", "arguments", "optional")
+_ORDERS = ("any", "strict")
+# A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
+# right behind an address. The scheme may stay: it holds no mark, and looking for its start takes quadratic time.
+_ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
+_QUESTION = re.compile("[?？؟]")
 
 
 class Fault(NamedTuple):
@@ -121,17 +130,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 64):
         return str(value)
     return kind_of(value)
-
-
-MAX_EXPECTED_CALLS = 100
-WANTS = ("expected_calls", "no_call", "ask")
-SPEC_KEYS = ("type", "expected_calls", "order", "no_call", "ask")
-_CALL_KEYS = ("name", "arguments", "optional")
-_ORDERS = ("any", "strict")
-# A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
-# right behind an address. The scheme may stay: it holds no mark, and looking for its start takes quadratic time.
-_ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
-_QUESTION = re.compile("[?？؟]")
 
 
 def check_tool_call(spec: Mapping[str, Any]) -> None:

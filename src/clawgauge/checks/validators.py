@@ -75,6 +75,13 @@ _EMPHASIS = "*_~`"
 _CLOSING_QUOTES = "\"'”’»)]}」』）"
 _OPENERS = "\"'“”‘’«»([{¿¡" + _EMPHASIS
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
+# A dash that opens a line, unless the line is only dashes (a rule) or the dash is the sign of a number.
+_BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
+_CARRIAGE_RETURN = re.compile(r"\r\n?")
+# Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
+VALIDATORS_VERSION = "clawgauge.checks/3"
+MAX_PARSED_OUTPUT_BYTES = 65_536
+MAX_INVOCATIONS = 1_000
 
 
 def count_sentences(text: str) -> int:
@@ -151,11 +158,6 @@ def _stop_ends_sentence(stem: str, following: str, previous: str) -> bool:
     if capital and _INITIALS.fullmatch(stem):
         return following.lower() in _COMMON_OPENINGS or previous.rstrip(":").lower() in _BEFORE_LABELS
     return True
-
-
-# A dash that opens a line, unless the line is only dashes (a rule) or the dash is the sign of a number.
-_BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
-_CARRIAGE_RETURN = re.compile(r"\r\n?")
 
 
 def count_words(text: str) -> int:
@@ -259,9 +261,6 @@ def _lowered(names: list[str]) -> list[str]:
     return [name.strip().lower() for name in names]
 
 
-# Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/3"
-
 Spec = Mapping[str, Any]
 
 
@@ -336,10 +335,6 @@ def check_spec(spec: Spec) -> None:
 def judge(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on `answer`; `spec` must have passed `check_spec`."""
     return VALIDATORS[spec["type"]].judge(spec, answer)
-
-
-MAX_PARSED_OUTPUT_BYTES = 65_536
-MAX_INVOCATIONS = 1_000
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,26 @@ from clawgauge.world.schedule import moments_of
 from clawgauge.world.services import STATES
 from clawgauge.world.world import MAX_CALLS
 
+# What each condition counts, and the word for it in a violation.
+EFFECTS: Mapping[str, tuple[str, ...]] = {
+    "created": ("created",),
+    "deleted": ("deleted",),
+    "changed": ("created", "changed", "deleted"),
+    "killed": ("killed",),
+    "service": ("service",),
+    "sent": ("sent",),
+    "scheduled": ("scheduled",),
+    "unscheduled": ("unscheduled",),
+    "remembered": ("remembered",),
+    "forgotten": ("forgotten",),
+    "fetched": ("fetched",),
+}
+_WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to"}
+_TEXT_KEYS = ("equals", "contains", "lacks", "matches")
+_MAX_CONDITIONS = 64
+_MAX_STATE_CHARS = 200
+_FORBID_KEYS = ("except", "contains", "with")
+
 
 def calls_of(world: World, tools: str | list[str], pattern: str | None = None) -> list[Mapping[str, Any]]:
     """The arguments of every call of one of `tools` in which `pattern` is found; they are looked at as JSON."""
@@ -59,21 +79,6 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 
 Condition = Mapping[str, Any]
-# What each condition counts, and the word for it in a violation.
-EFFECTS: Mapping[str, tuple[str, ...]] = {
-    "created": ("created",),
-    "deleted": ("deleted",),
-    "changed": ("created", "changed", "deleted"),
-    "killed": ("killed",),
-    "service": ("service",),
-    "sent": ("sent",),
-    "scheduled": ("scheduled",),
-    "unscheduled": ("unscheduled",),
-    "remembered": ("remembered",),
-    "forgotten": ("forgotten",),
-    "fetched": ("fetched",),
-}
-_WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to"}
 
 
 def check_effect(kind: str, condition: Condition) -> None:
@@ -121,9 +126,6 @@ def _describe(effect: Effect) -> str:
 def _describe_call(condition: Condition) -> str:
     names = condition["called"] if isinstance(condition["called"], list) else [condition["called"]]
     return f"called {' or '.join(names)}" + (f" with {quoted(condition['with'])}" if "with" in condition else "")
-
-
-_TEXT_KEYS = ("equals", "contains", "lacks", "matches")
 
 
 def find_text_fault(condition: Condition, text: str) -> str | None:
@@ -309,10 +311,6 @@ KINDS: Mapping[str, Kind] = {
     "called": Kind(("called", "with"), check_called, _fault_of_called),
 }
 
-
-_MAX_CONDITIONS = 64
-_MAX_STATE_CHARS = 200
-_FORBID_KEYS = ("except", "contains", "with")
 
 Spec = Mapping[str, Any]
 

@@ -31,6 +31,7 @@ examples:
   clawgauge doctor
   clawgauge doctor --get-embedded      fetch the embedded model now (93 MB, once)
 """
+_MODELS_SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +46,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.get_embedded:
         return get_embedded()
     return examine(arguments.config, as_json=arguments.json)
-
-
-_MODELS_SHOWN = 12
 
 
 def examine(config: Path | None, *, as_json: bool) -> int:

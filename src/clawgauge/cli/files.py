@@ -24,6 +24,9 @@ from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import plural
 from clawgauge.summary import summarize_folder
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
+
 
 def open_run(ref: str, runs_dir: Path | None) -> Path:
     """The folder a RUN word stands for. Without --runs-dir, run ids are looked up where clawgauge.toml says."""
@@ -54,9 +57,6 @@ def tell_unreadable(n_lines: int) -> int:
         return DONE
     sys.stderr.write(f"{plural(n_lines, 'line')} of results.jsonl could not be read and counted in nothing\n")
     return UNREADABLE_LINES
-
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 @contextmanager
@@ -117,9 +117,6 @@ def _refusal(path: Path, error: OSError) -> ClawgaugeError:
     if error.errno in _FULL:
         return DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.")
     return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")
-
-
-_BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
 
 
 def write_summary(folder: RunFolder) -> RunSummary:

@@ -25,18 +25,6 @@ examples:
   clawgauge history --models '*llama*' --suite core
   clawgauge history --fill --json
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--models", action="append", default=[], metavar="PATTERN", help="only these; repeatable")
-    parser.add_argument("--suite", metavar="NAME", help="only this suite")
-    parser.add_argument("--fill", action="store_true", help="the commands that would fill the missing cells")
-    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text")
-    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
-
-
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
 _CARRIED = {
     "repeats": "--repeats",
@@ -47,6 +35,16 @@ _CARRIED = {
     "seed": "--seed",
 }
 _CARRIED_SWITCHES = {"warm_up": "--warm-up", "unload_others": "--unload-others", "unique_prefix": "--unique-prefix"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    parser.add_argument("--models", action="append", default=[], metavar="PATTERN", help="only these; repeatable")
+    parser.add_argument("--suite", metavar="NAME", help="only this suite")
+    parser.add_argument("--fill", action="store_true", help="the commands that would fill the missing cells")
+    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -52,6 +52,11 @@ from clawgauge.runner.clock import SystemClock
 from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, mask_shapes, mask_strings
 from clawgauge.suites import describe_suite, prompts_sha256
 
+OLLAMA = "ollama_openai"
+# This one says itself what a call cost, once it is made.
+REPORTING_TYPE = "claude_code_cli"
+_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+
 
 class Secrecy(NamedTuple):
     """Every secret value with the words a user knows it by, and what masks them in a text."""
@@ -78,9 +83,6 @@ def spare_own_words(secrets: Mapping[str, str], prompts: Sequence[Prompt], targe
     None of it holds a whole key: that has been refused.
     """
     withhold(secrets, encode_line((prompts, targets)).decode())
-
-
-OLLAMA = "ollama_openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +383,6 @@ def _offers(plan: Plan) -> list[str]:
     return lines
 
 
-# This one says itself what a call cost, once it is made.
-REPORTING_TYPE = "claude_code_cli"
-
-
 class Pricing:
     """The prices that hold for a plan's targets; a model on the user's own machine has none and needs none.
 
@@ -426,9 +424,6 @@ class Pricing:
     def budget(self, work: OpenWork) -> CostBudget | None:
         """What may still be spent, given what earlier stretches of the run have cost."""
         return None if self._limit_usd is None else CostBudget(self._limit_usd, work.spent_usd, frozenset(self._free))
-
-
-_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
 def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | None = None) -> RunConfig:

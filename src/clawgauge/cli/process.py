@@ -29,6 +29,11 @@ INTERRUPTED = 130
 
 _ESCAPED = "clawgauge.escaped"
 _masks: dict[str, Callable[[str], str]] = {}
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
+_ONE_BREATH_S = 1.0
+_SHOW_CURSOR = b"\x1b[?25h\n"
+_STDERR = 2
 
 
 def mask_output(*, results: Callable[[str], str], words: Callable[[str], str]) -> None:
@@ -152,13 +157,6 @@ def machine_failure(fault: BaseException) -> MachineError | None:
     return MachineError(
         f"This machine would not go on ({what}); what was recorded stands: give it what it lacks, then try again."
     )
-
-
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-# `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
-_ONE_BREATH_S = 1.0
-_SHOW_CURSOR = b"\x1b[?25h\n"
-_STDERR = 2
 
 
 class Interrupted(KeyboardInterrupt):

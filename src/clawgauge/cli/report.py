@@ -21,6 +21,8 @@ examples:
   clawgauge report 20260213_235930 20260214_101500 -o both.html
   clawgauge report ../old-harness/runs/20260101_120000 -o - > old.html
 """
+REPORT = "report.html"
+_STDOUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     return report_runs(arguments.runs, arguments.runs_dir, arguments.output)
-
-
-REPORT = "report.html"
-_STDOUT = "-"
 
 
 def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) -> int:

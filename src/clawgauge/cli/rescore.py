@@ -31,6 +31,8 @@ examples:
   clawgauge rescore latest --dry-run
   clawgauge rescore 20260213_235930
 """
+_EXAMPLES_SHOWN = 20
+_CHANGES_KEPT = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     path = open_run(arguments.run, arguments.runs_dir)
     return rescore(path, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
-
-
-_EXAMPLES_SHOWN = 20
-_CHANGES_KEPT = 1_000
 
 
 class Rescoring:

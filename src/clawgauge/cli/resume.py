@@ -37,6 +37,24 @@ from clawgauge.stats import is_decided, tier_posterior
 from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
 from clawgauge.summary.rows import Amount
 
+# What a flag may change on resuming without making the records incomparable.
+_FREE_OPTIONS = frozenset(
+    {
+        "max_retries",
+        "retry_base_s",
+        "max_wait_s",
+        "concurrency",
+        "timeout_s",
+        "warm_up",
+        "prompt_ids",
+        "until_decided",
+        "max_calls",
+        "max_cost_usd",
+    }
+)
+# What decides which cells a run is to have: config.json must say it as it is now.
+_EXTENT_OPTIONS = ("repeats", "until_decided", "max_calls", "max_cost_usd")
+
 
 class _Line(CellRow, frozen=True, kw_only=True, gc=False):
     """The part of a result that a budget or a tier depends on."""
@@ -83,25 +101,6 @@ def read_unrecorded_cost(path: Path) -> float:
 def _paid(cost_usd: float | None) -> float:
     """A folder may come from anyone, and no line in it earns money back."""
     return max(0.0, cost_usd or 0.0)
-
-
-# What a flag may change on resuming without making the records incomparable.
-_FREE_OPTIONS = frozenset(
-    {
-        "max_retries",
-        "retry_base_s",
-        "max_wait_s",
-        "concurrency",
-        "timeout_s",
-        "warm_up",
-        "prompt_ids",
-        "until_decided",
-        "max_calls",
-        "max_cost_usd",
-    }
-)
-# What decides which cells a run is to have: config.json must say it as it is now.
-_EXTENT_OPTIONS = ("repeats", "until_decided", "max_calls", "max_cost_usd")
 
 
 class Settled(NamedTuple):
@@ -214,7 +213,7 @@ def open_work(plan: Plan, folder: Path, *, retry_errors: bool) -> OpenWork:
         for prompt in plan.asked
         for repeat in range(plan.options.repeats)
     }
-    failed = {key for key, outcome in index.items() if outcome.availability_status != "ok" and key in planned}
+    failed = {key for key, status in index.items() if status != "ok" and key in planned}
     refill = failed if retry_errors else set()
     if not plan.options.until_decided and plan.options.max_calls is None and plan.options.max_cost_usd is None:
         return OpenWork(set(index) - refill, refill)

@@ -19,6 +19,7 @@ examples:
   clawgauge suites show core --source > my_suite.toml      a copy to edit
   clawgauge suites check my_suite.toml
 """
+_PREVIEW_CHARS = 90
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +40,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.action == "check":
         return check_suite(arguments.file, Path(), out=sys.stdout)
     return list_suites(as_json=getattr(arguments, "json", False), out=sys.stdout)
-
-
-_PREVIEW_CHARS = 90
 
 
 def list_suites(*, as_json: bool, out: TextIO) -> int:

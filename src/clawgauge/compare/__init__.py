@@ -5,7 +5,6 @@ from clawgauge.compare.findings import (
     METRICS,
     Comparison,
     Difference,
-    Figure,
     Flip,
     PairComparison,
     PairedRate,
@@ -15,7 +14,7 @@ from clawgauge.compare.findings import (
     StoppedSide,
     Unanswered,
 )
-from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, Rule, parse_rule
+from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, parse_rule
 from clawgauge.compare.pairing import prompt_fingerprint
 
 __all__ = [
@@ -23,13 +22,11 @@ __all__ = [
     "SIGNIFICANCE_LEVEL",
     "Comparison",
     "Difference",
-    "Figure",
     "Flip",
     "IncomparableRuns",
     "PairComparison",
     "PairedRate",
     "PairedShift",
-    "Rule",
     "RuleFinding",
     "SideInfo",
     "StoppedSide",

@@ -28,6 +28,8 @@ from clawgauge.summary.schedule import PromptKey
 Numbers: TypeAlias = Sequence[float]
 # The sign test and the order-statistic interval can say nothing at 95% of fewer; a Student interval only seems to.
 MIN_PROMPTS_FOR_INTERVAL = 6
+MAX_ANSWER_CHARS = 4_000
+NOT_ASKED = "not asked"
 
 
 class Trials(NamedTuple):
@@ -144,10 +146,6 @@ def _median(values: Numbers) -> float:
 
 def _mean(values: Numbers) -> float | None:
     return math.fsum(values) / len(values) if values else None
-
-
-MAX_ANSWER_CHARS = 4_000
-NOT_ASKED = "not asked"
 
 
 class AnswerRow(CellRow, frozen=True, kw_only=True, gc=False):

@@ -26,6 +26,27 @@ T = TypeVar("T")
 # somebody's server or says where files are.
 _HARMLESS = msgspec.Meta(extra={"harmless": True})
 Harmless = Annotated[T, _HARMLESS]
+_OLLAMA_PORT = 11434
+DEFAULT_NAME = "clawgauge.toml"
+_WHAT = "configuration"
+_KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
+DEFAULT_RUNS_DIR = "runs"
+DEFAULT_SUITES = ("core", "tool_use")
+DEFAULTS = RunOptions()
+# option: (smallest, largest, what it counts)
+_BOUNDS: dict[str, tuple[float, float, str]] = {
+    "repeats": (1, 10_000, "a whole number of 1 or more"),
+    "concurrency": (1, 4_096, "a whole number from 1 to 4096"),
+    "timeout": (0.001, 86_400, "seconds, more than 0"),
+    "max_tokens": (1, 10_000_000, "a whole number of 1 or more"),
+    "temperature": (0, 10, "a number of 0 or more"),
+    "seed": (-(2**63), 2**63 - 1, "a whole number"),
+    "max_retries": (0, 100, "a whole number from 0 to 100"),
+    "max_wait": (0, 86_400, "seconds, 0 or more"),
+    "max_calls": (1, 10_000_000, "a whole number of 1 or more"),
+    "max_cost": (0, 1_000_000, "dollars, 0 or more"),
+    "fail_under": (0, 1, "a rate from 0 to 1"),
+}
 
 
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,9 +92,6 @@ def harmless_fields(settings: type) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if _HARMLESS in get_args(hint)[1:])
 
 
-_OLLAMA_PORT = 11434
-
-
 def read_environment() -> dict[str, str]:
     """A copy of the environment, taken once."""
     return dict(os.environ)
@@ -112,11 +130,6 @@ def retry_base_s(environ: Mapping[str, str], default: float) -> float:
     return seconds
 
 
-DEFAULT_NAME = "clawgauge.toml"
-_WHAT = "configuration"
-_KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
-
-
 class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[providers.NAME]`. `type` may be left out where NAME is itself a provider type."""
 
@@ -140,12 +153,11 @@ class Configuration(msgspec.Struct, frozen=True):
     """What counts of a configuration file, and what was withheld because nobody has vouched for it.
 
     `withheld_run` are options of `[run]`, `withheld_providers` names of tables; both are empty for a file the user has
-    named or trusted. `sha256` is of the very bytes that were read.
+    named or trusted.
     """
 
     file: FileConfig = FileConfig()
     path: Path | None = None
-    sha256: str = ""
     standing: str = ""
     withheld_run: frozenset[str] = frozenset()
     withheld_providers: frozenset[str] = frozenset()
@@ -164,17 +176,17 @@ class Configuration(msgspec.Struct, frozen=True):
 def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configuration:
     """The file that was named, else ./clawgauge.toml where there is one, else nothing."""
     if path is not None:
-        found, sha256 = read_file(path)
-        return Configuration(found, path, sha256, "named with --config")
+        found, _ = read_file(path)
+        return Configuration(found, path, "named with --config")
     here = Path(DEFAULT_NAME)
     if not os.path.lexists(here):
         return Configuration()
     found, sha256 = read_file(here)
     store = TrustStore.of(environ)
     if store.trusts(here, sha256):
-        return Configuration(found, here, sha256, "trusted")
+        return Configuration(found, here, "trusted")
     standing = "changed since it was trusted" if store.knows(here) else "not trusted"
-    return _withhold(Configuration(found, here, sha256, standing))
+    return _withhold(Configuration(found, here, standing))
 
 
 def read_file(path: Path) -> tuple[FileConfig, str]:
@@ -232,26 +244,6 @@ def _find_key_field(value: Any) -> str | None:
     inner = fields.values() if fields else value if isinstance(value, list) else ()
     named = (field for field in _KEY_FIELDS if field in fields)
     return next(named, None) or next(filter(None, map(_find_key_field, inner)), None)
-
-
-DEFAULT_RUNS_DIR = "runs"
-DEFAULT_SUITES = ("core", "tool_use")
-DEFAULTS = RunOptions()
-
-# option: (smallest, largest, what it counts)
-_BOUNDS: dict[str, tuple[float, float, str]] = {
-    "repeats": (1, 10_000, "a whole number of 1 or more"),
-    "concurrency": (1, 4_096, "a whole number from 1 to 4096"),
-    "timeout": (0.001, 86_400, "seconds, more than 0"),
-    "max_tokens": (1, 10_000_000, "a whole number of 1 or more"),
-    "temperature": (0, 10, "a number of 0 or more"),
-    "seed": (-(2**63), 2**63 - 1, "a whole number"),
-    "max_retries": (0, 100, "a whole number from 0 to 100"),
-    "max_wait": (0, 86_400, "seconds, 0 or more"),
-    "max_calls": (1, 10_000_000, "a whole number of 1 or more"),
-    "max_cost": (0, 1_000_000, "dollars, 0 or more"),
-    "fail_under": (0, 1, "a rate from 0 to 1"),
-}
 
 
 def make_options(settings: RunSettings, environ: Mapping[str, str]) -> RunOptions:

@@ -1,7 +1,7 @@
 """Many runs as one: what was run when, how each model fared over time, what is missing and how to fill it."""
 
 from clawgauge.history.coverage import FillStep
-from clawgauge.history.findings import Coverage, FillCommand, History, Point, RunLine, Trend, UnreadableRun
+from clawgauge.history.findings import Coverage, FillCommand, History, Point, RunLine, Trend
 from clawgauge.history.trends import read_history
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "Point",
     "RunLine",
     "Trend",
-    "UnreadableRun",
     "read_history",
 ]

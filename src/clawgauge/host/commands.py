@@ -32,16 +32,6 @@ UNTOLD = (
     RuntimeWarning,
     psutil.Error,
 )
-
-
-def ask(question: Callable[[], _Answer]) -> _Answer | None:
-    """The machine's answer; None where it has none to give."""
-    try:
-        return question()
-    except UNTOLD:
-        return None
-
-
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5
 OUTPUT_CAP_BYTES = 65536
@@ -60,6 +50,14 @@ PASSED_ON = (
 )
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _UNPRINTABLE = dict.fromkeys((*(set(range(0x20)) - {0x09, 0x0A}), *range(0x7F, 0xA0), *_BIDI))
+
+
+def ask(question: Callable[[], _Answer]) -> _Answer | None:
+    """The machine's answer; None where it has none to give."""
+    try:
+        return question()
+    except UNTOLD:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

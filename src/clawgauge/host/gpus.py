@@ -17,6 +17,16 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 # Packages only: their sub-domains (cores, memory controller) and the whole-platform domain count the same joules again.
 _PACKAGE_ZONE = re.compile(r"intel-rapl:\d+")
 _NVML_OK = 0
+MEBIBYTE = 1 << 20
+# A query and not the plain table: the table names processes with their arguments.
+NVIDIA_QUERY = (
+    "nvidia-smi",
+    "--query-gpu=index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,driver_version",
+    "--format=csv,nounits",
+)
+NVIDIA_VRAM_QUERY = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+ROCM_QUERY = ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
+MACOS_QUERY = ("system_profiler", "-json", "SPDisplaysDataType")
 
 
 class Counter(NamedTuple):
@@ -115,18 +125,6 @@ def _board_reader(library: ctypes.CDLL, device: ctypes.c_void_p) -> Callable[[],
         return millijoules.value / 1e3 if status == _NVML_OK else None
 
     return read_j
-
-
-MEBIBYTE = 1 << 20
-# A query and not the plain table: the table names processes with their arguments.
-NVIDIA_QUERY = (
-    "nvidia-smi",
-    "--query-gpu=index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,driver_version",
-    "--format=csv,nounits",
-)
-NVIDIA_VRAM_QUERY = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
-ROCM_QUERY = ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
-MACOS_QUERY = ("system_profiler", "-json", "SPDisplaysDataType")
 
 
 def query_gpus(environ: Mapping[str, str]) -> list[dict[str, Any]]:

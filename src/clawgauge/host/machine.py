@@ -19,6 +19,27 @@ NAME_LENGTH = 15
 _PAGE_BYTES = mmap.PAGESIZE
 _HAS_PROC = Path(MEMINFO).exists()
 _HAS_CHILDREN_FILE = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+# Instruction sets that decide how fast a model runs on a CPU.
+TELLING_FLAGS = (
+    "sse4_2",
+    "f16c",
+    "fma",
+    "avx",
+    "avx2",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_tile",
+    "amx_int8",
+    "asimd",
+    "asimddp",
+    "sve",
+    "i8mm",
+)
+CONTAINER_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
+ROOT = Path("/")
+CGROUP_MARKS = ("docker", "kubepods", "containerd", "lxc", "podman")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,29 +157,6 @@ def _read(path: str) -> bytes:
         return os.read(descriptor, 65536)
     finally:
         os.close(descriptor)
-
-
-# Instruction sets that decide how fast a model runs on a CPU.
-TELLING_FLAGS = (
-    "sse4_2",
-    "f16c",
-    "fma",
-    "avx",
-    "avx2",
-    "avx_vnni",
-    "avx512f",
-    "avx512_vnni",
-    "avx512_bf16",
-    "amx_tile",
-    "amx_int8",
-    "asimd",
-    "asimddp",
-    "sve",
-    "i8mm",
-)
-CONTAINER_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
-ROOT = Path("/")
-CGROUP_MARKS = ("docker", "kubepods", "containerd", "lxc", "podman")
 
 
 def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:

@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "rocm": ROCM_QUERY,
     "ollama": ("ollama", "ps"),
 }
+VRAM_INTERVAL_S = 2.0
 
 
 def take_snapshot(
@@ -145,9 +146,6 @@ def _size(size_bytes: int | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
-
-
-VRAM_INTERVAL_S = 2.0
 
 
 def _no_pids() -> list[int]:

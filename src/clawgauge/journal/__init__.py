@@ -10,10 +10,7 @@ from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, start
 from clawgauge.journal.names import check_run_id, resource_tag
 from clawgauge.journal.reader import (
     CellKey,
-    CellOutcome,
-    ResultReader,
     cell_key,
-    find_line_start,
     index_cells,
     is_first_harness,
     iter_results,
@@ -28,13 +25,10 @@ from clawgauge.journal.reader import (
 __all__ = [
     "KEY_WITHHELD",
     "CellKey",
-    "CellOutcome",
-    "ResultReader",
     "cell_key",
     "check_run_id",
     "encode_document",
     "encode_line",
-    "find_line_start",
     "index_cells",
     "is_first_harness",
     "is_run_folder",

@@ -277,9 +277,9 @@ class RunFolder:
         """Whether a file of this name is in the folder."""
         return self._directory.has_file(name)
 
-    def write_json(self, name: str, document: Any, *, pretty: bool = True) -> None:
+    def write_json(self, name: str, document: Any) -> None:
         """Write a whole JSON file: the old one or the new one is there at any moment, never part of one."""
-        self._write_file(name, encode_document(document, pretty=pretty))
+        self._write_file(name, encode_document(document))
 
     def write_text(self, name: str, text: str) -> None:
         """Write a whole text file as `write_json` does, in UTF-8."""

@@ -34,6 +34,14 @@ _WINDOWS_DEVICES = frozenset(
 )
 # Control, format (bidi marks among them), surrogate, line and paragraph separator: a name a person cannot read back.
 _UNPRINTABLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+MAX_TAG_CHARS = 120
+_HASH_CHARS = 16
+# A plain tag can be read back in one way only: the model has no '_', so the last '_' ends the provider; '@' and '~' are
+# in neither; and there are no capitals, so file systems that ignore case tell plain tags apart.
+_PLAIN_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_PLAIN_MODEL = re.compile(r"[a-z0-9.-]+")
+_PLAIN_LEVEL = re.compile(r"[a-z]+")
+_UNSAFE_RUN = re.compile(r"[^a-z0-9_.@-]+")
 
 
 def default_run_id(now: datetime | None = None) -> str:
@@ -82,17 +90,6 @@ def _name_fault(name: str) -> str | None:
     if len(name.encode()) > _MAX_NAME_BYTES:
         return f"is longer than {_MAX_NAME_BYTES} bytes"
     return None
-
-
-MAX_TAG_CHARS = 120
-
-_HASH_CHARS = 16
-# A plain tag can be read back in one way only: the model has no '_', so the last '_' ends the provider; '@' and '~' are
-# in neither; and there are no capitals, so file systems that ignore case tell plain tags apart.
-_PLAIN_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_.-]*")
-_PLAIN_MODEL = re.compile(r"[a-z0-9.-]+")
-_PLAIN_LEVEL = re.compile(r"[a-z]+")
-_UNSAFE_RUN = re.compile(r"[^a-z0-9_.@-]+")
 
 
 def resource_tag(target: Target) -> str:

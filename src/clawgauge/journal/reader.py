@@ -14,25 +14,24 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import LINE_CAP_BYTES, READ_BUFFER_BYTES, open_file, read_file, read_lines
+from clawgauge.journal.disk import LINE_CAP_BYTES, open_file, read_file, read_lines
 from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
 CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
+_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What a required field is where a line does not say, whichever of these its type takes.
+_UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 
 def read_config(path: Path) -> RunConfig | None:
@@ -134,17 +133,11 @@ def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
 
 
-MAX_BAD_EXAMPLES = 10
-_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# What a required field is where a line does not say, whichever of these its type takes.
-_UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
-
-
 class ResultReader(Generic[T]):
     """Iterates the results of one run folder, as often as asked; each time the counts start anew.
 
-    After a full pass `bad_lines` says how many whole lines were no record, `bad_examples` gives the first line
-    numbers, and `torn_tail` tells of a last line cut short, as in a run that is being written or was killed.
+    After a full pass `bad_lines` says how many whole lines were no record. A last line cut short, as in a run that is
+    being written or was killed, is not counted.
     """
 
     def __init__(
@@ -153,18 +146,13 @@ class ResultReader(Generic[T]):
         record: type[T],
         *,
         first_harness: bool,
-        start: int = 0,
-        end: int | None = None,
         fitting: bool = False,
     ) -> None:
         _view_fields(record)
         self.bad_lines = 0
-        self.bad_examples: list[int] = []
-        self.torn_tail = False
         self._folder = folder
         self._record = record
         self._first_harness = first_harness
-        self._span = start, end
         self._fitting = fitting
 
     def __iter__(self) -> Iterator[T]:
@@ -172,33 +160,33 @@ class ResultReader(Generic[T]):
 
     def batches(self, size: int) -> Iterator[list[T]]:
         """The same records by up to `size` at a time, for whoever counts a million of them: each costs less so."""
-        self.bad_lines, self.bad_examples, self.torn_tail = 0, [], False
+        self.bad_lines = 0
         decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
         try:
-            with open_results(self._folder, *self._span) as file:
-                lines = enumerate(read_lines(file), 1)
+            with open_results(self._folder) as file:
+                lines = read_lines(file)
                 while batch := self._decode_some(file, lines, size, decode):
                     yield batch
         except OSError as error:
             raise _unreadable(self._folder, error) from error
 
     def _decode_some(
-        self, file: BinaryIO, lines: Iterator[tuple[int, bytes]], size: int, decode: Callable[[bytes], T | None]
+        self, file: BinaryIO, lines: Iterator[bytes], size: int, decode: Callable[[bytes], T | None]
     ) -> list[T]:
         """Up to `size` records; fewer only at the end of the file."""
         batch: list[T] = []
-        for number, line in lines:
+        for line in lines:
             try:
                 record = decode(line)
             except _REFUSALS:
-                record = self._look_again(file, number, line)
+                record = self._look_again(file, line)
             if record is not None:
                 batch.append(record)
                 if len(batch) == size:
                     break
         return batch
 
-    def _look_again(self, file: BinaryIO, number: int, line: bytes) -> T | None:
+    def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
         if not line.strip():
             return None
@@ -208,11 +196,8 @@ class ResultReader(Generic[T]):
         elif not self._first_harness and (record := decode_again(line, self._record)) is not None:
             return None if self._fitting and not fits_as_it_is(line, self._record) else record
         elif not ended and decode_line(line) is None:
-            self.torn_tail = True
             return None
         self.bad_lines += 1
-        if len(self.bad_examples) < MAX_BAD_EXAMPLES:
-            self.bad_examples.append(number)
         return None
 
     def _old_decoder(self) -> Callable[[bytes], T | None]:
@@ -239,22 +224,14 @@ class ResultReader(Generic[T]):
 @overload
 def iter_results(path: Path, *, fitting: bool = False) -> ResultReader[Result]: ...
 @overload
-def iter_results(path: Path, type: type[T], *, start: int = 0, end: int | None = None) -> ResultReader[T]: ...
-def iter_results(
-    path: Path,
-    type: type[msgspec.Struct] = Result,
-    *,
-    start: int = 0,
-    end: int | None = None,
-    fitting: bool = False,
-) -> ResultReader[Any]:
+def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
+def iter_results(path: Path, type: type[msgspec.Struct] = Result, *, fitting: bool = False) -> ResultReader[Any]:
     """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours.
 
-    `start` and `end` are places in the file where lines begin, as `find_line_start` gives them; without them the whole.
     With `fitting`, records of which a field had to be given up are passed over: for whoever writes them anew.
     """
     open_results(path).close()
-    return ResultReader(path, type, first_harness=is_first_harness(path), start=start, end=end, fitting=fitting)
+    return ResultReader(path, type, first_harness=is_first_harness(path), fitting=fitting)
 
 
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
@@ -262,16 +239,6 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     decode = line_decoder(type)
     with suppress(FileNotFoundError), open_file(path, SUPERSEDED) as file:
         yield from (record for line in read_lines(file) if (record := decode(line)) is not None)
-
-
-def find_line_start(path: Path, offset: int) -> int:
-    """The first place at or after `offset` where a line of the results in run folder `path` begins, or their end."""
-    if offset <= 0:
-        return 0
-    with open_results(path) as file:
-        file.seek(offset - 1)
-        _skip_rest_of_line(file)
-        return file.tell()
 
 
 def is_first_harness(path: Path) -> bool:
@@ -347,35 +314,10 @@ def _view_fields(record: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInf
     return fields
 
 
-class _Part(io.RawIOBase):
-    """A file that begins at `start` and is at its end at `end`."""
-
-    def __init__(self, file: io.RawIOBase, start: int, end: int) -> None:
-        self._file = file
-        self._file.seek(start)
-        self._left = max(0, end - start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        n = self._file.readinto(memoryview(buffer)[: self._left]) or 0
-        self._left -= n
-        return n
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def open_results(folder: Path, start: int = 0, end: int | None = None) -> BinaryIO:
-    """results.jsonl of `folder` for reading, from `start` to `end`, or `RunFolderError`."""
+def open_results(folder: Path) -> BinaryIO:
+    """results.jsonl of `folder` for reading, or `RunFolderError`."""
     try:
-        file = open_file(folder, RESULTS)
-        if end is not None:
-            return io.BufferedReader(_Part(file.detach(), start, end), READ_BUFFER_BYTES)
-        file.seek(start)
-        return file
+        return open_file(folder, RESULTS)
     except FileNotFoundError as error:
         raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
     except OSError as error:
@@ -421,15 +363,6 @@ class CellKey(NamedTuple):
     repeat: int
 
 
-class CellOutcome(NamedTuple):
-    """How a cell ended. `n_lines` above 1 means duplicates; the last line is the one described."""
-
-    availability_status: Status
-    success: bool
-    failure_type: str | None
-    n_lines: int = 1
-
-
 def cell_key(result: Result | CellRow) -> CellKey:
     """The cell `result` fills."""
     return CellKey(
@@ -443,12 +376,6 @@ def cell_key(result: Result | CellRow) -> CellKey:
     )
 
 
-def index_cells(path: Path) -> dict[CellKey, CellOutcome]:
-    """Every cell recorded in run folder `path`. Lines that cannot be read fill no cell."""
-    cells: dict[CellKey, CellOutcome] = {}
-    for line in iter_results(path, CellRow):
-        key = cell_key(line)
-        earlier = cells.get(key)
-        n_lines = 1 if earlier is None else earlier.n_lines + 1
-        cells[key] = CellOutcome(line.availability_status, line.success, line.failure_type, n_lines)
-    return cells
+def index_cells(path: Path) -> dict[CellKey, Status]:
+    """How every cell recorded in run folder `path` ended, by its last line. Unreadable lines fill no cell."""
+    return {cell_key(line): line.availability_status for line in iter_results(path, CellRow)}

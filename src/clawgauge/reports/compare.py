@@ -31,6 +31,11 @@ _HEADINGS = ("", "A", "B", "B − A [95%]", "p")
 # Where a cell may be broken: before its interval, before its n, and between an interval and the per cent.
 _BREAKS = ((" [", "\n["), (" (n=", "\n(n="), ("], ", "],\n"))
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
+_MAX_FLIPS = 100
+_MAX_CELL = 200
+_MAX_ANSWER = 600
+_REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MAX_CHARS = 10_000
 
 
 def render_comparison_text(comparison: Comparison, width: int | None = None) -> str:
@@ -153,11 +158,6 @@ def _cold_left_out(pairs: Sequence[PairComparison]) -> int:
     return sum(pair.latency_ms.n_cold_left_out for pair in pairs if pair.latency_ms)
 
 
-_MAX_FLIPS = 100
-_MAX_CELL = 200
-_MAX_ANSWER = 600
-
-
 def render_comparison_markdown(comparison: Comparison) -> str:
     """The whole comparison."""
     sections = [
@@ -225,10 +225,6 @@ def _notes_markdown(comparison: Comparison) -> str:
     notes = closing_notes(comparison)
     lines = [f"{'  ' if note.startswith(' ') else ''}- {escape_cell(note.strip(), limit=400)}" for note in notes]
     return "## Worth knowing\n\n" + "\n".join(lines) if lines else ""
-
-
-_REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MAX_CHARS = 10_000
 
 
 def render_comparison_junit(comparison: Comparison) -> str:

@@ -41,6 +41,10 @@ FIGURE_TITLES = {
     "n_truncated": "cut by token limit",
     "cost_usd": "cost",
 }
+_GUTTER = " │ "
+_MIN_COLUMN = 20
+_MAX_LINES = 40
+_TAB = "    "
 
 
 def say_side(side: SideInfo) -> str:
@@ -203,12 +207,6 @@ def closing_notes(comparison: Comparison) -> list[str]:
                 f"{plural(side.n_unreadable_lines, 'line')} of {letter} could not be read and counted in nothing"
             )
     return notes
-
-
-_GUTTER = " │ "
-_MIN_COLUMN = 20
-_MAX_LINES = 40
-_TAB = "    "
 
 
 def side_by_side(left: str, right: str, width: int) -> str:

@@ -16,6 +16,17 @@ RUN_HEADINGS = ("run", "started", "answered", "passed", "suites", "targets")
 TREND_HEADINGS = ("model", "prompts", "runs", "latest", "best", "tier", "p50", "p95")
 _MAX_IDS = 8
 _MAX_TARGETS = 3
+_DEFAULT_WIDTH = 120
+_MAX_CELL_TEXT = 60
+_MIN_CELL = 12
+_MAX_ID = 255
+_MAX_SERIES = 20
+# What gives way in a narrow terminal, the first first. A run's id never does: it is there to be typed.
+_RUNS_YIELD = ("targets", "suites", "passed", "answered", "started")
+_MODELS_YIELD = ("p95", "runs", "tier", "prompts", "p50", "latest")
+_SERIES_YIELD = ("p50", "answered")
+_MAY_BE_CUT = frozenset({"targets", "suites", "prompts"})
+_MAX_CELL = 200
 
 
 def run_row(run: RunLine) -> tuple[str, ...]:
@@ -123,18 +134,6 @@ def closing_notes(history: History) -> list[str]:
         if run.n_unreadable_lines
     ]
     return notes
-
-
-_DEFAULT_WIDTH = 120
-_MAX_CELL_TEXT = 60
-_MIN_CELL = 12
-_MAX_ID = 255
-_MAX_SERIES = 20
-# What gives way in a narrow terminal, the first first. A run's id never does: it is there to be typed.
-_RUNS_YIELD = ("targets", "suites", "passed", "answered", "started")
-_MODELS_YIELD = ("p95", "runs", "tier", "prompts", "p50", "latest")
-_SERIES_YIELD = ("p50", "answered")
-_MAY_BE_CUT = frozenset({"targets", "suites", "prompts"})
 
 
 def render_history_text(history: History, width: int | None = None) -> str:
@@ -265,9 +264,6 @@ def _wrap(text: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-_MAX_CELL = 200
 
 
 def render_history_markdown(history: History) -> str:

@@ -39,6 +39,16 @@ from clawgauge.reports.words import (
 
 _MAX_EXAMPLE = 160
 _MAX_NAME = 120
+_RULE = "─"
+_NAME_CHARS = 80
+_SHORT_NAME_CHARS = 24
+_DROPPED_FIRST = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n")
+_EXAMPLE_CHARS = 160
+_HINT_CHARS = 240
+_WIDEST = 100
+_NARROWEST = 40
+_INDENT = "  "
+_DEEPER = "      "
 
 
 def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, refill: str | None = None) -> str:
@@ -326,18 +336,6 @@ def _notes(summary: RunSummary) -> str:
         lines = plural(summary.n_unreadable_lines, "line")
         notes.append(f"{lines} of results.jsonl could not be read and count in no figure.")
     return "## Notes\n\n" + "\n".join(f"- {note}" for note in notes)
-
-
-_RULE = "─"
-_NAME_CHARS = 80
-_SHORT_NAME_CHARS = 24
-_DROPPED_FIRST = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n")
-_EXAMPLE_CHARS = 160
-_HINT_CHARS = 240
-_WIDEST = 100
-_NARROWEST = 40
-_INDENT = "  "
-_DEEPER = "      "
 
 
 def render_summary(summary: RunSummary, width: int | None = None) -> str:

@@ -6,6 +6,12 @@ from clawgauge.records import ClockTrust, CostSummary, GroupSummary, Percentiles
 from clawgauge.reports.clean import clean_cell
 from clawgauge.stats import samples_needed
 
+ABSENT = "–"
+INDICATIVE = "†"
+MIN_SAMPLES_P95 = samples_needed(0.95)
+MIN_SAMPLES_P99 = samples_needed(0.99)
+LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
+
 
 def verdict_word(result: Result) -> str:
     """One call's outcome in a word or two."""
@@ -21,12 +27,6 @@ def one_line(text: str, limit: int) -> str:
     """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
     plain = clean_cell(text)
     return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
-
-
-ABSENT = "–"
-INDICATIVE = "†"
-MIN_SAMPLES_P95 = samples_needed(0.95)
-MIN_SAMPLES_P99 = samples_needed(0.99)
 
 
 def name_target(group: GroupSummary) -> str:
@@ -54,14 +54,6 @@ def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
     ends = getattr(figures, f"{name}_ci95")
     interval = f" ({format_number(ends[0], digits)}–{format_number(ends[1], digits)})" if ends else ""
     return f"{format_number(value, digits)}{mark}{interval}"
-
-
-def format_spread(figures: Percentiles, digits: int = 0) -> str:
-    """p50 and p95 of a column with its n: `120 / 310† (n=22)`."""
-    if not figures.n:
-        return ABSENT
-    mark = INDICATIVE if figures.n < MIN_SAMPLES_P95 else ""
-    return f"{format_number(figures.p50, digits)} / {format_number(figures.p95, digits)}{mark} (n={figures.n})"
 
 
 def format_percent(rate: float | None) -> str:
@@ -113,9 +105,6 @@ def format_duration(value_ms: float | None) -> str:
 def plural(n: int, noun: str, many: str | None = None) -> str:
     """`1 cell`, `2 cells`."""
     return f"{n} {noun if n == 1 else many or noun + 's'}"
-
-
-LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
 
 
 def word_source(use: ToolUse) -> str:

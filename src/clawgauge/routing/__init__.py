@@ -1,11 +1,10 @@
 """From evidence to configuration: which model answers, which takes over, which may have tools."""
 
-from clawgauge.routing.chains import Chain, ChainForecast, best_chain, forecast, parse_chain
+from clawgauge.routing.chains import ChainForecast, best_chain, forecast, parse_chain
 from clawgauge.routing.decision import Decision, Limits, Policy, Reason, Standing, Weights, decide, read_policy
 from clawgauge.routing.evidence import Evidence, gather_evidence
 from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import (
-    OpenClawRouting,
     find_conflicts,
     merge_patch,
     openclaw_routing,
@@ -14,12 +13,10 @@ from clawgauge.routing.openclaw import (
 )
 
 __all__ = [
-    "Chain",
     "ChainForecast",
     "Decision",
     "Evidence",
     "Limits",
-    "OpenClawRouting",
     "Policy",
     "Reason",
     "Standing",

@@ -19,6 +19,10 @@ from clawgauge.summary.rates import pool_rate
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
+HALF_P95_MS = 5_000.0
+HALF_TTFT_MS = 1_000.0
+HALF_COST_USD = 0.01
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,12 +108,6 @@ def cite(evidence: Evidence) -> str:
     passed = f"passed {group.n_passed}/{group.n_scheduled_judged}"
     p95 = "p95 not measured" if group.latency_ms.p95 is None else f"p95 {group.latency_ms.p95:.0f} ms"
     return f"{evidence.label}: {tier}; {passed}; {p95} (n={group.n_success}); run {evidence.run_id}"
-
-
-# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
-HALF_P95_MS = 5_000.0
-HALF_TTFT_MS = 1_000.0
-HALF_COST_USD = 0.01
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from clawgauge.records import CellRow, GroupSummary, Inventory, ModelInfo, RunCo
 from clawgauge.summary import summarize_folder
 from clawgauge.summary.rows import Amount, Whole
 
+_JOULES_PER_KWH = 3_600_000
+_LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
+
 
 class CellName(NamedTuple):
     """What pairs the calls of two models: the same prompt, asked for the same time."""
@@ -56,10 +59,6 @@ class RouteRow(CellRow, frozen=True, kw_only=True, gc=False):
         return self.e2e_ms if self.total_ms is None else self.total_ms
 
 
-_JOULES_PER_KWH = 3_600_000
-_LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One call, as far as a chain of models would feel it. `cost_usd` is None where it is not known.
@@ -85,7 +84,6 @@ class Evidence:
     model_info: ModelInfo | None
     model_reported: str | None
     local: bool
-    price: Price | None
     cost_per_call_usd: float | None
     cells: Mapping[CellName, Cell]
 
@@ -153,7 +151,6 @@ def _evidence(
         model_info=_find_model(inventory, target),
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
         local=_is_local(settings),
-        price=price,
         cost_per_call_usd=mean_or_none(costs),
         cells=cells,
     )

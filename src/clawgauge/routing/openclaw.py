@@ -30,6 +30,14 @@ _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
 _ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
 _ODD = re.compile(r"[^a-z0-9_-]+")
+DENY_ALL = ["*"]
+# What acts on the machine or starts others that do; reading, searching and answering stay.
+DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+_SIZE_CAP_BYTES = 8 << 20
+# Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
+_HALF = re.compile("[\ud800-\udfff]")
+# How a provider is reached is the user's to say, where they have said it.
+_OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +135,6 @@ def _declare(evidence: Evidence, address: str, api: str) -> dict[str, Any]:
     elif evidence.local:
         declared["apiKey"] = LOCAL_KEY_MARKER
     return declared
-
-
-DENY_ALL = ["*"]
-# What acts on the machine or starts others that do; reading, searching and answering stay.
-DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
 
 
 @dataclass(slots=True)
@@ -289,13 +292,6 @@ def _shown(value: Any) -> str:
             return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
         return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
     return str(value)
-
-
-_SIZE_CAP_BYTES = 8 << 20
-# Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
-_HALF = re.compile("[\ud800-\udfff]")
-# How a provider is reached is the user's to say, where they have said it.
-_OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
 
 def read_openclaw(path: Path) -> dict[str, Any]:

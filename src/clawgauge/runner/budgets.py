@@ -12,8 +12,12 @@ import msgspec
 
 from clawgauge.journal import CellKey
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.stats import DECIDED_LEVEL, is_decided, tier_posterior
-from clawgauge.stats.tiers import TIER_1_RATE, TIER_2_RATE
+from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE, is_decided, tier_posterior
+
+EXAMPLE_RATES = (0.95, 0.9, 0.65, 0.3)
+# A model that takes more than this to decide sits on a border, where no number of prompts is enough.
+_LOOK_AHEAD = 200
+_HALF = 0.5
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
@@ -292,12 +296,6 @@ class TierSearch:
             "not_asked": not_asked,
             "not_needed": not_asked if self.decided else min(not_asked, repeats_left),
         }
-
-
-EXAMPLE_RATES = (0.95, 0.9, 0.65, 0.3)
-# A model that takes more than this to decide sits on a border, where no number of prompts is enough.
-_LOOK_AHEAD = 200
-_HALF = 0.5
 
 
 class Foresight(NamedTuple):

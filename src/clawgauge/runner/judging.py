@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,8 +35,6 @@ _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES
 _GIVEN_UP = "the run was ended"
-
-Judging = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
 class NotInTime(Exception):

@@ -18,6 +18,16 @@ from clawgauge.timeline import Completion
 # Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
 # tokenizer gets: what is below this was not sent.
 _TOOL_CHARS_PER_TOKEN_AT_MOST = 8
+TRANSCRIPT_CAP_BYTES = 131_072
+STRING_CAP_BYTES = 16_384
+RAW_OUTPUT_CAP_BYTES = 65_536
+ERROR_CAP_BYTES = 2_048
+LABEL_CAP_CHARS = 256
+_REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
+_CUT_PROMPT_MIN_CHARS = 4_000
+_CHARS_PER_TOKEN_AT_MOST = 12
+# A program that claims more is not telling a cost.
+_MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
 
 def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None) -> str | None:
@@ -45,10 +55,6 @@ def _words(value: Any, key: str = "") -> Iterator[str]:
             yield from _words(inner, key)
     elif isinstance(value, str) and key in ("name", "description", "enum"):
         yield value
-
-
-TRANSCRIPT_CAP_BYTES = 131_072
-STRING_CAP_BYTES = 16_384
 
 
 def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
@@ -89,16 +95,6 @@ def _fits(arguments: Any) -> bool:
 def _cut(text: str) -> str:
     text = repair_text(text)[0]
     return text.encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
-
-
-RAW_OUTPUT_CAP_BYTES = 65_536
-ERROR_CAP_BYTES = 2_048
-LABEL_CAP_CHARS = 256
-_REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
-_CUT_PROMPT_MIN_CHARS = 4_000
-_CHARS_PER_TOKEN_AT_MOST = 12
-# A program that claims more is not telling a cost.
-_MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
 
 Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]

@@ -27,6 +27,14 @@ TARGET_ENDING = frozenset(
 )
 # A server that answered before and is gone now may be restarting: worth the same patience as a reset.
 _MAY_RETURN = frozenset({"connection_refused", "connect_timeout"})
+# Shorter hold-ups are recorded as the call's lag, and decide nothing.
+_DECISIVE_NS = 1_000_000_000
+_DEADLINES = frozenset({"timeout", "connect_timeout"})
+# What a connection looks like after this machine has slept: the other side gave up on us.
+_AFTER_SLEEP = _DEADLINES | {"stream_interrupted", "connection_reset", "connection_refused", "dns_error"}
+# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
+_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +63,6 @@ class RetryPolicy:
 def ends_target(failure: CallFailure) -> bool:
     """Whether this failure is evidence about the whole target, not about one call."""
     return failure.failure_type in TARGET_ENDING
-
-
-# Shorter hold-ups are recorded as the call's lag, and decide nothing.
-_DECISIVE_NS = 1_000_000_000
-_DEADLINES = frozenset({"timeout", "connect_timeout"})
-# What a connection looks like after this machine has slept: the other side gave up on us.
-_AFTER_SLEEP = _DEADLINES | {"stream_interrupted", "connection_reset", "connection_refused", "dns_error"}
-
-# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
-_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
 
 
 def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailure | None:

@@ -32,6 +32,13 @@ from clawgauge.runner.spending import Spending
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion, Timeline
 
+WARM_UP_PROMPT = "Reply with OK."
+WARM_UP_MAX_TOKENS = 8
+_HELD_CHARS = 4_096
+_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
+_WARM_UP: SpendingKey = ("", "warm_up", 0)
+_KILLED = "Error: killed: the call took longer than it may"
+
 
 class Observer:
     """Hears of everything and does nothing: a base for the console's live table and for tests."""
@@ -60,13 +67,6 @@ class Observer:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-WARM_UP_PROMPT = "Reply with OK."
-WARM_UP_MAX_TOKENS = 8
-_HELD_CHARS = 4_096
-_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
-_WARM_UP: SpendingKey = ("", "warm_up", 0)
-_KILLED = "Error: killed: the call took longer than it may"
 
 
 @dataclass(frozen=True, slots=True)

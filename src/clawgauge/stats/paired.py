@@ -10,40 +10,20 @@ from typing import NamedTuple
 
 from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_quantile
 
+EXACT_FLIPS_MAX = 16
+SAMPLED_FLIPS = 20_000
+# Sums of the same differences in another order differ by rounding; they are ties all the same.
+_TIE_TOLERANCE = 1e-9
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values, in the order given."""
     adjusted = [1.0] * len(p_values)
     running = 0.0
-    for rank, index in enumerate(_ascending(p_values)):
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = running
     return adjusted
-
-
-def bonferroni(p_values: Sequence[float]) -> list[float]:
-    """Every p-value times their number, 1 at most."""
-    return [min(1.0, len(p_values) * p) for p in p_values]
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """False-discovery-rate adjusted p-values, in the order given."""
-    adjusted = [1.0] * len(p_values)
-    running = 1.0
-    for rank, index in reversed(list(enumerate(_ascending(p_values), 1))):
-        running = min(running, len(p_values) / rank * p_values[index])
-        adjusted[index] = running
-    return adjusted
-
-
-def _ascending(p_values: Sequence[float]) -> list[int]:
-    return sorted(range(len(p_values)), key=p_values.__getitem__)
-
-
-EXACT_FLIPS_MAX = 16
-SAMPLED_FLIPS = 20_000
-# Sums of the same differences in another order differ by rounding; they are ties all the same.
-_TIE_TOLERANCE = 1e-9
 
 
 class PairedDifference(NamedTuple):
@@ -63,29 +43,7 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), discordant, 0.5))
 
 
-def mcnemar_mid_p(only_a: int, only_b: int) -> float:
-    """The exact test without its caution: the observed outcome counts half. 1 when they never disagree."""
-    discordant = only_a + only_b
-    if discordant == 0:
-        return 1.0
-    fewer = min(only_a, only_b)
-    observed = math.comb(discordant, fewer) * 0.5**discordant
-    if only_a == only_b:
-        return 1.0 - observed / 2
-    return 2.0 * binomial_cdf(fewer, discordant, 0.5) - observed
-
-
-def mcnemar_chi_square(only_a: int, only_b: int, *, corrected: bool = False) -> tuple[float, float]:
-    """The statistic, with or without continuity correction, and its p-value; for many disagreements only."""
-    discordant = only_a + only_b
-    if discordant == 0:
-        return 0.0, 1.0
-    distance = abs(only_a - only_b) - (1 if corrected else 0)
-    statistic = distance**2 / discordant
-    return statistic, math.erfc(math.sqrt(statistic / 2))
-
-
-def sign_flip_p(differences: Sequence[float], *, seed: int = 0) -> float:
+def sign_flip_p(differences: Sequence[float]) -> float:
     """The two-sided permutation p-value of per-prompt differences: how often random signs reach as large a sum.
 
     Exact up to 16 differences that are not zero; sampled from a seeded generator above, so a report repeats itself.
@@ -101,7 +59,7 @@ def sign_flip_p(differences: Sequence[float], *, seed: int = 0) -> float:
             abs(first + sum(map(_times, signs, rest))) >= threshold for signs in product((1, -1), repeat=len(rest))
         )
         return float(hits / 2 ** len(rest))
-    generator = random.Random(seed)
+    generator = random.Random(0)
     hits = 0
     for _ in range(SAMPLED_FLIPS):
         bits = generator.getrandbits(len(moving))
@@ -126,25 +84,3 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifferenc
     error = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (n - 1) / n)
     half = student_t_quantile(0.975, n - 1) * error
     return PairedDifference(n, mean, error, (mean - half, mean + half))
-
-
-def unpaired_error(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """The standard error of the difference of means if the values did not belong together; None under two each."""
-    if len(a) < 2 or len(b) < 2:
-        return None
-    return math.sqrt(_variance(a) / len(a) + _variance(b) / len(b))
-
-
-def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """How alike two models find the same prompts: what pairing gains. None where either never varies."""
-    if len(a) < 2:
-        return None
-    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
-    covariance = math.fsum((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True)) / (len(a) - 1)
-    spread = math.sqrt(_variance(a) * _variance(b))
-    return covariance / spread if spread else None
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)

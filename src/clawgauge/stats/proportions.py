@@ -1,10 +1,14 @@
-"""Proportions: binomial, beta and t distributions, intervals around a rate, and repeats that are not independent."""
+"""Proportions: binomial, beta and t distributions, intervals around a rate, and chances under repeats."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
+
+Interval: TypeAlias = tuple[float, float]
+
+Z95 = 1.959963984540054
+"""The two-sided 95% point of the standard normal distribution."""
 
 # Beyond this the term-by-term sum, exact but slow, gives way to the incomplete beta it is equal to.
 _TERMWISE_MAX_N = 200
@@ -63,11 +67,6 @@ def _away_from_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
-def beta_quantile(p: float, a: float, b: float) -> float:
-    """The x with I_x(a, b) = p, by bisection to the last bit."""
-    return _bisect(lambda x: regularized_beta(a, b, x) < p, 0.0, 1.0)
-
-
 def student_t_cdf(t: float, df: int) -> float:
     """P(T ≤ t) for Student's t with `df` degrees of freedom."""
     tail = 0.5 * regularized_beta(df / 2, 0.5, df / (df + t * t))
@@ -79,29 +78,16 @@ def student_t_quantile(p: float, df: int) -> float:
     low, high = 0.0, 1.0
     while student_t_cdf(high, df) < p:
         high *= 2.0
-    return _bisect(lambda t: student_t_cdf(t, df) < p, low, high)
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if student_t_cdf(middle, df) < p else (low, middle)
+    return middle
 
 
-def _bisect(is_below: Callable[[float], bool], low: float, high: float) -> float:
-    """Where `is_below` turns from true to false between `low` and `high`."""
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return middle
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-
-
-Interval: TypeAlias = tuple[float, float]
-
-Z95 = 1.959963984540054
-"""The two-sided 95% point of the standard normal distribution."""
-
-
-def wilson_interval(k: float, n: float, z: float = Z95) -> Interval | None:
+def wilson_interval(k: float, n: float) -> Interval | None:
     """The score interval of k passes in n trials; None without trials. Exactly 0 at k = 0 and exactly 1 at k = n."""
     if n <= 0:
         return None
-    rate = k / n
+    z, rate = Z95, k / n
     centre = rate + z * z / (2 * n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
@@ -111,27 +97,9 @@ def wilson_interval(k: float, n: float, z: float = Z95) -> Interval | None:
     return low, high
 
 
-def clopper_interval(k: float, n: float, level: float = 0.95) -> Interval | None:
-    """The exact interval, at least `level` whatever the true rate; None without trials."""
-    if n <= 0:
-        return None
-    tail = (1 - level) / 2
-    low = 0.0 if k <= 0 else beta_quantile(tail, k, n - k + 1)
-    high = 1.0 if k >= n else beta_quantile(1 - tail, k + 1, n - k)
-    return low, high
-
-
-def jeffreys_interval(k: float, n: float, level: float = 0.95) -> Interval | None:
-    """The equal-tailed posterior interval under Jeffreys' prior; None without trials."""
-    if n <= 0:
-        return None
-    tail = (1 - level) / 2
-    return beta_quantile(tail, k + 0.5, n - k + 0.5), beta_quantile(1 - tail, k + 0.5, n - k + 0.5)
-
-
-def newcombe_interval(k_a: int, n_a: int, k_b: int, n_b: int, z: float = Z95) -> Interval | None:
+def newcombe_interval(k_a: int, n_a: int, k_b: int, n_b: int) -> Interval | None:
     """The interval of rate A − rate B for independent groups (Newcombe's hybrid score); None if either is empty."""
-    wilson_a, wilson_b = wilson_interval(k_a, n_a, z), wilson_interval(k_b, n_b, z)
+    wilson_a, wilson_b = wilson_interval(k_a, n_a), wilson_interval(k_b, n_b)
     if wilson_a is None or wilson_b is None:
         return None
     rate_a, rate_b = k_a / n_a, k_b / n_b
@@ -146,46 +114,6 @@ class Cluster(NamedTuple):
 
     passes: int
     trials: int
-
-
-def _totals(clusters: Sequence[Cluster]) -> tuple[int, int]:
-    return sum(c.passes for c in clusters), sum(c.trials for c in clusters)
-
-
-def naive_error(clusters: Sequence[Cluster]) -> float | None:
-    """The standard error of the pass rate if all trials were independent; None under two trials."""
-    passes, trials = _totals(clusters)
-    if trials < 2:
-        return None
-    rate = passes / trials
-    return math.sqrt(rate * (1 - rate) / (trials - 1))
-
-
-def clustered_error(clusters: Sequence[Cluster]) -> float | None:
-    """The standard error of the pass rate with trials clustered by prompt; None under two clusters."""
-    if len(clusters) < 2:
-        return None
-    passes, trials = _totals(clusters)
-    rate = passes / trials
-    spread = math.fsum((c.passes - c.trials * rate) ** 2 for c in clusters)
-    return math.sqrt(len(clusters) / (len(clusters) - 1) * spread) / trials
-
-
-def prompt_means_error(clusters: Sequence[Cluster]) -> float | None:
-    """The standard error of the mean of per-prompt rates, each prompt counting once; None under two prompts."""
-    if len(clusters) < 2:
-        return None
-    rates = [c.passes / c.trials for c in clusters]
-    mean = math.fsum(rates) / len(rates)
-    return math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1) / len(rates))
-
-
-def design_effect(clusters: Sequence[Cluster]) -> float | None:
-    """How many times the clustered variance exceeds the naive one, at least 1; None where either is not known."""
-    clustered, naive = clustered_error(clusters), naive_error(clusters)
-    if clustered is None or not naive:
-        return None
-    return max(1.0, (clustered / naive) ** 2)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:

@@ -1,8 +1,7 @@
 """Percentiles of measured values, and how far to trust them.
 
 The intervals of a description are equal-tailed: at most 2.5% lie beyond either end, so each end is a bound in its own
-right. `shortest_order_interval` spends the 5% on whichever side saves most; it is narrower and says less, and no figure
-a person reads comes from it.
+right.
 """
 
 from __future__ import annotations
@@ -13,11 +12,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal, NamedTuple, TypeAlias, overload
+from typing import NamedTuple, TypeAlias, overload
 
 from clawgauge.stats.proportions import binomial_cdf
 
 Numbers: TypeAlias = "Sequence[int] | Sequence[float] | array[int] | array[float]"
+
+_LEVEL = 0.95
+_TAIL = (1.0 - _LEVEL) / 2
 
 
 class CountedValues(Sequence[int]):
@@ -63,11 +65,10 @@ class Distribution(NamedTuple):
 
 
 class OrderInterval(NamedTuple):
-    """Ranks (from 1) whose values enclose a percentile; a rank that n is too small for is None, and so is coverage."""
+    """Ranks (from 1) whose values enclose a percentile; a rank that n is too small for is None."""
 
     low_rank: int | None
     high_rank: int | None
-    coverage: float | None
 
 
 def percentile(ordered: Numbers, q: float) -> float | None:
@@ -80,24 +81,6 @@ def percentile(ordered: Numbers, q: float) -> float | None:
     if below + 1 == len(ordered):
         return value
     return value + (position - below) * (ordered[below + 1] - value)
-
-
-PercentileType: TypeAlias = Literal["nearest_rank", "hazen", "weibull", "type8"]
-# The position (from 1) of the q-th percentile of n values is q·(n + a) + b.
-_POSITIONS: dict[str, tuple[float, float]] = {"hazen": (0.0, 0.5), "weibull": (1.0, 0.0), "type8": (1 / 3, 1 / 3)}
-_ROUNDING = 1e-9
-
-
-def percentile_of_type(ordered: Numbers, q: float, kind: PercentileType) -> float | None:
-    """A percentile as other programs define it, to compare figures with theirs; ours are all type 7."""
-    if not ordered:
-        return None
-    if kind == "nearest_rank":
-        # q·n is often a whole number that a float misses by a hair; the next rank would be wrong.
-        return float(ordered[max(1, math.ceil(q * len(ordered) - _ROUNDING)) - 1])
-    added, offset = _POSITIONS[kind]
-    position = min(max(q * (len(ordered) + added) + offset, 1.0), float(len(ordered))) - 1
-    return percentile(ordered, position / (len(ordered) - 1)) if len(ordered) > 1 else float(ordered[0])
 
 
 def describe(values: Numbers) -> Distribution:
@@ -126,16 +109,11 @@ def _total(ordered: Numbers) -> float:
 
 
 @lru_cache(maxsize=256)  # the columns of a group mostly have the same n
-def order_interval(n: int, q: float, level: float = 0.95) -> OrderInterval:
-    """The equal-tailed order-statistic interval of the q-th percentile of n samples."""
-    tail = (1.0 - level) / 2
-    low = _first_rank(n, q, lambda p: p > tail)
-    high = _first_rank(n, q, lambda p: p >= 1.0 - tail) + 1
-    low_rank = low if low >= 1 else None
-    high_rank = high if high <= n else None
-    if low_rank is None or high_rank is None:
-        return OrderInterval(low_rank, high_rank, None)
-    return OrderInterval(low_rank, high_rank, binomial_cdf(high - 1, n, q) - binomial_cdf(low - 1, n, q))
+def order_interval(n: int, q: float) -> OrderInterval:
+    """The equal-tailed 95% order-statistic interval of the q-th percentile of n samples."""
+    low = _first_rank(n, q, lambda p: p > _TAIL)
+    high = _first_rank(n, q, lambda p: p >= 1.0 - _TAIL) + 1
+    return OrderInterval(low if low >= 1 else None, high if high <= n else None)
 
 
 def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
@@ -148,34 +126,14 @@ def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
     return first + bisect_left(range(first, last + 1), True, key=lambda rank: reached(binomial_cdf(rank, n, q)))
 
 
-def shortest_order_interval(n: int, q: float, level: float = 0.95) -> OrderInterval | None:
-    """The ranks closest together that cover `level`, of equals those that cover most; None where no two do."""
-    below = [binomial_cdf(rank, n, q) for rank in range(-1, n)]
-    found = []
-    for low in range(1, n):
-        high = bisect_left(below, level + below[low], lo=low + 1)
-        if high <= n:
-            coverage = below[high] - below[low]
-            found.append((high - low, -round(coverage, 12), OrderInterval(low, high, coverage)))
-    return min(found)[2] if found else None
-
-
-def percentile_interval(ordered: Numbers, q: float, level: float = 0.95) -> tuple[float, float] | None:
-    """The values that enclose the q-th percentile at `level`; None where there are too few samples for both sides."""
-    ranks = order_interval(len(ordered), q, level)
+def percentile_interval(ordered: Numbers, q: float) -> tuple[float, float] | None:
+    """The values that enclose the q-th percentile at 95%; None where there are too few samples for both sides."""
+    ranks = order_interval(len(ordered), q)
     if ranks.low_rank is None or ranks.high_rank is None:
         return None
     return float(ordered[ranks.low_rank - 1]), float(ordered[ranks.high_rank - 1])
 
 
-def samples_needed(q: float, level: float = 0.95) -> int:
-    """How many samples until the largest one bounds the q-th percentile from above at `level`: 59 for p95."""
-    return math.ceil(math.log(1.0 - level) / math.log(q))
-
-
-def samples_for_interval(q: float, level: float = 0.95) -> int:
-    """How many samples until the smallest and the largest enclose the q-th percentile at `level`."""
-    n = samples_needed(max(q, 1.0 - q), level)
-    while 1.0 - q**n - (1.0 - q) ** n < level:
-        n += 1
-    return n
+def samples_needed(q: float) -> int:
+    """How many samples until the largest one bounds the q-th percentile from above at 95%: 59 for p95."""
+    return math.ceil(math.log(1.0 - _LEVEL) / math.log(q))

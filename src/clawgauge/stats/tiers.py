@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from clawgauge.stats.proportions import Z95, Cluster, binomial_cdf, regularized_beta, wilson_interval
+from clawgauge.stats.proportions import Cluster, binomial_cdf, regularized_beta, wilson_interval
 
 TierPosterior: TypeAlias = tuple[float, float, float]
 
 TIER_1_RATE = 0.8
 TIER_2_RATE = 0.5
 DECIDED_LEVEL = 0.95
+_HALVINGS = 60
 
 
 def point_tier(k: int, n: int) -> int | None:
@@ -23,17 +24,17 @@ def point_tier(k: int, n: int) -> int | None:
     return 2 if 2 * k >= n else 3
 
 
-def tier_posterior(k: float, n: float, *, prior: float = 1.0) -> TierPosterior:
-    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior (`prior=0.5` for Jeffreys').
+def tier_posterior(k: float, n: float) -> TierPosterior:
+    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior.
 
     Whole counts use the binomial sum; effective counts, which are seldom whole, the incomplete beta it is equal to.
     """
-    if prior == 1.0 and float(k).is_integer() and float(n).is_integer():
+    if float(k).is_integer() and float(n).is_integer():
         p1 = binomial_cdf(int(k), int(n) + 1, TIER_1_RATE)
         p3 = 1.0 - binomial_cdf(int(k), int(n) + 1, TIER_2_RATE)
     else:
-        p1 = 1.0 - regularized_beta(k + prior, n - k + prior, TIER_1_RATE)
-        p3 = regularized_beta(k + prior, n - k + prior, TIER_2_RATE)
+        p1 = 1.0 - regularized_beta(k + 1, n - k + 1, TIER_1_RATE)
+        p3 = regularized_beta(k + 1, n - k + 1, TIER_2_RATE)
     return p1, max(0.0, 1.0 - p1 - p3), p3
 
 
@@ -61,9 +62,6 @@ def clean_passes_needed(k: float, n: float) -> int:
         else:
             low = middle
     return high
-
-
-_HALVINGS = 60
 
 
 class EffectiveCounts(NamedTuple):
@@ -165,40 +163,3 @@ def _lower_end(rate: float, size: float) -> float:
 def _chance(rate: float, size: float, edge: float) -> float:
     """P(true rate ≥ `edge`) from a uniform prior."""
     return 1.0 - regularized_beta(rate * size + 1, (1 - rate) * size + 1, edge)
-
-
-Z80 = 0.8416212335729143
-"""The one-sided 80% point of the standard normal distribution: the power a design usually asks for."""
-
-_MAX_TRIALS = 10_000
-
-
-class BinomialDesign(NamedTuple):
-    """Ask `trials` times; at `critical` passes or beyond, on the side of the alternative, the null rate is rejected."""
-
-    trials: int
-    critical: int
-
-
-def binomial_design(null: float, other: float, *, alpha: float = 0.05, power: float = 0.8) -> BinomialDesign | None:
-    """The fewest trials that tell a rate of `other` from `null`, exactly; None where ten thousand do not suffice."""
-    if other < null:
-        mirrored = binomial_design(1 - null, 1 - other, alpha=alpha, power=power)
-        return None if mirrored is None else BinomialDesign(mirrored.trials, mirrored.trials - mirrored.critical)
-    critical = 0
-    for trials in range(1, _MAX_TRIALS + 1):
-        # One trial more moves the critical count by one at most, so the search goes on where it stood.
-        while 1 - binomial_cdf(critical - 1, trials, null) > alpha:
-            critical += 1
-        if critical <= trials and 1 - binomial_cdf(critical - 1, trials, other) >= power:
-            return BinomialDesign(trials, critical)
-    return None
-
-
-def prompts_needed(difference: float, variance: float, *, z_confidence: float = Z95, z_power: float = Z80) -> float:
-    """How many prompts both models must be asked to see a mean paired difference (Miller 2024).
-
-    `variance` is that of one prompt's difference: between prompts, plus each model's within-prompt variance divided by
-    its repeats. For one trial each it is the share of prompts the models disagree on, less the difference squared.
-    """
-    return (z_confidence + z_power) ** 2 * variance / difference**2

@@ -16,6 +16,9 @@ _FUNCTION_KEYS = ("description", "parameters", "strict")
 
 Tool = dict[str, Any]
 Toolbox = Mapping[str, Tool]
+DEFAULT_MAX_TURNS = 12
+MOST_TURNS = 100
+VALIDATOR = "world_state"
 
 
 def read_toolbox(header: Mapping[str, Any], place: Place) -> Toolbox:
@@ -111,11 +114,6 @@ def _check_function(function: Mapping[str, Any], place: Place) -> None:
         raise place.at("description").refusal(f"must be text, not {describe_kind(description)}")
     if not isinstance(parameters, dict):
         raise place.at("parameters").refusal(f"must be a JSON Schema object, not {describe_kind(parameters)}")
-
-
-DEFAULT_MAX_TURNS = 12
-MOST_TURNS = 100
-VALIDATOR = "world_state"
 
 
 @dataclass(frozen=True, slots=True)

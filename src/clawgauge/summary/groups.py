@@ -24,7 +24,6 @@ BATCH_ROWS = 512
 _MAX_DISTINCT_WARNINGS = 100
 
 FailureKey: TypeAlias = tuple[Status, str | None]
-Strata: TypeAlias = "dict[StratumKey, Stratum]"
 
 
 class StratumKey(NamedTuple):
@@ -116,12 +115,6 @@ class Total:
         return self.value if self.n else None
 
 
-CATEGORIES = ("endings", "tool_signs", "offered")
-TIMES = ("e2e_ms", "ttft_ms", "ttfa_ms", "lag_us")
-COLUMNS = ("output_tps", "cost_usd")
-TOTALS = ("input_tokens", "output_tokens", "cached_tokens", "turns", "task_tokens", "retry_waits_ms")
-
-
 class Stratum:
     """Rows alike in target, suite, stretch and cold start. Times are of successful calls, totals of all."""
 
@@ -146,7 +139,6 @@ class Stratum:
         "ttft_ms",
         "turns",
         "warnings",
-        "warnings_dropped",
     )
 
     def __init__(self) -> None:
@@ -161,7 +153,6 @@ class Stratum:
         self.lag_us: Counter[int] = Counter()
         self.output_tps, self.cost_usd = array("d"), array("d")
         self.n_flagged = 0
-        self.warnings_dropped = False
         self.started_at_ms: int | None = None
         self.ended_at_ms: int | None = None
         self.input_tokens, self.output_tokens, self.cached_tokens = Total(), Total(), Total()
@@ -248,30 +239,8 @@ class Stratum:
     def _add_warnings(self, rows: list[SummaryRow]) -> None:
         for row in rows:
             for text in row.warnings:
-                self._warn(text, 1)
-
-    def _warn(self, text: str, n: int) -> None:
-        if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
-            self.warnings[text] += n
-        else:
-            self.warnings_dropped = True
-
-    def merge(self, other: Stratum) -> None:
-        """Take in what `other` holds, as if its rows had followed these; exact unless it dropped warnings."""
-        for name in (*CATEGORIES, *TIMES):
-            getattr(self, name).update(getattr(other, name))
-        for name in COLUMNS:
-            getattr(self, name).extend(getattr(other, name))
-        for name in TOTALS:
-            getattr(self, name).take(getattr(other, name))
-        for key, words in other.examples.items():
-            if self.examples.get(key) is None:
-                self.examples[key] = words
-        for text, n in other.warnings.items():
-            self._warn(text, n)
-        self.n_flagged += other.n_flagged
-        if other.started_at_ms is not None and other.ended_at_ms is not None:
-            self._widen(other.started_at_ms, other.ended_at_ms)
+                if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
+                    self.warnings[text] += 1
 
 
 def in_batches(rows: Iterable[SummaryRow]) -> Iterator[list[SummaryRow]]:
@@ -281,12 +250,9 @@ def in_batches(rows: Iterable[SummaryRow]) -> Iterator[list[SummaryRow]]:
         yield batch
 
 
-def stratify(batches: Iterable[list[SummaryRow]], strata: Strata | None = None) -> Strata:
-    """Sort rows into strata, in the order the strata first appear; reads the batches once and keeps no row.
-
-    Rows are added to `strata` where they are given, as if they had followed the rows those were made of.
-    """
-    strata = {} if strata is None else strata
+def stratify(batches: Iterable[list[SummaryRow]]) -> dict[StratumKey, Stratum]:
+    """Sort rows into strata, in the order the strata first appear; reads the batches once and keeps no row."""
+    strata: dict[StratumKey, Stratum] = {}
     for batch in batches:
         cells = list(map(_cell_of, batch))
         kinds = Counter(cells)

@@ -23,6 +23,8 @@ from clawgauge.summary.groups import EndingCount
 from clawgauge.summary.schedule import PromptKey, Schedule
 
 _MIN_SAMPLES = {"p95": samples_needed(0.95), "p99": samples_needed(0.99)}
+# A search that settled nothing still asks each prompt once only: the repeats were not needed.
+_SEARCH_ENDS = ("decided", "undecided")
 
 
 def to_latency_stats(figures: Distribution) -> LatencyStats:
@@ -89,10 +91,6 @@ def judge_repeatability(endings: Sequence[EndingCount], repeats: int) -> Repeata
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-# A search that settled nothing still asks each prompt once only: the repeats were not needed.
-_SEARCH_ENDS = ("decided", "undecided")
 
 
 class Stop(NamedTuple):

@@ -20,6 +20,15 @@ Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 # No figure needs these. The decoder compares a key with every name before it gives it up as unknown, so a small value
 # costs less under a name of its own than skipped: a twentieth of the time a million records take.
 Unread: TypeAlias = Any
+NATIVE = "native"
+TEXT = "text"
+MALFORMED = "malformed"
+MENTION = "mention"
+NONE = "none"
+_TEXT_PREFIX = "text:"
+LATE_US = 1_000
+LATE_SHARE = 0.01
+TIMER_NOISE_US = 100
 
 
 class InvocationRow(msgspec.Struct, frozen=True, gc=False):
@@ -97,14 +106,6 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     warnings: tuple[str, ...] = ()
 
 
-NATIVE = "native"
-TEXT = "text"
-MALFORMED = "malformed"
-MENTION = "mention"
-NONE = "none"
-_TEXT_PREFIX = "text:"
-
-
 def channel_kind(channel: str) -> str:
     """`text:<format>` is text whatever the format; a channel of another name is a mention at most."""
     if channel in (NATIVE, MALFORMED, NONE):
@@ -128,11 +129,6 @@ def answer_channel(row: SummaryRow) -> str:
         return channel_kind(row.tool_channel)
     kinds = {channel_kind(call.channel) if call.valid else MALFORMED for call in row.tool_invocations}
     return next((kind for kind in (NATIVE, TEXT, MALFORMED, MENTION) if kind in kinds), NONE)
-
-
-LATE_US = 1_000
-LATE_SHARE = 0.01
-TIMER_NOISE_US = 100
 
 
 def count_flagged(timings: Iterable[TimingsRow]) -> int:

@@ -6,13 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from clawgauge.journal import is_first_harness, read_config, read_events
+from clawgauge.journal import is_first_harness, iter_results, read_config, read_events
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.summary.figures import summarize_group
-from clawgauge.summary.groups import Ending, Stratum, StratumKey, group_strata, in_batches, stratify, wall_clock_ms
+from clawgauge.summary.groups import (
+    BATCH_ROWS,
+    Ending,
+    Stratum,
+    StratumKey,
+    group_strata,
+    in_batches,
+    stratify,
+    wall_clock_ms,
+)
 from clawgauge.summary.rows import SummaryRow
 from clawgauge.summary.schedule import PromptKey, read_schedule
-from clawgauge.summary.shares import SPLIT_BYTES, stratify_folder
 
 
 def summarize(
@@ -21,35 +29,22 @@ def summarize(
     run_id: str,
     config: RunConfig | None = None,
     events: Sequence[Event] = (),
-    n_unreadable_lines: int = 0,
-    generated_at: datetime | None = None,
-    source: str = "clawgauge",
 ) -> RunSummary:
     """Every figure of a run, from its rows (read once) and from what it set out to do."""
-    return _summarize_strata(
-        stratify(in_batches(rows)),
-        run_id=run_id,
-        config=config,
-        events=events,
-        n_unreadable_lines=n_unreadable_lines,
-        generated_at=generated_at,
-        source=source,
-    )
+    return _summarize_strata(stratify(in_batches(rows)), run_id=run_id, config=config, events=events)
 
 
-def summarize_folder(path: Path, *, generated_at: datetime | None = None, split_bytes: int = SPLIT_BYTES) -> RunSummary:
-    """Every figure of the run in folder `path`, which alone suffices.
-
-    From `split_bytes` on, results.jsonl is read by two processes; the figures are the same.
-    """
+def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
+    """Every figure of the run in folder `path`, which alone suffices."""
     config = read_config(path)
-    strata, bad_lines = stratify_folder(path, split_bytes=split_bytes)
+    reader = iter_results(path, SummaryRow)
+    strata = stratify(reader.batches(BATCH_ROWS))
     return _summarize_strata(
         strata,
         run_id=config.run_id if config else path.resolve().name,
         config=config,
         events=read_events(path),
-        n_unreadable_lines=bad_lines,
+        n_unreadable_lines=reader.bad_lines,
         generated_at=generated_at,
         source="first_harness" if is_first_harness(path) else "clawgauge",
     )
@@ -61,9 +56,9 @@ def _summarize_strata(
     run_id: str,
     config: RunConfig | None,
     events: Sequence[Event],
-    n_unreadable_lines: int,
-    generated_at: datetime | None,
-    source: str,
+    n_unreadable_lines: int = 0,
+    generated_at: datetime | None = None,
+    source: str = "clawgauge",
 ) -> RunSummary:
     schedule = read_schedule(config, _prompts_with_verdict(strata))
     groups = group_strata(strata, schedule.targets)
@@ -73,15 +68,7 @@ def _summarize_strata(
         run_id=run_id,
         generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
         run_wall_clock_ms=wall_clock_ms(span for group in groups for span in group.spans()),
-        models=[
-            summarize_group(
-                group,
-                schedule,
-                events,
-                settings.get(group.target.provider, {}),
-            )
-            for group in groups
-        ],
+        models=[summarize_group(group, schedule, events, settings.get(group.target.provider, {})) for group in groups],
         n_unreadable_lines=n_unreadable_lines,
         source=source,
     )

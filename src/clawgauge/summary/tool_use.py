@@ -13,6 +13,8 @@ from clawgauge.summary.rows import MALFORMED, NONE, TEXT, channel_kind, is_call,
 from clawgauge.summary.schedule import PromptKey, Schedule
 
 _OFTEN_WRONG = 0.2
+NOTHING_ANSWERED = "no tool prompts answered"
+NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
 
 def word_caution(
@@ -37,10 +39,6 @@ def word_caution(
         if wrong > made * _OFTEN_WRONG:
             phrases.append(f"{wrong} of {made} calls made had wrong arguments")
     return "; ".join(phrases) or None
-
-
-NOTHING_ANSWERED = "no tool prompts answered"
-NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
 
 def judge_tool_use(

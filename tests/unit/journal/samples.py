@@ -45,6 +45,12 @@ def make_result(**changes: Any) -> Result:
     return Result(**{**fields, **changes})
 
 
+def ends_whole(path: Path) -> bool:
+    """Whether the results in run folder `path` end with a whole line."""
+    data = (path / "results.jsonl").read_bytes()
+    return not data or data.endswith(b"\n")
+
+
 def make_config(**changes: Any) -> RunConfig:
     """A config.json for a run of one target and no prompts."""
     fields: dict[str, Any] = {

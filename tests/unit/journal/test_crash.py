@@ -16,7 +16,7 @@ import pytest
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_result, start_child
+from .samples import ends_whole, make_result, start_child
 
 KEEP_WRITING = """
 import asyncio
@@ -63,7 +63,7 @@ def kill_writers(path: Path, times: int) -> None:
         recorded = [result.repeat for result in reader]
         assert acknowledged <= set(recorded)
         assert len(recorded) == len(set(recorded)) == len(index_cells(path))
-        assert (reader.bad_lines, reader.torn_tail) == (0, False)
+        assert reader.bad_lines == 0 and ends_whole(path)
         with (path / "results.jsonl").open("ab") as file:
             file.write(PLANTED_TEAR)
     assert (path / "results.torn").read_bytes().count(PLANTED_TEAR) == times - 1
@@ -183,7 +183,7 @@ folder.close()
     reader = iter_results(tmp_path / "r")
     recorded = [result.repeat for result in reader]
     assert recorded == sorted(set(recorded))
-    assert (reader.bad_lines, reader.torn_tail) == (0, False)
+    assert reader.bad_lines == 0 and ends_whole(tmp_path / "r")
 
 
 def test_a_killed_rewrite_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from clawgauge.journal import CellKey, iter_results, read_events
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_config, make_event, make_result, run_child
+from .samples import ends_whole, make_config, make_event, make_result, run_child
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 
@@ -56,7 +56,7 @@ def test_a_full_disk_keeps_the_earlier_rows(small_disk: Path) -> None:
     folder.close()
     reader = iter_results(folder.path)
     assert [result.repeat for result in reader] == list(range(recorded))
-    assert (reader.torn_tail, reader.bad_lines, read_events(folder.path)) == (False, 0, [])
+    assert (ends_whole(folder.path), reader.bad_lines, read_events(folder.path)) == (True, 0, [])
 
 
 def test_a_burst_into_a_full_disk_tells_each_row_the_truth(small_disk: Path) -> None:
@@ -133,7 +133,7 @@ from clawgauge.errors import DiskFailure
 from clawgauge.journal import iter_results
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import ends_whole, make_result
 resource.setrlimit(resource.RLIMIT_FSIZE, (54_000, 54_000))
 folder = RunFolder.create(Path(sys.argv[1]), "r")
 n = 0
@@ -143,7 +143,7 @@ try:
         n += 1
 except DiskFailure as failure:
     reader = iter_results(folder.path)
-    print(n, len(list(reader)), reader.torn_tail, failure.exit_code)
+    print(n, len(list(reader)), ends_whole(folder.path), failure.exit_code)
 try:
     folder.write_text("summary.md", "x" * 60_000)
 except DiskFailure:
@@ -151,7 +151,7 @@ except DiskFailure:
 """,
         tmp_path,
     )
-    assert printed == "8 8 False 4\n['.lock', 'results.jsonl']\n"
+    assert printed == "8 8 True 4\n['.lock', 'results.jsonl']\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps open files")

@@ -164,12 +164,12 @@ if os.getuid() == 0:
     os.setuid(65534)
 path = locate_run("latest", Path(sys.argv[1]))
 reader = iter_results(path)
-print(len(list(reader)), reader.torn_tail, len(index_cells(path)), len(read_events(path)))
+print(len(list(reader)), reader.bad_lines, len(index_cells(path)), len(read_events(path)))
 print(read_config(path) is not None, read_inventory(path))
 """,
         shared_dir,
     )
-    assert printed == "1 True 1 1\nTrue None\n"
+    assert printed == "1 0 1 1\nTrue None\n"
     assert sorted(path.name for path in folder.path.iterdir()) == before
 
 

@@ -8,41 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import (
-    beta_quantile,
-    binomial_cdf,
-    clopper_interval,
-    jeffreys_interval,
-    newcombe_interval,
-    regularized_beta,
-    wilson_interval,
-)
-from clawgauge.stats.proportions import student_t_cdf, student_t_quantile
+from clawgauge.stats import newcombe_interval, wilson_interval
+from clawgauge.stats.proportions import binomial_cdf, regularized_beta, student_t_cdf, student_t_quantile
 
 from .stats_vectors import VECTORS, close
 
 INTERVALS = [pytest.param(v, id=f"{v['k']}/{v['n']}") for v in VECTORS["intervals"]]
-Z95_ONE_SIDED = 1.6448536269514722
 
 
 @pytest.mark.parametrize("vector", INTERVALS)
 def test_wilson_meets_the_reference(vector):
-    """The interval printed beside k/n is the one statsmodels gives, two-sided and one-sided."""
+    """The interval printed beside k/n is the one statsmodels gives."""
     assert wilson_interval(vector["k"], vector["n"]) == close(tuple(vector["wilson95"]))
-    assert wilson_interval(vector["k"], vector["n"], Z95_ONE_SIDED)[0] == close(vector["wilson_lower_1sided95"])
-
-
-@pytest.mark.parametrize("vector", INTERVALS)
-def test_other_intervals_meet_the_reference(vector):
-    """The exact interval and Jeffreys', for comparison with reports that print them."""
-    assert clopper_interval(vector["k"], vector["n"]) == close(tuple(vector["clopper95"]))
-    assert jeffreys_interval(vector["k"], vector["n"]) == close(tuple(vector["jeffreys95"]))
-
-
-@given(st.floats(0.001, 0.999), st.floats(0.6, 400), st.floats(0.6, 400))
-def test_a_beta_quantile_is_where_the_function_stands(p, a, b):
-    """The quantile inverts the distribution function."""
-    assert regularized_beta(a, b, beta_quantile(p, a, b)) == pytest.approx(p, abs=1e-7)
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 10, 49, 1000, 12.5])
@@ -54,7 +31,7 @@ def test_wilson_ends_are_exact(n):
 
 def test_wilson_without_trials_is_none():
     """No trials, no interval: not the whole of 0 to 1."""
-    assert wilson_interval(0, 0) is clopper_interval(0, 0) is jeffreys_interval(0, 0) is None
+    assert wilson_interval(0, 0) is None
 
 
 @given(n=st.integers(1, 500), data=st.data())

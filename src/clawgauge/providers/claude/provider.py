@@ -67,6 +67,17 @@ _BUILT_IN_TOOLS = (
     "Bash,BashOutput,Edit,ExitPlanMode,Glob,Grep,KillBash,KillShell,LS,MultiEdit,NotebookEdit,NotebookRead,Read,Skill,"
     "SlashCommand,Task,TodoRead,TodoWrite,WebFetch,WebSearch,Write,exit_plan_mode"
 )
+LINGER_S = 1.0
+SETTLE_S = 5.0
+LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
+_LOGIN_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
 
 
 def refuse_unsendable(call: Call) -> None:
@@ -145,19 +156,6 @@ def _switches(bare: bool) -> tuple[tuple[str, ...], ...]:
 def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
     others_key = may_be_key(name) and not name.startswith(ours)
     return others_key or name in _SESSION_MARKS or name in _OVERRULING
-
-
-LINGER_S = 1.0
-SETTLE_S = 5.0
-LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
-_LOGIN_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-)
 
 
 class ClaudeCodeCli(Provider):

@@ -19,6 +19,12 @@ from clawgauge.providers.claude.program import ClaudeProgram
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
+NAME_PREFIX = f"mcp__{SERVER_NAME}__"
+# Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
+ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
+_NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
+_REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
+
 
 def report_answers(sink: Sink, stream: ClaudeStream, logged: Iterable[LoggedCall]) -> None:
     """Tell `sink` what every call was answered, and of any call that no line of the stream showed."""
@@ -60,14 +66,6 @@ def _written(arguments: Any) -> str:
         return json.dumps(arguments, sort_keys=True)
     except RecursionError:
         return '"nested too deeply to be written"'
-
-
-NAME_PREFIX = f"mcp__{SERVER_NAME}__"
-# Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
-ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
-
-_NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
-_REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class OfferedTools:

@@ -34,6 +34,13 @@ START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
 _STDERR_KEPT_BYTES = 16 * 1024
 _INSTALL = "pip install 'clawgauge[embedded]'"
+# The fetching process has a limit of its own; this one is for when it does not keep it.
+FETCH_TIMEOUT_S = 660.0
+MAX_TEMPLATE_BYTES = 1 << 20
+_TOOLS_DROPPED = (
+    "tools_dropped: the model's chat template has no place for tools, so the model has not seen them; "
+    "chat_template_file in the provider's table gives it another template"
+)
 
 
 class LlamaServer:
@@ -149,17 +156,6 @@ def _threads() -> int:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return max(1, cores - 1)
-
-
-# The fetching process has a limit of its own; this one is for when it does not keep it.
-FETCH_TIMEOUT_S = 660.0
-MAX_TEMPLATE_BYTES = 1 << 20
-
-
-_TOOLS_DROPPED = (
-    "tools_dropped: the model's chat template has no place for tools, so the model has not seen them; "
-    "chat_template_file in the provider's table gives it another template"
-)
 
 
 class _LlamaChat(ChatServer):

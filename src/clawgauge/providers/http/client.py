@@ -38,6 +38,15 @@ _RESOLVED_S = 10.0
 _CLOSE_S = 1.0
 # A name may have two addresses, tried side by side.
 _DESCRIPTORS = 2
+_STALE_CONNECTIONS = 8
+_BEFORE_DEADLINE_S = 0.1
+_ASKING_S = 5.0
+_TELLING_S = 30.0
+# Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
+_CLOSING_SERVERS = frozenset({"llama.cpp"})
+_JSON_TYPE = {"Content-Type": "application/json"}
+_REPLY_CAP_BYTES = 1 << 16
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
 
 
 class Taken(NamedTuple):
@@ -202,10 +211,6 @@ class ConnectionPool:
         return self._addresses
 
 
-_REPLY_CAP_BYTES = 1 << 16
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
-
-
 class Proxy:
     """One proxy. Raises `ValueError` for an address that is not one of an HTTP proxy."""
 
@@ -281,13 +286,6 @@ def _no_tunnel(how: str, status: int | None = None) -> CallFailure:
     return CallFailure("error", f"http_{status}", words, http_status=status, retryable=status >= 500)
 
 
-_STALE_CONNECTIONS = 8
-_BEFORE_DEADLINE_S = 0.1
-# Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
-_CLOSING_SERVERS = frozenset({"llama.cpp"})
-_JSON_TYPE = {"Content-Type": "application/json"}
-
-
 class JsonReply(NamedTuple):
     """A small reply to a question about the server itself; no data where it is a refusal."""
 
@@ -298,7 +296,7 @@ class JsonReply(NamedTuple):
 class HttpClient:
     """A pooled client for one base address. Use as an async context manager."""
 
-    def __init__(self, base_url: str, *, headers: Mapping[str, str], reuse_connections: bool = True) -> None:
+    def __init__(self, base_url: str, *, headers: Mapping[str, str]) -> None:
         parts = urlsplit(base_url)
         host = parts.netloc.rpartition("@")[2]
         self.base_url = urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
@@ -308,7 +306,6 @@ class HttpClient:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         self._proxy = _find_proxy(self.base_url)
-        self._reuse = reuse_connections
         self._tls = _trust(*_trust_variables()) if parts.scheme == "https" else None
         self._pool: ConnectionPool | None = None
         self._heads: dict[str, bytes] = {}
@@ -321,13 +318,13 @@ class HttpClient:
             await self._pool.close()
             self._pool = None
 
-    async def get_json(self, url: str, *, timeout_s: float = 5.0) -> JsonReply:
+    async def get_json(self, url: str) -> JsonReply:
         """Ask the server about itself. Raises `CallFailure` where it cannot be reached."""
-        return await self._question("GET", url, b"", timeout_s)
+        return await self._question("GET", url, b"", _ASKING_S)
 
-    async def post_json(self, url: str, body: bytes, *, timeout_s: float = 30.0) -> JsonReply:
+    async def post_json(self, url: str, body: bytes) -> JsonReply:
         """Tell the server something about itself (unload a model)."""
-        return await self._question("POST", url, body, timeout_s)
+        return await self._question("POST", url, body, _TELLING_S)
 
     async def exchange(
         self, path: str, payload: bytes, *, sink: Sink, reader: Reader, timeout_s: float = math.inf
@@ -342,7 +339,7 @@ class HttpClient:
             head = self._heads[path] = self._head("POST", self.base_url + path + self._query)
         request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
         if self._pool is None:
-            self._pool = self._new_pool(reuse=self._reuse)
+            self._pool = self._new_pool(reuse=True)
         await self._exchange(self._pool, request, sink, reader, words_until_s)
 
     async def _question(self, method: str, url: str, body: bytes, timeout_s: float) -> JsonReply:

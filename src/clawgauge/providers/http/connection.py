@@ -22,6 +22,18 @@ from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Clock, 
 
 # Never reached: what a read brings is taken out at once, and the loop reads a fraction of this.
 _PARSER_BUFFER_BYTES = 1 << 26
+# How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
+_SLICE_NS = 400_000
+_ANSWERS_PER_TURN = 8
+DRAIN_S = 0.2
+# How long the words of a refusal are waited for: its status has said what matters.
+WORDS_S = 1.5
+# A head that takes more than this is not read a second time.
+_HEAD_BYTES = 1 << 16
+# Headers, and interim replies before them.
+_PREAMBLE_BYTES = 1 << 20
+# A server that floods is not read faster than it is understood.
+_UNREAD_BYTES = 1 << 20
 
 
 class ReplyHead(NamedTuple):
@@ -84,11 +96,6 @@ class _Unpaused:
 _UNPAUSED = cast(BaseProtocol, _Unpaused())
 
 
-# How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
-_SLICE_NS = 400_000
-_ANSWERS_PER_TURN = 8
-
-
 class ReadingDesk:
     """A queue of work in order of arrival, done between the loop's looks at its sockets."""
 
@@ -114,17 +121,6 @@ class ReadingDesk:
         self._called = bool(waiting)
         if waiting:
             self._loop.call_soon(self._work)
-
-
-DRAIN_S = 0.2
-# How long the words of a refusal are waited for: its status has said what matters.
-WORDS_S = 1.5
-# A head that takes more than this is not read a second time.
-_HEAD_BYTES = 1 << 16
-# Headers, and interim replies before them.
-_PREAMBLE_BYTES = 1 << 20
-# A server that floods is not read faster than it is understood.
-_UNREAD_BYTES = 1 << 20
 
 
 class Wire(asyncio.Protocol):

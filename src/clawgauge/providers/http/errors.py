@@ -18,6 +18,17 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.http.lenient_json import decode_lenient
 
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+CONNECT_TIMEOUT_S = 10.0
+_SKIPPED = "skipped_unavailable"
+ERROR_TEXT_CHARS = 2000
+_CONTEXT_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "prompt_too_long", "string_above_max_length"}
+)
+_MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model"})
+_NO_MODEL = re.compile(
+    r"\bmodel\b.{0,200}?\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b", re.I | re.S
+)
+_TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long", re.I)
 
 
 def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -40,10 +51,6 @@ def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
         return max(0.0, when.timestamp() - now_s)
     except (OverflowError, OSError, ValueError):
         return None
-
-
-CONNECT_TIMEOUT_S = 10.0
-_SKIPPED = "skipped_unavailable"
 
 
 def connect_failure(fault: Exception, where: str) -> CallFailure:
@@ -75,17 +82,6 @@ def exchange_failure(fault: Exception, where: str) -> CallFailure:
 
 def _reason(fault: Exception) -> str:
     return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
-
-
-ERROR_TEXT_CHARS = 2000
-_CONTEXT_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "prompt_too_long", "string_above_max_length"}
-)
-_MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model"})
-_NO_MODEL = re.compile(
-    r"\bmodel\b.{0,200}?\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b", re.I | re.S
-)
-_TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long", re.I)
 
 
 def classify_error_reply(

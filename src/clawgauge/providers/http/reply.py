@@ -14,6 +14,14 @@ LINE_CAP_BYTES = 4 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 # One dispatched event: its name, empty where the stream named none, and its data. Plain: there is one per token.
 SseEvent: TypeAlias = tuple[bytes, bytes]
+REPLY_CAP_BYTES = 16 * 1024 * 1024
+ERROR_BODY_CAP_BYTES = 64 * 1024
+# What is read in one go: a deadline and the stamps of others wait for no more than this.
+SLICE_BYTES = 16 * 1024
+_EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BODY_OPENINGS = (b"{", b"[", b"<")
+_BLANKS = b" \t\r\n"
+_BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
 class SseDecoder:
@@ -107,16 +115,6 @@ class SseDecoder:
         self._n_counted = len(data)
         if self._size > self._line_cap:
             raise CallFailure("error", "response_too_large", f"an event of the stream exceeds {self._line_cap} bytes")
-
-
-REPLY_CAP_BYTES = 16 * 1024 * 1024
-ERROR_BODY_CAP_BYTES = 64 * 1024
-# What is read in one go: a deadline and the stamps of others wait for no more than this.
-SLICE_BYTES = 16 * 1024
-_EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
-_BODY_OPENINGS = (b"{", b"[", b"<")
-_BLANKS = b" \t\r\n"
-_BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
 class Clock(Protocol):

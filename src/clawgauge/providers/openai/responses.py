@@ -61,7 +61,6 @@ class _Event(msgspec.Struct):
     error: Any = None
     code: Any = None
     message: Any = None
-    refusal: Any = None
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode

@@ -15,6 +15,12 @@ from clawgauge.reports.html.survey import CallName, Survey, classify
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 
 MAX_CALLS = 20_000
+_MAX_WHY_CHARS = 240
+_MAX_TOOLS_CHARS = 120
+_COLUMNS = (
+    "target", "prompt", "repeat", "outcome", "why", "e2e", "ttft", "ttfa", "tps", "tokensIn", "tokensOut", "cold",
+    "tools", "started", "attempts", "cost", "sampled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,6 @@ def share_room(sizes: Mapping[int, int], room: int) -> dict[int, int]:
 
 def _sizes(digests: Mapping[int, array[int]]) -> dict[int, int]:
     return {target: len(found) for target, found in digests.items()}
-
-
-_MAX_WHY_CHARS = 240
-_MAX_TOOLS_CHARS = 120
-_COLUMNS = (
-    "target", "prompt", "repeat", "outcome", "why", "e2e", "ttft", "ttfa", "tps", "tokensIn", "tokensOut", "cold",
-    "tools", "started", "attempts", "cost", "sampled",
-)  # fmt: skip
 
 
 class StringTable:

@@ -32,6 +32,17 @@ from clawgauge.reports.html.survey import (
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
 from clawgauge.reports.words import format_bytes, format_duration, plural
 
+_LEFT_OUT = frozenset({"resources_before", "resources_after"})
+_STATIC = files("clawgauge.reports.html") / "static"
+_STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "print.css")
+# In the order in which they build on each other; together they are one function body.
+_SCRIPTS = (
+    "element.js", "foreign.js", "format.js", "data.js", "texts.js", "outcomes.js", "filters.js", "sortable.js",
+    "axis.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js", "matrix.js", "calls.js",
+    "call_parts.js", "call.js", "theme.js", "main.js",
+)  # fmt: skip
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
 
 def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: Inventory | None) -> list[list[str]]:
     """`[name, value]` of everything known."""
@@ -89,9 +100,6 @@ def _cores(cpu: dict[str, Any]) -> str:
 
 def _words(*parts: Any) -> str:
     return " ".join(str(part) for part in parts if part)
-
-
-_LEFT_OUT = frozenset({"resources_before", "resources_after"})
 
 
 @dataclass(frozen=True)
@@ -228,17 +236,6 @@ def _shown(columns: CallColumns, choice: Choice, texts: TextBlocks) -> dict[str,
         "cutChars": texts.cut_chars if texts.n_cut else None,
         "cutTexts": texts.n_cut,
     }
-
-
-_STATIC = files("clawgauge.reports.html") / "static"
-_STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "print.css")
-# In the order in which they build on each other; together they are one function body.
-_SCRIPTS = (
-    "element.js", "foreign.js", "format.js", "data.js", "texts.js", "outcomes.js", "filters.js", "sortable.js",
-    "axis.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js", "matrix.js", "calls.js",
-    "call_parts.js", "call.js", "theme.js", "main.js",
-)  # fmt: skip
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
 def render_report(

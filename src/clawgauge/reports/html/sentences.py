@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.reports.words import format_duration, format_percent, format_rate, one_line, plural
 
+PASSING_RATE = 0.8
+_MAX_NAMED = 4
+_NAME_CHARS = 80
+_EXAMPLE_CHARS = 160
+_CODE_CHARS = 60
+
 
 def short_names(targets: Iterable[Target]) -> dict[Target, str]:
     """A name for each target, no two alike."""
@@ -16,13 +22,6 @@ def short_names(targets: Iterable[Target]) -> dict[Target, str]:
     bare = {target: target.label.removeprefix(f"{target.provider}:") for target in distinct}
     uses = Counter(bare.values())
     return {target: bare[target] if uses[bare[target]] == 1 and bare[target] else target.label for target in distinct}
-
-
-PASSING_RATE = 0.8
-_MAX_NAMED = 4
-_NAME_CHARS = 80
-_EXAMPLE_CHARS = 160
-_CODE_CHARS = 60
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,12 @@ from typing import Any, TypeAlias
 from clawgauge.journal import repair_text
 
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+TEXT_BUDGET_BYTES = 7_000_000
+"""Compressed; as base64 it is a third more."""
+_BLOCK_CHARS = 200_000
+_HELD_CHARS = 64_000_000
+# Each about 0.7 of the one before, down to what still tells one text from another.
+_CUTS = tuple(round(65_536 / 2 ** (n / 2)) for n in range(21))
 
 
 def embed_json(value: Any) -> str:
@@ -41,14 +47,6 @@ def _finite(value: Any) -> Any:
         return [_finite(item) for item in value]
     return value
 
-
-TEXT_BUDGET_BYTES = 7_000_000
-"""Compressed; as base64 it is a third more."""
-
-_BLOCK_CHARS = 200_000
-_HELD_CHARS = 64_000_000
-# Each about 0.7 of the one before, down to what still tells one text from another.
-_CUTS = tuple(round(65_536 / 2 ** (n / 2)) for n in range(21))
 
 Packed: TypeAlias = Any
 """A JSON value with `Text` in it."""
