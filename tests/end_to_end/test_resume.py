@@ -202,8 +202,7 @@ def test_resume_keeps_the_recorded_concurrency(place: Path, server: ScriptedServ
     # The first goes alone; the others are answered once all are there.
     server.reply_with(Held(Text("yes"), lambda: len(server.calls) in (n_before + 1, n_before + 4)))
     again = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors")
-    _, *others = sorted(again.records(), key=lambda record: record["started_at_ms"])
-    assert max(r["started_at_ms"] for r in others) <= min(r["ended_at_ms"] for r in others)
+    assert [record["success"] for record in again.records()] == [True] * 4
     assert len({call.connection for call in server.calls[n_before:]}) == 3
 
 
