@@ -14,6 +14,7 @@ from support.command import Outcome, clawgauge, read_records
 from support.fake_claude import install_fake_claude
 from support.scripted_play import OUTPUT_TOKENS, Cast, play
 from support.scripted_server import ScriptedServer, Text
+from support.slow_rest import slow_rest
 from support.task_models import TERRIBLE_AT_TASKS, InOneTurn, Player, solves
 from support.tool_models import (
     TERRIBLE,
@@ -86,7 +87,7 @@ def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, 
     assert tasks["mean_tokens"] == pytest.approx(mean_turns * OUTPUT_TOKENS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
 def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, kind: str) -> None:
     """Whichever way a model is terrible, nothing is passed by accident; the way is on record and in the figures."""
     cast = play(server, WORST)
@@ -115,7 +116,7 @@ def played_by(cast: Cast, *models: ToolModel) -> int:
     return sum(prompt.suite == "native_tools" and cast.player_of(prompt) in players for prompt in cast.prompts)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
 def test_rescoring_needs_no_model(place: Path, server: ScriptedServer, kind: str) -> None:
     """The folder alone gives back every verdict: on right and wrong calls, written and native, and on whole tasks."""
     play(server, {suite: [*PERFECT[suite], *WORST[suite]] for suite in SUITES})

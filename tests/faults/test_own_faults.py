@@ -73,7 +73,7 @@ def task(**fields: Any) -> Prompt:
     return Prompt(**{**given, **fields})
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_loop_goes_on_while_a_hostile_answer_is_judged(tmp_path: Path, concurrency: int) -> None:
     """15 MB that take minutes to judge: the row is kept, false at the deadline, and every clock went on meanwhile."""
     provider = Beating(HOSTILE)

@@ -9,9 +9,9 @@ import fnmatch
 import itertools
 import shutil
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +48,6 @@ from clawgauge.records import SCHEMA_VERSION, ModelInfo, Prompt, RunConfig, RunO
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.runner.agenda import Agenda, make_agenda
 from clawgauge.runner.budgets import CostBudget, Evidence, tier_pool
-from clawgauge.runner.clock import SystemClock
 from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, mask_shapes, mask_strings
 from clawgauge.suites import describe_suite, prompts_sha256
 
@@ -433,7 +432,7 @@ def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | 
     return RunConfig(
         schema_version=SCHEMA_VERSION,
         run_id=run_id,
-        created_at_ms=created_at_ms or SystemClock().wall_ms(),
+        created_at_ms=created_at_ms or time.time_ns() // 1_000_000,
         clawgauge_version=__version__,
         models=list(dict.fromkeys(target.model for target in plan.targets)),
         targets=plan.targets,
@@ -452,6 +451,9 @@ def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | 
 def ignored_options(plan: Plan) -> list[str]:
     """What was asked for and a provider cannot be told: a sentence each."""
     asked = {"temperature": plan.options.temperature, "seed": plan.options.seed}
+    wished = [*asked.values(), plan.options.max_cost_usd, *(target.thinking_level for target in plan.targets)]
+    if all(wish is None for wish in wished):
+        return []
     lines: dict[str, None] = {}
     for target in plan.targets:
         provider = plan.provider_for(target)
@@ -480,6 +482,9 @@ def _sampling(plan: Plan, provider: Provider) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
+    # Takes as long to load as all else that a rehearsal, which needs no versions, does.
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"clawgauge": __version__, "python": sys.version.split()[0]}
     for name in _VERSIONED:
         try:

@@ -122,7 +122,9 @@ def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
     plan = fit_concurrency(plan, tell)
     for line in ignored_options(plan):
         tell(line)
-    Pricing(plan)
+    # Loads the providers, which is most of what a rehearsal costs: only where there is something to refuse.
+    if plan.options.max_cost_usd is not None or plan.prices_path is not None:
+        Pricing(plan)
     if path is None:
         RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
     work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()

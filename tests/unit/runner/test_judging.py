@@ -22,6 +22,7 @@ from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime
 WAIT_S = 60.0
 # Minutes of detection.
 HOSTILE = "`` ` " * 6_000_000
+LONG = "x" * (ASIDE_CHARS + 1)
 EXPECTED = {"type": "tool_invocation", "expected_tools": ["free"]}
 
 
@@ -59,7 +60,11 @@ def wait_until(met: Callable[[], bool]) -> None:
         (prompt_of({"type": "max_words", "value": 3}), "one two three four " * 3_000, []),
         (prompt_of({"type": "regex_fullmatch", "pattern": "(a|é)*"}), "é" * 70_000, []),
         (prompt_of({"type": "noop"}), "`ls` " * 10_000, []),
-        (prompt_of(EXPECTED), "", [native("f", {"a": "x" * 40_000, "b": 10**30, "c": "\ud800", "d": [None, 1e300]})]),
+        (
+            prompt_of(EXPECTED),
+            "",
+            [native("f", {"a": LONG, "b": 10**30, "c": "\ud800", "d": [None, 1e300]})],
+        ),
         (
             prompt_of(
                 {"type": "world_state", "expect": [{"file": "/srv/new"}]},
@@ -96,7 +101,7 @@ def test_what_takes_too_long_is_false(validator: dict[str, object], passed: bool
         assert (judged.violation or "").startswith("not_judged_in_time: " if passed is False else "")
         # What came as a call was not looked for in the text, and is not lost: rescoring starts from it.
         assert judged.tool_invocations == [call] and judged.tool_use_success is True
-        assert judge.judge(prompt_of({"type": "exact", "value": "x" * 40_000}), "x" * 40_000, []).objective_pass
+        assert judge.judge(prompt_of({"type": "exact", "value": LONG}), LONG, []).objective_pass
 
 
 def test_a_world_that_is_kept_busy_is_ended() -> None:
@@ -114,7 +119,7 @@ def test_a_world_that_is_kept_busy_is_ended() -> None:
 def test_a_defect_of_judging_is_told_as_one(judge: Judge) -> None:
     """An exception over there is an exception here, never a verdict."""
     with pytest.raises(JudgingFault, match="KeyError"):
-        judge.judge(prompt_of({"type": "no such validator"}), "x" * 40_000, [])
+        judge.judge(prompt_of({"type": "no such validator"}), LONG, [])
 
 
 def test_giving_up_ends_a_judgement_at_once(judge: Judge) -> None:

@@ -71,6 +71,7 @@ def test_a_steered_interpreter_is_not_forked(forks: ForkServer, tmp_path: Path) 
     assert forks.run(("--version",), tmp_path, clean_environment(TZ="Not/What/It/Was"), PATIENCE_S) is None
 
 
+@pytest.mark.slow
 def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     """It is ended and reported as such, and the server, whose channel is out of step now, takes no other."""
     write_suite(tmp_path / "s.json", {"prompt": "never"})
