@@ -1,8 +1,7 @@
 """One child process, from spawn to burial.
 
-Owns: a child in a session of its own, its stdin, its stdout as time-stamped lines under size caps, the tail of its
-stderr, its exit code, and the end of its whole process group however the caller leaves. Refuses: reading meaning into
-the output, and deadlines for the work itself; the caller's cancellation is the deadline.
+A session of its own, its stdout as time-stamped lines under size caps, the tail of its stderr, and the end of its whole
+process group however the caller leaves. There is no deadline for the work itself: the caller's cancellation is it.
 
 The group is adopted before the child gets its standard input: killed without a chance to clean up, we leave at most a
 program that was told nothing and ends by itself.
