@@ -241,18 +241,13 @@ class Child:
 @contextlib.asynccontextmanager
 async def running(command: ChildCommand) -> AsyncIterator[Child]:
     """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
-    loop = asyncio.get_running_loop()
     require_descriptors(_DESCRIPTORS_TO_START)
-    transport, wire = await loop.subprocess_exec(
-        _ChildWire,
-        *command.argv,
-        env=dict(command.env),
-        cwd=command.cwd,
-        start_new_session=True,
-    )
+    (transport, wire), cancelled = await _start(command)
     child = Child(Path(command.argv[0]).name, transport, wire)
     adopt(child.group_id)
     try:
+        if cancelled is not None:
+            raise cancelled
         child.send(command.stdin)
         yield child
     finally:
@@ -260,6 +255,33 @@ async def running(command: ChildCommand) -> AsyncIterator[Child]:
             await child.end()
         finally:
             release(child.group_id)
+
+
+async def _start(
+    command: ChildCommand,
+) -> tuple[tuple[asyncio.SubprocessTransport, _ChildWire], asyncio.CancelledError | None]:
+    """The started child, and the cancellation that came while it was started.
+
+    A start is not broken off: uvloop forgets a child whose start is cancelled, and nobody would end it.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            _ChildWire,
+            *command.argv,
+            env=dict(command.env),
+            cwd=command.cwd,
+            start_new_session=True,
+        )
+    )
+    cancelled = None
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and starting.exception() is not None:
+        raise cancelled
+    return starting.result(), cancelled
 
 
 async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import uvloop
 
@@ -200,6 +201,24 @@ def test_a_question_without_an_answer_times_out_and_leaves_nothing(run: Run, tmp
         if note.exists() and note.read_text():
             break  # it was there before the deadline
     assert is_gone(int(note.read_text()))
+
+
+def test_a_child_cancelled_while_it_starts_is_gone_when_the_caller_goes_on(run: Run, tmp_path: Path) -> None:
+    """However early the cancellation comes, nothing is left for the loop to clean up later."""
+
+    async def children_after(turns: int) -> set[psutil.Process]:
+        asked = asyncio.ensure_future(capture(shell("exec sleep 600", tmp_path), timeout_s=PATIENCE_S))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        return set(psutil.Process().children())
+
+    run(capture(shell("exit", tmp_path), timeout_s=PATIENCE_S))  # whoever watches over our children stays
+    before = set(psutil.Process().children())
+    for turns in range(1, 6):
+        assert run(children_after(turns)) == before
 
 
 @pytest.mark.parametrize("program", ["missing", "folder", "plain"])
