@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLAUDE := .cache/claude/node_modules/.bin/claude
 PYTEST := $(BIN)/python -m pytest
+# Compiled once, not anew in every worker and every command that a test starts.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup run test test-slow test-real check bench mutants docs format clean
 

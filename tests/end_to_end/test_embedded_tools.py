@@ -71,7 +71,8 @@ def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
     assert not any(warning.startswith("tools_dropped") for warning in record["warnings"])
 
 
-@pytest.mark.parametrize("provider", slow_rest(["responses", "chat", "embedded"], every=3))
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["responses", "chat", "embedded"])
 def test_a_real_model_takes_turns(forced: Path, provider: str) -> None:
     """The world's answers go back to a real server in the shape it takes, and the conversation goes on."""
     (record,) = run(forced, provider, TASK).records()
@@ -85,6 +86,7 @@ def test_a_real_model_takes_turns(forced: Path, provider: str) -> None:
     assert 2 <= record["turns"] <= 3 and record["input_tokens"] > record["turns"] * 100
 
 
+@pytest.mark.slow
 def test_a_template_without_a_place_for_tools_is_told(tmp_path: Path) -> None:
     """The model's own template drops tools in silence: the record says so, and how to mend it."""
     (record,) = run(tmp_path, "embedded", {**PROMPT, "tool_choice": None}).records()

@@ -11,6 +11,8 @@ import pytest
 from support.command import Outcome, clawgauge
 from support.fake_claude import install_fake_claude
 
+pytestmark = pytest.mark.slow  # a real model answers for four providers
+
 PROMPTS = ("core/P0", "core/P30", "tool_use/P0")
 CHAT = "local_llama:smollm2-135m"
 TARGETS = [

@@ -21,7 +21,7 @@ from support.http_exchange import ReceivedRequest
 from support.scripted_server import Reply, ScriptedServer
 
 SEED = 20261115
-DEFAULT_CASES, CI_CASES = 200, 2000
+DEFAULT_CASES, CI_CASES = 80, 2000
 # An idle run takes 45 MiB; a reply may have 16 MiB, and four are in flight.
 CEILING_MIB = 192
 LINE_CEILING_BYTES = 2 * MIB
