@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -244,3 +246,16 @@ def test_children_the_embedded_server_is_gone_after_a_timeout(gguf: Path) -> Non
     await_ended(server)
     (record,) = read_records(gguf.parent / "runs" / "cut")
     assert record["failure_type"] == "timeout"
+
+
+def test_children_a_system_tool_is_not_started_by_a_program_that_dies_first(tmp_path: Path) -> None:
+    """Killed before it could answer for a tool, clawgauge leaves none behind: the tool never ran."""
+    install_tool(tmp_path / "tools", "nvidia-smi", f"echo ran > '{tmp_path}/ran'; exec /bin/sleep 600")
+    dying = (
+        "import os\nfrom clawgauge.host import commands\n"
+        "commands.adopt = lambda pid: (print(pid, flush=True), os._exit(9))\n"
+        f"commands.run_command(['nvidia-smi'], {{'PATH': {str(tmp_path / 'tools')!r}}})\n"
+    )
+    died = subprocess.run([sys.executable, "-c", dying], capture_output=True, text=True, check=False)
+    await_gone(int(died.stdout))
+    assert died.returncode == 9 and not (tmp_path / "ran").exists()

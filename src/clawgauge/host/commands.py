@@ -48,6 +48,9 @@ PASSED_ON = (
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
 )
+# The tool is started only when we answer for it: should we die before, the wait for our word ends with an end of file.
+_WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$0" "$@" < /dev/null')
+_NOT_STARTED = (126, 127)
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _UNPRINTABLE = dict.fromkeys((*(set(range(0x20)) - {0x09, 0x0A}), *range(0x7F, 0xA0), *_BIDI))
 
@@ -77,8 +80,8 @@ def run_command(
         return None
     try:
         process = subprocess.Popen(
-            [program, *command[1:]],
-            stdin=subprocess.DEVNULL,
+            [*_WHEN_TOLD, program, *command[1:]],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=_child_environment(environ),
@@ -88,12 +91,19 @@ def run_command(
         return None
     adopt(process.pid)
     try:
+        _tell_to_start(process)
         deadline_s = time.monotonic() + timeout_s
         raw, at_end = _read_output(process, deadline_s)
         exit_code = _await_exit(process, deadline_s, at_end=at_end)
     finally:
         release(process.pid)
-    return CommandOutput(make_printable(raw), exit_code)
+    return None if exit_code in _NOT_STARTED else CommandOutput(make_printable(raw), exit_code)
+
+
+def _tell_to_start(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(b"\n")
 
 
 def run_together(
