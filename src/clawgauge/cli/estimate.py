@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawgauge.cli.planning import OpenWork, Plan
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_summary
+from clawgauge.plan import Plan
 from clawgauge.records import Target
 from clawgauge.reports.clean import one_row
-from clawgauge.runner.budgets import Foresight, foresee, tier_pool
+from clawgauge.runner.agenda import make_agenda
+from clawgauge.runner.budgets import CostBudget, Foresight, foresee, tier_pool
 
 _RUNS_LOOKED_AT = 20
 
@@ -26,14 +27,14 @@ class PastCalls(NamedTuple):
         return self.total_ms / self.n_calls
 
 
-def plan_lines(plan: Plan, work: OpenWork) -> list[str]:
+def plan_lines(plan: Plan) -> list[str]:
     """The plan as a person reads it."""
     known = past_calls(plan.runs_dir)
     suites = ", ".join(f"{suite.name} ({_n_asked(plan, suite.name)} prompts)" for suite in plan.suites)
-    lines = [f"suites: {suites}; repeats: {plan.options.repeats}; concurrency: {plan.options.concurrency}"]
-    calls = _open_calls(plan, work)
+    lines = [f"suites: {suites}; repeats: {plan.settings.repeats}; concurrency: {plan.settings.concurrency}"]
+    calls = _open_calls(plan)
     lines += [_target_line(plan, target, n, known.get(target)) for target, n in calls.items()]
-    at_most = "at most " if plan.options.until_decided else ""
+    at_most = "at most " if plan.settings.until_decided else ""
     ending = _total_time(plan, calls, known)
     lines.append(
         f"in all: {counted(len(plan.targets), 'target')}, {at_most}{counted(sum(calls.values()), 'call')}{ending}"
@@ -56,16 +57,16 @@ def _half(seen: Foresight) -> str:
     return "over 200" if seen.median is None else str(seen.median)
 
 
-def plan_facts(plan: Plan, work: OpenWork) -> dict[str, Any]:
+def plan_facts(plan: Plan) -> dict[str, Any]:
     """The plan as a script reads it."""
     known = past_calls(plan.runs_dir)
-    calls = _open_calls(plan, work)
+    calls = _open_calls(plan)
     n_prompts = len(tier_pool(plan.prompts))
     return {
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
-        "repeats": plan.options.repeats,
-        "concurrency": plan.options.concurrency,
+        "repeats": plan.settings.repeats,
+        "concurrency": plan.settings.concurrency,
         "calls": sum(calls.values()),
         "targets": [
             {"target": target.label, "calls": n, "estimated_s": _estimate_s(plan, n, known.get(target))}
@@ -73,7 +74,7 @@ def plan_facts(plan: Plan, work: OpenWork) -> dict[str, Any]:
         ],
         "tier": {
             "prompts": n_prompts,
-            "until_decided": plan.options.until_decided,
+            "until_decided": plan.settings.until_decided,
             "likely": [seen._asdict() for seen in foresee(n_prompts)] if n_prompts else [],
         },
     }
@@ -113,8 +114,10 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def _open_calls(plan: Plan, work: OpenWork) -> dict[Target, int]:
-    return {target: plan.agenda(target, work).n_open for target in plan.targets}
+def _open_calls(plan: Plan) -> dict[Target, int]:
+    limit = plan.settings.max_cost_usd
+    cost = None if limit is None else CostBudget(limit, plan.work.spent_usd)
+    return {target: make_agenda(plan, target, cost).n_open for target in plan.targets}
 
 
 def _n_asked(plan: Plan, suite: str) -> int:
@@ -122,7 +125,7 @@ def _n_asked(plan: Plan, suite: str) -> int:
 
 
 def _estimate_s(plan: Plan, n_calls: int, past: PastCalls | None) -> float | None:
-    return None if past is None else round(past.mean_ms * n_calls / 1000 / plan.options.concurrency, 1)
+    return None if past is None else round(past.mean_ms * n_calls / 1000 / plan.settings.concurrency, 1)
 
 
 def _target_line(plan: Plan, target: Target, n_calls: int, past: PastCalls | None) -> str:

@@ -40,15 +40,15 @@ def configured_prices() -> Path | None:
     """The user's own price file, where ./clawgauge.toml names one."""
     configuration = read_configuration(None, read_environment())
     configuration.refuse_withheld(["prices"])
-    prices, path = configuration.file.run.prices, configuration.path
-    return path.parent / prices if path and prices else None
+    prices = configuration.under({}).get("prices")
+    return Path(prices) if prices else None
 
 
 def configured_runs_dir() -> Path:
     """Where runs are kept unless the command line says otherwise."""
     configuration = read_configuration(None, read_environment())
     configuration.refuse_withheld(["runs_dir"])
-    return Path(configuration.file.run.runs_dir or DEFAULT_RUNS_DIR)
+    return Path(configuration.run.get("runs_dir") or DEFAULT_RUNS_DIR)
 
 
 def tell_unreadable(n_lines: int) -> int:
