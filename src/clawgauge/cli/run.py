@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
     enough.add_argument(
-        "--stop-after-errors", type=int, metavar="N", help="ask a target no more after N failures in a row"
+        "--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row"
     )
     enough.add_argument("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
     where = parser.add_argument_group("where it goes")
