@@ -72,8 +72,8 @@ class Plan:
     """A run, decided.
 
     `asked` is what this session asks: all of `prompts`, or, on resuming with --prompt-ids, some of them. `prices` has
-    what is known; `free` are the targets on the user's own machine that have no price and need none. `config_dir` is
-    what paths in the configuration file are relative to.
+    what is known; `free` are the targets on the user's own machine that have no price and need none.
+    `config_file` is the one that was named with --config.
     """
 
     settings: Settings
@@ -85,7 +85,7 @@ class Plan:
     prices: Mapping[Target, Price] = field(default_factory=dict)
     free: Collection[Target] = frozenset()
     work: OpenWork = OpenWork()
-    config_dir: Path = Path()
+    config_file: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
@@ -104,7 +104,7 @@ def make_plan(
     providers: Mapping[str, ProviderSettings],
     *,
     suites_dir: Path,
-    config_dir: Path,
+    config_file: Path | None,
     resumes: bool,
     environ: Mapping[str, str],
     secrets: Mapping[str, str],
@@ -122,7 +122,7 @@ def make_plan(
         asked=prompts,
         suites=[describe_suite(suite) for suite in suites],
         providers=providers,
-        config_dir=config_dir,
+        config_file=config_file,
         environ=environ,
         secrets=secrets,
         redact=redact,

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +18,7 @@ from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration, read_environm
 from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
 from clawgauge.journal import is_run_folder, locate_run, read_config, read_events, replace_beside_records
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import RunConfig, RunSummary
+from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import plural
 from clawgauge.summary import summarize_folder
@@ -119,23 +118,27 @@ def _refusal(path: Path, error: OSError) -> ClawgaugeError:
     return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")
 
 
-def write_summary(folder: RunFolder) -> RunSummary:
+def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
     """Summarise what is recorded now, and keep it."""
     summary = summarize_folder(folder.path)
     config = read_config(folder.path)
-    refill = refill_command(folder.path, config) if config else None
+    refill = refill_command(folder.path, config_file) if config else None
     folder.write_json("summary.json", summary)
     folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
     return summary
 
 
-def refill_command(path: Path, config: RunConfig) -> str:
-    """The command that asks again what was not answered, from where the run was started."""
+def refill_command(path: Path, config_file: Path | None = None) -> str:
+    """The command that asks again what was not answered, from where the run was started.
+
+    `config_file` is what the user named with --config just now. The run folder's own word for it is not repeated: it
+    may come from anyone, and a file that is named counts in full.
+    """
     words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *_larger_budget(path)]
     if path.parent != Path("runs"):
         words += ["--runs-dir", str(path.parent)]
-    if (file := _config_file(config)) is not None:
-        words += ["--config", file]
+    if config_file is not None:
+        words += ["--config", str(config_file)]
     return shlex.join(words)
 
 
@@ -155,12 +158,3 @@ def _larger_budget(path: Path) -> list[str]:
 def _written_out(number: float) -> str:
     """A number as an option takes it: no exponent, and no fraction where there is none."""
     return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"
-
-
-def _config_file(config: RunConfig) -> str | None:
-    """What the run's own command line said after --config."""
-    for word, following in pairwise([*config.argv, ""]):
-        option, equals, value = word.partition("=")
-        if option == "--config":
-            return value if equals else following
-    return None

@@ -255,7 +255,7 @@ def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[S
 def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list[Prompt]] | None:
     """The suites as their files hold them now: found from here, or from the configuration file that named them."""
     sources = [suite.source for suite in config.suites]
-    for base_dir in (Path(), plan.config_dir):
+    for base_dir in (Path(), plan.config_file.parent if plan.config_file else Path()):
         if all(is_suite_there(source, base_dir) for source in sources):
             suites = load_suites(sources, base_dir)
             kept = {f"{prompt.suite}/{prompt.id}" for prompt in config.prompts}

@@ -39,6 +39,7 @@ from clawgauge.plan import (
     price_targets,
     refuse_secrets,
 )
+from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.budgets import tier_pool
 
 EXAMPLES = """\
@@ -93,9 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
-    enough.add_argument(
-        "--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row"
-    )
+    enough.add_argument("--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row")
     enough.add_argument("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--runs-dir", metavar="DIR", help="default: runs")
@@ -137,17 +136,15 @@ def execute(arguments: argparse.Namespace) -> int:
         if resumed is None:
             RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
         return rehearse(plan, resumed, as_json=arguments.json)
+    from clawgauge.cli.loop import run_async
     from clawgauge.cli.session import run_session
 
-    return run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json)
+    return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json))
 
 
 def _teller(quiet: bool) -> Callable[[str], None]:
     def tell(line: str) -> None:
         if not quiet:
-            # Loaded only now: most commands have nothing to say here.
-            from clawgauge.reports.clean import clean_lines
-
             sys.stderr.write(clean_lines(line))
 
     return tell
@@ -178,7 +175,7 @@ def _make_plan(
         settings,
         providers,
         suites_dir=Path() if "suites" in said else configuration.folder,
-        config_dir=configuration.folder,
+        config_file=config,
         resumes=resumes,
         environ=environ,
         secrets=secrets,
@@ -198,8 +195,6 @@ def _make_plan(
 
 def _describe(used: Configuration) -> str:
     """Which file has a say in the run, by which right, and what of it has none."""
-    from clawgauge.reports.clean import clean_cell
-
     withheld = [f"[run] {name}" for name in sorted(used.withheld_run)]
     withheld += [f"[providers.{name}]" for name in sorted(used.withheld_providers)]
     told = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""

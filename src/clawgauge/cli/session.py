@@ -16,9 +16,9 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
-from clawgauge.cli.loop import interruptible, run_async
+from clawgauge.cli.loop import interruptible
 from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
-from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work, recorded_config
+from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
 from clawgauge.console.plain import PlainLines, Silent
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
 from clawgauge.host import collect_inventory, installed_versions
@@ -31,7 +31,7 @@ from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary, Targ
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import render_ending
 from clawgauge.runner.agenda import make_agenda
-from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.budgets import cost_budget
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
@@ -40,7 +40,7 @@ from clawgauge.suites import prompts_sha256
 _VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
-def run_session(
+async def run_session(
     plan: Plan,
     resumed: Resumed | None,
     run_id: str | None,
@@ -55,18 +55,6 @@ def run_session(
     withhold(plan.secrets, encode_line((plan.prompts, plan.targets)).decode())
     if resumed is None and not plan.settings.targets:
         tell("\n".join(plan_lines(plan)))
-    return run_async(_session(plan, resumed, run_id, tell, quiet=quiet, as_json=as_json))
-
-
-async def _session(
-    plan: Plan,
-    resumed: Resumed | None,
-    run_id: str | None,
-    tell: Callable[[str], None],
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> int:
     folder = _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path)
     try:
         if resumed is not None:
@@ -120,9 +108,7 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
 
 def _tell_idle(plan: Plan, tell: Callable[[str], None]) -> None:
     """Where nothing will be asked, say why."""
-    limit = plan.settings.max_cost_usd
-    cost = None if limit is None else CostBudget(limit, plan.work.spent_usd)
-    agendas = [make_agenda(plan, target, cost) for target in plan.targets]
+    agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
     if any(agenda.n_open for agenda in agendas):
         return
     outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
@@ -156,9 +142,9 @@ async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
 
 def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> int:
     """The summary, the tiers, what was not answered, the command that refills it, and the exit code."""
-    summary = write_summary(folder)
+    summary = write_summary(folder, plan.config_file)
     if not quiet:
-        refill = refill_command(folder.path, recorded_config(folder.path))
+        refill = refill_command(folder.path, plan.config_file)
         width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
         ending = render_ending(summary, folder.path, refill, interrupted=interruption.happened, width=width)
         sys.stderr.write(ending)

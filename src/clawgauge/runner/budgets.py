@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from clawgauge.journal import CellKey
-from clawgauge.plan import Evidence
+from clawgauge.plan import Evidence, Plan
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE, is_decided, tier_posterior
 
@@ -190,6 +190,12 @@ class CostBudget(Budget):
             unknown = cost is None and result.availability_status == "ok"
             self.pay(key, math.inf if unknown else cost or 0.0)
         self._paid.discard(key)
+
+
+def cost_budget(plan: Plan) -> CostBudget | None:
+    """What the whole run may still spend, where that is limited."""
+    limit_usd = plan.settings.max_cost_usd
+    return None if limit_usd is None else CostBudget(limit_usd, plan.work.spent_usd)
 
 
 def spending_key(cell: Cell) -> SpendingKey:

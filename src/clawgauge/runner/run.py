@@ -12,7 +12,6 @@ import random
 import msgspec
 
 from clawgauge.checks.detection.lazy_pattern import compile_patterns
-from clawgauge.errors import CallFailure
 from clawgauge.host import PeakSampler, count_usable_cores, take_snapshot
 from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
@@ -20,7 +19,7 @@ from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, Target
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.budgets import cost_budget
 from clawgauge.runner.clock import ClientClock, Clock, SystemClock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 
@@ -30,7 +29,7 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
     # Compiling while calls are out would hold up the loop that stamps their bytes.
     compile_patterns()
     settings, stretch = plan.settings, plan.work.stretch
-    cost = None if settings.max_cost_usd is None else CostBudget(settings.max_cost_usd, plan.work.spent_usd)
+    cost = cost_budget(plan)
     context = RunContext(plan, folder, observer, clock or SystemClock(), cost, random.Random(settings.seed))
     context.event("stretch_started", None, stretch=stretch, options=msgspec.to_builtins(settings.recorded()))
     outcome = "interrupted"
@@ -40,7 +39,7 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
             if agenda.n_open:
                 await _run_target(context, target, agenda)
             else:
-                _tell_outcomes(context, target, agenda)
+                context.tell_outcomes(target, agenda)
         outcome = "finished"
     finally:
         context.judge.close()
@@ -60,7 +59,7 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
         try:
             with sampler, clock:
-                await _ask(context, target, agenda, provider, clock)
+                await TargetRun(context, target, provider, agenda, clock.lag_watch).ask()
         finally:
             after_text, after = await _look(provider, plan)
             folder.write_text(f"resources_{tag}_after.txt", after_text)
@@ -81,22 +80,3 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
 async def _look(provider: Provider, plan: Plan) -> tuple[str, Resources]:
     loaded = await provider.loaded_models()
     return await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)
-
-
-async def _ask(context: RunContext, target: Target, agenda: Agenda, provider: Provider, clock: ClientClock) -> None:
-    asking = TargetRun(context, target, provider, agenda, clock.lag_watch)
-    try:
-        loaded = await asking.prepare()
-    except CallFailure as failure:
-        await asking.skip(failure)
-    else:
-        context.event("target_started", target, loaded=loaded, n_cells=agenda.n_open)
-        await asking.ask()
-    _tell_outcomes(context, target, agenda)
-
-
-def _tell_outcomes(context: RunContext, target: Target, agenda: Agenda) -> None:
-    """Why cells of a target stay unasked."""
-    for outcome in agenda.outcomes():
-        context.event(outcome.event, target, **outcome.detail)
-        context.observer.stopped(target, outcome.event, outcome.detail)

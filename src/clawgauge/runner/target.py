@@ -88,6 +88,12 @@ class RunContext:
         label = target.label if target else None
         self.folder.event(Event(event=name, at_ms=self.clock.wall_ms(), target=label, detail=detail))
 
+    def tell_outcomes(self, target: Target, agenda: Agenda) -> None:
+        """Why cells of a target stay unasked."""
+        for outcome in agenda.outcomes():
+            self.event(outcome.event, target, **outcome.detail)
+            self.observer.stopped(target, outcome.event, outcome.detail)
+
 
 class TargetRun:
     """Asks one target its cells, `concurrency` at a time. Every cell ends as exactly one record."""
@@ -112,19 +118,25 @@ class TargetRun:
         self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
-        """Warm up if asked, then ask every cell of the agenda."""
-        if self._settings.warm_up and self._agenda.n_open:
-            await self._warm_up()
-        # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does not
-        # make the calls beside it wait.
-        await self._ask_next()
-        workers = min(self._settings.concurrency, self._agenda.n_open)
+        """Get the provider ready, warm up if asked, then ask every cell of the agenda; all are recorded either way."""
+        try:
+            loaded = await self._prepare()
+        except CallFailure as failure:
+            self._end_target(failure, self._agenda.n_open)
+        else:
+            self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
+            if self._settings.warm_up and self._agenda.n_open:
+                await self._warm_up()
+            # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
+            # not make the calls beside it wait.
+            await self._ask_next()
         async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
+            for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
                 group.create_task(self._work())
+        self._run.tell_outcomes(self._target, self._agenda)
 
-    async def prepare(self) -> bool | None:
-        """Get the provider ready; whether it says that the model is loaded. Where it cannot, `CallFailure`."""
+    async def _prepare(self) -> bool | None:
+        """Whether the provider, ready now, says that the model is loaded. Where it cannot be, `CallFailure`."""
         try:
             loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
         except CallFailure:
@@ -133,11 +145,6 @@ class TargetRun:
             raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
         self._cold_pending = self._provider.local and not loaded
         return loaded
-
-    async def skip(self, failure: CallFailure) -> None:
-        """Record the cells of a target that could not even be prepared."""
-        self._end_target(failure, self._agenda.n_open)
-        await self._work()
 
     async def _work(self) -> None:
         while await self._ask_next():

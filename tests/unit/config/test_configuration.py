@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clawgauge.config import (
+    OPTIONS,
     Configuration,
     find_secrets,
     make_settings,
@@ -18,6 +19,7 @@ from clawgauge.config.settings import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import BUILT_IN, provider_types
+from clawgauge.records import Option, RunOptions
 
 
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
@@ -145,6 +147,35 @@ def test_values_out_of_bounds_are_refused(said: dict[str, Any], option: str) -> 
     """A number that makes no sense is named by its option."""
     with pytest.raises(ConfigError, match=option):
         make_settings(said, {})
+
+
+# Whoever adds an option decides here what changing it does to a run that is gone on with; "fixed" unless it says more.
+RESUME = {
+    "free": {
+        "max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up", "prompt_ids",
+        "stop_after_errors",
+    },
+    "extent": {"until_decided", "max_calls", "max_cost_usd"},
+    "more": {"repeats"},
+    "fixed": {"max_tokens", "temperature", "seed", "stream", "unload_others", "unique_prefix"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RunOptions.__struct_fields__)
+def test_what_changing_an_option_does_to_a_resumed_run_is_declared_beside_it(name: str) -> None:
+    """An option that says nothing cannot be changed without giving up the comparison."""
+    assert name in RESUME[OPTIONS[name].resume] and Option().resume == "fixed"
+
+
+def test_the_environment_sets_what_no_file_can(tmp_path: Path) -> None:
+    """CLAWGAUGE_RETRY_BASE_S has no word in [run], and a value that is no number of seconds is refused by its name."""
+    path = tmp_path / "clawgauge.toml"
+    path.write_text("[run]\nretry_base_s = 0.1\n")
+    with pytest.raises(ConfigError, match="retry_base_s"):
+        read_configuration(path, {})
+    for word in ("soon", "-1", "inf", "nan"):
+        with pytest.raises(ConfigError, match="CLAWGAUGE_RETRY_BASE_S"):
+            make_settings({}, {"CLAWGAUGE_RETRY_BASE_S": word})
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:
