@@ -16,20 +16,21 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config import Settings, TargetPattern, apply_patterns, choose_from, load_suites, parse_target
+from clawgauge.config import Settings, TargetPattern, apply_patterns, parse_target
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.embedded.model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import Prompt, SuiteInfo, Target
+from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
-from clawgauge.suites import describe_suite
+from clawgauge.suites import describe_suite, load_suite
 
 OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
+_DEFAULT_SUITES = ("core", "tool_use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def make_plan(
     redact: Callable[[str], str],
 ) -> Plan:
     """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from."""
-    suites = load_suites(settings.suites, suites_dir)
+    suites = load_suites(settings.suites or _DEFAULT_SUITES, suites_dir)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
@@ -127,6 +128,40 @@ def make_plan(
         secrets=secrets,
         redact=redact,
     )
+
+
+def load_suites(refs: Collection[str], base_dir: Path) -> list[SuiteRecord]:
+    """Load every suite; two of one name cannot be told apart in the records."""
+    suites = [load_suite(ref, base_dir=base_dir) for ref in refs]
+    names = [suite.name for suite in suites]
+    for suite in suites:
+        if names.count(suite.name) > 1:
+            raise SuiteError(f"two suites are named {suite.name!r}: name each only once, or rename one in its header")
+    return suites
+
+
+def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
+    """The prompts that these ids name: `P1` of every suite, or `SUITE/P1` of one; an id that names none is refused.
+
+    The id a prompt with variants was written under keeps all its forms; `P1#1`, `P1#2`, … keep one.
+    """
+    names_of = [_names_of(prompt) for prompt in prompts]
+    known = set().union(*names_of)
+    missing = [wanted for wanted in prompt_ids if wanted not in known]
+    if missing or not prompt_ids:
+        named = ", ".join(repr(wanted) for wanted in missing) or "nothing"
+        suites = ", ".join(dict.fromkeys(prompt.suite for prompt in prompts))
+        raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
+    wanted_ids = set(prompt_ids)
+    return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
+
+
+def _names_of(prompt: Prompt) -> set[str]:
+    """The words that select a prompt."""
+    ids = {prompt.id}
+    if prompt.variant_of is not None:
+        ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
+    return ids | {f"{prompt.suite}/{one}" for one in ids}
 
 
 def refuse_unusable(providers: Mapping[str, ProviderSettings], names: Collection[str]) -> None:

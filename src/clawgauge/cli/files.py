@@ -6,9 +6,8 @@ import errno
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +20,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import plural
+from clawgauge.small_file import replaced_file
 from clawgauge.summary import summarize_folder
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -70,25 +70,12 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as direct:
                 yield direct
             return
-        with _replacement(path.resolve()) as file:
+        # A report is a file like any other: whoever may read the one before it may read this one.
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        with replaced_file(path.resolve(), mode) as file:
             yield file
     except OSError as error:
         raise _refusal(path, error) from error
-
-
-@contextmanager
-def _replacement(path: Path) -> Iterator[BinaryIO]:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        # mkstemp makes a file for the owner's eyes alone; a report is a file like any other.
-        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        temp.replace(path)
-    finally:
-        with suppress(OSError):
-            temp.unlink()
 
 
 def _umask() -> int:

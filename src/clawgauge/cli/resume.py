@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.config import FIELDS, OPTIONS, Settings, check_options, choose_from, flag_of, load_suites
+from clawgauge.config import FIELDS, OPTIONS, Settings, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import (
     CellKey,
@@ -22,7 +22,16 @@ from clawgauge.journal import (
     read_config,
     read_events,
 )
-from clawgauge.plan import Evidence, OpenWork, Plan, refuse_secret_prompts, refuse_unusable, with_settings
+from clawgauge.plan import (
+    Evidence,
+    OpenWork,
+    Plan,
+    choose_from,
+    load_suites,
+    refuse_secret_prompts,
+    refuse_unusable,
+    with_settings,
+)
 from clawgauge.records import CellRow, Prompt, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.runner.budgets import pool_key, tier_pool

@@ -38,9 +38,10 @@ def provider_settings(
         name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
         for name, table in tables.items()
     }
-    why = configuration.why_withheld()
-    refused = {name: ProviderSettings(name, name, unusable=f"[providers.{name}] of {why}") for name in withheld}
-    return settings | refused
+    for name in withheld:
+        why = f"[providers.{name}] of {configuration.why_withheld()}"
+        settings[name] = ProviderSettings(name, name, unusable=why)
+    return settings
 
 
 def _settings(

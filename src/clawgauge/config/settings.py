@@ -14,15 +14,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clawgauge.config.trust import TrustStore, hash_content
-from clawgauge.errors import ConfigError, SuiteError
-from clawgauge.records import HARMLESS, Harmless, Option, Prompt, RunOptions, SuiteRecord
+from clawgauge.errors import ConfigError
+from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
 from clawgauge.small_file import fit_toml, parse_toml, read_toml_bytes
-from clawgauge.suites import load_suite
 
 _OLLAMA_PORT = 11434
 DEFAULT_NAME = "clawgauge.toml"
 DEFAULT_RUNS_DIR = "runs"
-_DEFAULT_SUITES = ("core", "tool_use")
 _WHAT = "configuration"
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
@@ -257,37 +255,3 @@ def _find_key_field(value: Any) -> str | None:
     inner = fields.values() if fields else value if isinstance(value, list) else ()
     named = (field for field in _KEY_FIELDS if field in fields)
     return next(named, None) or next(filter(None, map(_find_key_field, inner)), None)
-
-
-def load_suites(refs: Collection[str], base_dir: Path) -> list[SuiteRecord]:
-    """Load every suite, or the default ones; two of one name cannot be told apart in the records."""
-    suites = [load_suite(ref, base_dir=base_dir) for ref in refs or _DEFAULT_SUITES]
-    names = [suite.name for suite in suites]
-    for suite in suites:
-        if names.count(suite.name) > 1:
-            raise SuiteError(f"two suites are named {suite.name!r}: name each only once, or rename one in its header")
-    return suites
-
-
-def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
-    """The prompts that these ids name: `P1` of every suite, or `SUITE/P1` of one; an id that names none is refused.
-
-    The id a prompt with variants was written under keeps all its forms; `P1#1`, `P1#2`, … keep one.
-    """
-    names_of = [_names_of(prompt) for prompt in prompts]
-    known = set().union(*names_of)
-    missing = [wanted for wanted in prompt_ids if wanted not in known]
-    if missing or not prompt_ids:
-        named = ", ".join(repr(wanted) for wanted in missing) or "nothing"
-        suites = ", ".join(dict.fromkeys(prompt.suite for prompt in prompts))
-        raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
-    wanted_ids = set(prompt_ids)
-    return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
-
-
-def _names_of(prompt: Prompt) -> set[str]:
-    """The words that select a prompt."""
-    ids = {prompt.id}
-    if prompt.variant_of is not None:
-        ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
-    return ids | {f"{prompt.suite}/{one}" for one in ids}

@@ -24,6 +24,10 @@ STRING_CAP_BYTES = 16_384
 RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
+# What a provider reports goes into the record under the same name.
+_AS_REPORTED = (
+    "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "output_tps", "cli_overhead_ms",
+)  # fmt: skip
 _UNJUDGED: dict[str, Any] = {
     "objective_pass": None,
     "violation": None,
@@ -163,8 +167,6 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         ttft_ms=_scaled(completion.ttft_ns, 1_000_000),
         success=failure_type is None,
         failure_type=failure_type,
-        input_tokens=completion.input_tokens,
-        output_tokens=completion.output_tokens,
         raw_output=raw_output,
         suite=prompt.suite,
         repeat=cell.repeat,
@@ -172,7 +174,6 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         expected_tools=prompt.expected_tools,
         ttfa_ms=_scaled(completion.ttfa_ns, 1_000_000),
         timings_us=_timings_us(completion, asked),
-        output_tps=completion.output_tps,
         total_ms=to_ms(asked.total_ns),
         attempts=asked.attempts,
         streamed=asked.streamed,
@@ -184,19 +185,17 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         raw_output_truncated=truncated,
         text_repaired=repaired,
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
-        reasoning_tokens=completion.reasoning_tokens,
-        cached_tokens=completion.cached_tokens,
         tools_offered=bool(prompt.tools),
         tokens_source=_tokens_source(completion),
         cost_usd=cost,
         cost_source=cost_source,
-        cli_overhead_ms=completion.cli_overhead_ms,
         prompt_prefix=asked.prefix,
         turns=None if completion.transcript is None else len(completion.transcript),
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+        **{name: getattr(completion, name) for name in _AS_REPORTED},
         **verdict,
     )
 
