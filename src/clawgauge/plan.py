@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config import Settings, TargetPattern, apply_patterns, parse_target
+from clawgauge.config import Settings, TargetPattern, apply_patterns
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices
@@ -196,11 +196,6 @@ def refuse_secrets(
         if looks_secret(secret) and any(secret in word for word in words):
             where = place.replace(secret, MASK)
             raise error(f"{where} holds the value of {origin}: take it out; a key is never written down, only named")
-
-
-def parse_targets(plan: Plan) -> list[TargetPattern]:
-    """The targets as they were named."""
-    return [parse_target(text, plan.providers) for text in plan.settings.targets]
 
 
 def choose_named_targets(plan: Plan, patterns: list[TargetPattern]) -> Plan | None:

@@ -97,22 +97,16 @@ def _paid(cost_usd: float | None) -> float:
 
 
 def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
-    """The run that a RUN word stands for, with its recorded plan."""
+    """The run that a RUN word stands for, with the plan it was begun with."""
     path = locate_run(ref, runs_dir)
-    recorded = recorded_config(path)
-    check_recorded(recorded.prompts, path / "config.json")
-    return Resumed(path, recorded, retry_errors, force)
-
-
-def recorded_config(path: Path) -> RunConfig:
-    """The plan a run was begun with."""
-    config = read_config(path)
-    if config is None:
+    recorded = read_config(path)
+    if recorded is None:
         raise RunFolderError(
             f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
             "it can be summarised, but not resumed"
         )
-    return config
+    check_recorded(recorded.prompts, path / "config.json")
+    return Resumed(path, recorded, retry_errors, force)
 
 
 def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:

@@ -20,6 +20,7 @@ from clawgauge.config import (
     Configuration,
     find_secrets,
     make_settings,
+    parse_target,
     provider_name,
     provider_settings,
     read_configuration,
@@ -35,7 +36,6 @@ from clawgauge.plan import (
     fit_concurrency,
     ignored_options,
     make_plan,
-    parse_targets,
     price_targets,
     refuse_secrets,
 )
@@ -181,7 +181,7 @@ def _make_plan(
         secrets=secrets,
         redact=redact,
     )
-    patterns = parse_targets(plan)
+    patterns = [parse_target(text, providers) for text in settings.targets]
     named = choose_named_targets(plan, patterns) if names_targets else plan
     if configuration.path is not None:
         tell(_describe(configuration))

@@ -83,7 +83,7 @@ def flag_of(field: str) -> str:
 
 def _bounded(field: str, value: Any) -> Any:
     option = OPTIONS[field]
-    if option.meaning and value is not None and not (math.isfinite(value) and option.low <= value <= option.high):
+    if option.meaning and value is not None and not option.low <= value <= option.high:
         raise ConfigError(f"{flag_of(field)} is {value}: it must be {option.meaning}")
     return value
 
@@ -92,8 +92,8 @@ def _number_in(variable: str, word: str, option: Option) -> float:
     try:
         number = float(word)
     except ValueError:
-        number = -math.inf
-    if not (math.isfinite(number) and option.low <= number <= option.high):
+        number = math.nan
+    if not option.low <= number <= option.high:
         raise ConfigError(f"{variable} is {word!r}: give {option.meaning}")
     return number
 

@@ -76,9 +76,10 @@ class SuiteInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Option(NamedTuple):
     """What is declared beside an option: the numbers it takes, and what changing it does to a run that is resumed.
 
-    `name` is the option's own where the field has another. A `variable` of the environment sets what no flag and no
-    file can. On resuming, a `fixed` option cannot change without making records incomparable; a `free` one can; one of
-    the `extent` can, and decides how many cells there are; `more` is the extent too, and may only grow.
+    A number that is not from `low` to `high` is refused, and `meaning` says what it must be. `name` is the option's own
+    where the field has another. A `variable` of the environment sets what no flag and no file can. On resuming, a
+    `fixed` option cannot change without making records incomparable; a `free` one can; one of the `extent` can, and
+    decides how many cells there are; `more` is the extent too, and may only grow.
     """
 
     low: float = -math.inf
@@ -111,7 +112,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: Harmless[Annotated[bool, Option(resume="free")]] = False
     max_retries: Harmless[Annotated[int, Option(0, 100, "a whole number from 0 to 100", resume="free")]] = 5
     retry_base_s: Annotated[
-        float, Option(0, meaning="a number of seconds, 0 or more", variable="CLAWGAUGE_RETRY_BASE_S", resume="free")
+        float, Option(0, 1e308, "a number of seconds, 0 or more", variable="CLAWGAUGE_RETRY_BASE_S", resume="free")
     ] = 1.0
     max_wait_s: Harmless[Annotated[float, Option(0, 86_400, "seconds, 0 or more", name="max_wait", resume="free")]] = (
         60.0

@@ -133,6 +133,9 @@ def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
     ("said", "option"),
     [
         ({"repeats": 0}, "--repeats"),
+        ({"repeats": 10**400}, "--repeats"),
+        ({"max_cost": float("inf")}, "--max-cost"),
+        ({"stop_after_errors": 0}, "--stop-after-errors"),
         ({"concurrency": -1}, "--concurrency"),
         ({"timeout": 0.0}, "--timeout"),
         ({"timeout": float("nan")}, "--timeout"),
