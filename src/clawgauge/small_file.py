@@ -1,13 +1,16 @@
-"""A small file of the user's: a regular one, its size known before it is read; as text, or as TOML of a given type."""
+"""A file of the user's: a small regular one, its size known before it is read, as text or TOML; or one put in place."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -57,6 +60,23 @@ def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None
 
 
 T = TypeVar("T")
+
+
+@contextmanager
+def replaced_file(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` at one stroke once the block ends well; else `path` is as it was."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes a file for the owner's eyes alone.
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
 
 
 def has_key_bomb(toml: str) -> bool:

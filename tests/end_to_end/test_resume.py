@@ -225,3 +225,30 @@ def test_two_writers_of_one_folder(place: Path, server: ScriptedServer) -> None:
     process.kill()
     process.communicate()
     assert clawgauge(place, "run", "--resume", "held").code == 0
+
+
+def test_a_target_is_given_up_after_as_many_failures_in_a_row_as_allowed(place: Path, server: ScriptedServer) -> None:
+    """An answer in between starts the count anew; what was not asked says why, and is asked once it is wanted."""
+    server.script(Status(400), Text("yes"), Status(400), Status(400))
+    stopped = clawgauge(place, *SMALL, "--repeats", "2", "--run-id", "r", "--stop-after-errors", "2")
+    records = stopped.records()
+    assert len(server.calls) == 4 and len(records) == 8
+    assert [record["failure_type"] for record in records[:4]] == ["http_400", None, "http_400", "http_400"]
+    for record in records[4:]:
+        assert (record["availability_status"], record["failure_type"]) == (
+            "skipped_unavailable",
+            "stopped_after_errors",
+        )
+        assert record["attempts"] == [] and "--stop-after-errors 2" in record["error"]
+    assert json.loads((stopped.folder / "config.json").read_text())["options"]["stop_after_errors"] == 2
+    server.reply_with(Text("yes"))
+    refilled = clawgauge(place, "run", "--resume", "r", "--retry-errors")
+    assert refilled.code == 0 and {record["availability_status"] for record in refilled.records()} == {"ok"}
+
+
+def test_a_target_is_asked_to_the_end_unless_it_is_to_be_given_up(place: Path, server: ScriptedServer) -> None:
+    """Off by default; a number that makes no sense is refused before anything is sent."""
+    server.reply_with(Status(400))
+    assert clawgauge(place, *SMALL, "--stop-after-errors", "0").code == 2 and server.calls == []
+    clawgauge(place, *SMALL)
+    assert len(server.calls) == 4

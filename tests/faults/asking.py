@@ -19,7 +19,7 @@ import uvloop
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import Prompt, RunOptions, Target
+from clawgauge.records import Prompt, Target
 from clawgauge.runner.agenda import Agenda
 from clawgauge.runner.budgets import Cell
 from clawgauge.runner.clock import Clock, LagWatch, SystemClock
@@ -27,6 +27,7 @@ from clawgauge.runner.judging import Judge
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from clawgauge.secrets import Redactor
 from support.command import read_records
+from support.plans import plan_of
 from support.published_schema import check_run_folder
 from support.scripted_server import Reply, ScriptedServer
 from support.waiting import PATIENCE_S
@@ -77,18 +78,9 @@ def ask_provider(
     ]
 
     async def asked(run_folder: RunFolder) -> None:
+        plan = plan_of(prompts, redact=Redactor(), **{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options})
         context = RunContext(
-            run_id=run_folder.run_id,
-            folder=run_folder,
-            options=RunOptions(**{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options}),
-            observer=Observer(),
-            clock=clock or SystemClock(),
-            redact=Redactor(),
-            stretch=0,
-            rng=random.Random(1),
-            salt=b"",
-            price_for=lambda target: None,
-            judge=judge or Judge(),
+            plan, run_folder, Observer(), clock or SystemClock(), rng=random.Random(1), judge=judge or Judge()
         )
         agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
         with LagWatch() as lag_watch:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from clawgauge.cli.files import refill_command
-from clawgauge.journal import read_config
 from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Status
@@ -381,10 +380,21 @@ def test_the_printed_command_takes_numbers_as_they_are_typed(
     spent = {"event": "budget_spent", "at_ms": 1, "target": None, "detail": {"budget": budget, "limit": limit}}
     with (place / "runs" / "r" / "events.jsonl").open("a") as events:
         events.write(json.dumps(spent) + "\n")
-    config = read_config(place / "runs" / "r")
-    assert config is not None
-    command = refill_command(place / "runs" / "r", config)
+    command = refill_command(place / "runs" / "r")
     assert words in command if words else "max" not in command and "evil" not in command
+
+
+def test_a_run_folder_has_no_say_in_which_file_is_named(place: Path, server: ScriptedServer) -> None:
+    """Whoever made the folder may have recorded any --config, and a file that is named counts in full."""
+    server.reply_with(Status(400))
+    words = (*RUN, "-t", "fake:scripted-model", "--run-id", "r", "--config", "clawgauge.toml")
+    done = clawgauge(place, *words)
+    assert " --config clawgauge.toml" in done.stderr
+    summary = place / "runs" / "r" / "summary.md"
+    assert " --config clawgauge.toml" in summary.read_text()
+    assert clawgauge(place, "summarize", "r").code == 0
+    assert "--resume r" in summary.read_text() and "--config" not in summary.read_text()
+    assert "--config" not in clawgauge(place, "history", "--fill").stdout
 
 
 def test_an_option_is_not_cut_short(place: Path, server: ScriptedServer) -> None:

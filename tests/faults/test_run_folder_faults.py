@@ -16,11 +16,12 @@ from clawgauge.cli import main
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import Prompt, RunOptions, Target
-from clawgauge.runner.run import RunRequest, run
+from clawgauge.records import Prompt, Target
+from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from clawgauge.summary import summarize_folder
 from support.command import Outcome, clawgauge, read_records, state_home, write_suite
+from support.plans import plan_of
 from support.scripted_server import Hang, Reset, ScriptedServer, Status, Text
 from support.slow_rest import slow_rest
 from support.waiting import growing_deadlines
@@ -278,11 +279,10 @@ def test_row_55_a_wall_clock_that_steps_back(tmp_path: Path, server: ScriptedSer
             Text("yes", chunks=3, gap_s=0.01), Status(503), Text("yes"), Reset(), Status(400), Hang()
         )  # fmt: skip
         with RunFolder.create(tmp_path) as folder:
-            request = RunRequest(
-                run_id=folder.run_id, targets=[target], prompts=prompts, options=RunOptions(timeout_s=timeout_s),
-                provider_for=lambda _: create_provider(settings), redact=str, environ={"PATH": os.defpath},
-            )  # fmt: skip
-            asyncio.run(run(request, folder, Observer(), SteppingClock()))
+            given = {target.provider: create_provider(settings)}
+            environ = {"PATH": os.defpath}
+            plan = plan_of(prompts, given=given, targets=[target], environ=environ, timeout_s=timeout_s)
+            asyncio.run(run(plan, folder, Observer(), SteppingClock()))
         records = read_records(folder.path)
         n_timeouts = sum(attempt["failure_type"] == "timeout" for r in records for attempt in r["attempts"])
         if n_timeouts == 1 and records[3]["e2e_ms"] >= 900 * timeout_s:

@@ -11,11 +11,12 @@ import pytest
 
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.records import Prompt, RunOptions, Target
-from clawgauge.runner.run import RunRequest, run
+from clawgauge.records import Prompt, Target
+from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from faults.asking import ask_provider, verdict
 from support.command import read_records
+from support.plans import plan_of
 
 
 class Careless(Provider):
@@ -72,16 +73,8 @@ def test_a_provider_that_breaks_while_getting_ready_costs_its_target(tmp_path: P
     providers = {"unready": Unready({}, None), "careless": Careless({}, None)}
     prompt = Prompt(id="P0", name="p", prompt="p", suite="s", validator={"type": "noop"})
     with RunFolder.create(tmp_path) as folder:
-        request = RunRequest(
-            run_id=folder.run_id,
-            targets=[Target(name, "m") for name in providers],
-            prompts=[prompt],
-            options=RunOptions(),
-            provider_for=lambda target: providers[target.provider],
-            redact=str,
-            environ={},
-        )
-        asyncio.run(run(request, folder, Observer()))
+        plan = plan_of([prompt], given=providers, targets=[Target(name, "m") for name in providers])
+        asyncio.run(run(plan, folder, Observer()))
     first, second = read_records(folder.path)
     assert verdict(first) == ("error", False, "exception") and "KeyError" in first["error"]
     assert verdict(second) == ("ok", True, None)

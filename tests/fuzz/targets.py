@@ -29,7 +29,8 @@ from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Intake, Reader, SseD
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
-from clawgauge.runner.record import CellContext, Timing, answered_result
+from clawgauge.runner.budgets import Cell
+from clawgauge.runner.record import Asked, Source, answered_result
 from clawgauge.suites import load_suite, prompts_sha256
 from clawgauge.timeline import Completion, Timeline
 
@@ -261,11 +262,8 @@ class _Collector:
 def _recorded(completion: Completion, failure: CallFailure | None) -> None:
     """Whatever came back becomes a line that reads as the record it was."""
     prompt = Prompt(id="P", name="p", prompt="?", validator=SPECS[7], expected_tools=["free"])
-    context = CellContext("r", Target("p", "m"), prompt, 0, 0, lambda text: text)
-    timing = Timing(
-        started_at_ms=1, ended_at_ms=2, e2e_ns=completion.e2e_ns, total_ns=9, streamed=True, cold_start=None
-    )
-    result = answered_result(context, completion, failure, [], timing)
+    asked = Asked(completion, failure, completion.e2e_ns, 1, 2, [], total_ns=9, streamed=True)
+    result = answered_result(Source("r", 0, Target("p", "m"), str), Cell(prompt, 0), asked)
     line = encode_line(result)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     assert encode_line(msgspec.json.decode(line, type=Result)) == line

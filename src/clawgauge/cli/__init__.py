@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from clawgauge import __version__
-from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption
+from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure
 from clawgauge.errors import ClawgaugeError
+from clawgauge.reports.clean import clean_cell
 
 _VERBS = {
     "run": "run suites on models and record every answer",
@@ -92,16 +93,12 @@ def _execute(argv: Sequence[str] | None) -> int:
     except ClawgaugeError as wrong:
         return _tell(wrong)
     except (OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
-        from clawgauge.cli.process import machine_failure
-
         if (refused := machine_failure(fault)) is None:
             raise
         return _tell(refused)
 
 
 def _tell(wrong: ClawgaugeError) -> int:
-    # Loaded only now: a help text needs none of it. The words may be a server's, or a file's name.
-    from clawgauge.reports.clean import clean_cell
-
+    # The words may be a server's, or a file's name.
     sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
     return wrong.exit_code

@@ -62,7 +62,14 @@ def execute(arguments: argparse.Namespace) -> int:
         skip_changed=arguments.skip_changed,
         answers=arguments.answers,
     )
-    path_a, path_b = _locate(arguments)
+    if (arguments.b is None) != bool(arguments.models):
+        wanted = "one run with --models X Y" if arguments.models else "two runs, or one run with --models X Y"
+        raise ConfigError(f"compare takes {wanted}")
+    if arguments.models and arguments.map:
+        raise ConfigError("--map puts targets of two runs together; with --models there is one run")
+    if arguments.significant and not arguments.fail_on:
+        raise ConfigError("--significant is about the rules of --fail-on: give at least one")
+    path_a, path_b = _locate(arguments.a, arguments.b, arguments.runs_dir)
     try:
         comparison = compare_runs(path_a, path_b, wishes)
     except IncomparableRuns as wrong:
@@ -73,17 +80,10 @@ def execute(arguments: argparse.Namespace) -> int:
     return _exit_code(comparison)
 
 
-def _locate(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    if (arguments.b is None) != bool(arguments.models):
-        wanted = "one run with --models X Y" if arguments.models else "two runs, or one run with --models X Y"
-        raise ConfigError(f"compare takes {wanted}")
-    if arguments.models and arguments.map:
-        raise ConfigError("--map puts targets of two runs together; with --models there is one run")
-    if arguments.significant and not arguments.fail_on:
-        raise ConfigError("--significant is about the rules of --fail-on: give at least one")
-    first = open_run(arguments.a, arguments.runs_dir)
-    second = first if arguments.b is None else open_run(arguments.b, arguments.runs_dir)
-    if arguments.b is not None and first.resolve() == second.resolve():
+def _locate(a: str, b: str | None, runs_dir: Path | None) -> tuple[Path, Path]:
+    first = open_run(a, runs_dir)
+    second = first if b is None else open_run(b, runs_dir)
+    if b is not None and first.resolve() == second.resolve():
         raise ConfigError(f"A and B are both {first}: name two runs, or two of its targets with --models X Y")
     return first, second
 

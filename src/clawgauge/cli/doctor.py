@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.loop import run_async
-from clawgauge.cli.planning import keep_secrets
-from clawgauge.cli.process import DONE, NOTHING_ANSWERED
-from clawgauge.config import provider_settings, read_configuration, read_environment
+from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets
+from clawgauge.config import find_secrets, provider_settings, read_configuration, read_environment
 from clawgauge.errors import CallFailure, ConfigError, MachineError
 from clawgauge.journal import encode_document
 from clawgauge.providers.base import ProviderSettings
@@ -55,8 +54,8 @@ def examine(config: Path | None, *, as_json: bool) -> int:
     if configuration.path is not None:
         _tell(clean_cell(f"using {configuration.path} ({configuration.standing})"))
     settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
-    _, redact = keep_secrets(settings, environ)
-    configured = configuration.withheld_providers | set(configuration.file.providers)
+    redact = keep_secrets(find_secrets(settings, environ))
+    configured = configuration.withheld_providers | set(configuration.providers)
     probes = run_async(_probe_all(_worth_probing(settings, configured)))
     # Masked as a whole: versions and model names are the server's words too.
     if as_json:

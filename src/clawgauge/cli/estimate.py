@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawgauge.cli.planning import OpenWork, Plan
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_summary
+from clawgauge.plan import Plan
 from clawgauge.records import Target
 from clawgauge.reports.clean import one_row
-from clawgauge.runner.budgets import Foresight, foresee, tier_pool
+from clawgauge.reports.words import plural
+from clawgauge.runner.agenda import make_agenda
+from clawgauge.runner.budgets import Foresight, cost_budget, foresee, tier_pool
 
 _RUNS_LOOKED_AT = 20
 
@@ -26,18 +29,44 @@ class PastCalls(NamedTuple):
         return self.total_ms / self.n_calls
 
 
-def plan_lines(plan: Plan, work: OpenWork) -> list[str]:
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """The plan as a script reads it."""
+    calls = _expected_calls(plan)
+    n_prompts = len(tier_pool(plan.prompts))
+    return {
+        "suites": [suite.name for suite in plan.suites],
+        "prompts": len(plan.asked),
+        "repeats": plan.settings.repeats,
+        "concurrency": plan.settings.concurrency,
+        "calls": sum(each.n for each in calls),
+        "targets": [{"target": each.label, "calls": each.n, "estimated_s": each.seconds} for each in calls],
+        "tier": {
+            "prompts": n_prompts,
+            "until_decided": plan.settings.until_decided,
+            "likely": [seen._asdict() for seen in foresee(n_prompts)] if n_prompts else [],
+        },
+    }
+
+
+def plan_lines(plan: Plan) -> list[str]:
     """The plan as a person reads it."""
-    known = past_calls(plan.runs_dir)
-    suites = ", ".join(f"{suite.name} ({_n_asked(plan, suite.name)} prompts)" for suite in plan.suites)
-    lines = [f"suites: {suites}; repeats: {plan.options.repeats}; concurrency: {plan.options.concurrency}"]
-    calls = _open_calls(plan, work)
-    lines += [_target_line(plan, target, n, known.get(target)) for target, n in calls.items()]
-    at_most = "at most " if plan.options.until_decided else ""
-    ending = _total_time(plan, calls, known)
-    lines.append(
-        f"in all: {counted(len(plan.targets), 'target')}, {at_most}{counted(sum(calls.values()), 'call')}{ending}"
-    )
+    settings, calls = plan.settings, _expected_calls(plan)
+    n_asked = Counter(prompt.suite for prompt in plan.asked)
+    suites = ", ".join(f"{suite.name} ({n_asked[suite.name]} prompts)" for suite in plan.suites)
+    lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}"]
+    for each in calls:
+        known = "time unknown (not measured here yet)"
+        if each.past is not None and each.seconds is not None:
+            basis = f"as measured here before, {plural(each.past.n_calls, 'call')}"
+            known = f"about {spoken(each.seconds)} ({basis})"
+        lines.append(f"  {each.label}: {plural(each.n, 'call')}, {known}")
+    estimates = [each.seconds for each in calls if each.seconds is not None]
+    at_most = "at most " if settings.until_decided else ""
+    ending = f", about {spoken(sum(estimates))}" if estimates else ""
+    if 0 < len(estimates) < len(calls):
+        ending += f", and {len(calls) - len(estimates)} of unknown speed"
+    n_calls = sum(each.n for each in calls)
+    lines.append(f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}")
     return [one_row(line).rstrip("\n") for line in lines]
 
 
@@ -49,34 +78,30 @@ def tier_lines(plan: Plan) -> list[str]:
     first, *others = foresee(n_prompts)
     settled = f"settle it for {first.p_decided:.0%} of models right {first.rate:.0%} of the time"
     rest = "".join(f", {seen.p_decided:.0%} at {seen.rate:.0%} ({_half(seen)})" for seen in others)
-    return [f"tier: {counted(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
+    return [f"tier: {plural(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
 
 
 def _half(seen: Foresight) -> str:
     return "over 200" if seen.median is None else str(seen.median)
 
 
-def plan_facts(plan: Plan, work: OpenWork) -> dict[str, Any]:
-    """The plan as a script reads it."""
-    known = past_calls(plan.runs_dir)
-    calls = _open_calls(plan, work)
-    n_prompts = len(tier_pool(plan.prompts))
-    return {
-        "suites": [suite.name for suite in plan.suites],
-        "prompts": len(plan.asked),
-        "repeats": plan.options.repeats,
-        "concurrency": plan.options.concurrency,
-        "calls": sum(calls.values()),
-        "targets": [
-            {"target": target.label, "calls": n, "estimated_s": _estimate_s(plan, n, known.get(target))}
-            for target, n in calls.items()
-        ],
-        "tier": {
-            "prompts": n_prompts,
-            "until_decided": plan.options.until_decided,
-            "likely": [seen._asdict() for seen in foresee(n_prompts)] if n_prompts else [],
-        },
-    }
+class ExpectedCalls(NamedTuple):
+    """The `n` calls to a target, and the time they will take if they are as those of before."""
+
+    label: str
+    n: int
+    past: PastCalls | None
+    seconds: float | None
+
+
+def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
+    known, cost = past_calls(plan.runs_dir), cost_budget(plan)
+    expected = []
+    for target in plan.targets:
+        n, past = make_agenda(plan, target, cost).n_open, known.get(target)
+        seconds = None if past is None else round(past.mean_ms * n / 1000 / plan.settings.concurrency, 1)
+        expected.append(ExpectedCalls(target.label, n, past, seconds))
+    return expected
 
 
 def past_calls(runs_dir: Path) -> dict[Target, PastCalls]:
@@ -106,37 +131,3 @@ def spoken(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def _open_calls(plan: Plan, work: OpenWork) -> dict[Target, int]:
-    return {target: plan.agenda(target, work).n_open for target in plan.targets}
-
-
-def _n_asked(plan: Plan, suite: str) -> int:
-    return sum(1 for prompt in plan.asked if prompt.suite == suite)
-
-
-def _estimate_s(plan: Plan, n_calls: int, past: PastCalls | None) -> float | None:
-    return None if past is None else round(past.mean_ms * n_calls / 1000 / plan.options.concurrency, 1)
-
-
-def _target_line(plan: Plan, target: Target, n_calls: int, past: PastCalls | None) -> str:
-    seconds = _estimate_s(plan, n_calls, past)
-    if past is None or seconds is None:
-        return f"  {target.label}: {counted(n_calls, 'call')}, time unknown (not measured here yet)"
-    basis = f"as measured here before, {counted(past.n_calls, 'call')}"
-    return f"  {target.label}: {counted(n_calls, 'call')}, about {spoken(seconds)} ({basis})"
-
-
-def _total_time(plan: Plan, calls: dict[Target, int], known: dict[Target, PastCalls]) -> str:
-    estimates = [_estimate_s(plan, n, known.get(target)) for target, n in calls.items()]
-    told = [seconds for seconds in estimates if seconds is not None]
-    if not told:
-        return ""
-    rest = "" if len(told) == len(estimates) else f", and {len(estimates) - len(told)} of unknown speed"
-    return f", about {spoken(sum(told))}{rest}"

@@ -40,10 +40,10 @@ _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "
 
 def execute(arguments: argparse.Namespace) -> int:
     """The whole verb. What is left out because it cannot be read is said, and is in the exit code."""
-    form = _choose_format(arguments)
+    form = _choose_format(arguments.format, arguments.output, excel_safe=arguments.excel_safe)
     names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
     columns = choose_columns(names)
-    results = ResultStream(_open_runs(arguments))
+    results = ResultStream(_open_runs(arguments.runs, arguments.runs_dir))
     if form == "parquet":
         _write_parquet(results, columns, arguments.output)
     else:
@@ -56,21 +56,20 @@ def execute(arguments: argparse.Namespace) -> int:
     return tell_unreadable(results.n_unreadable)
 
 
-def _open_runs(arguments: argparse.Namespace) -> list[Path]:
+def _open_runs(refs: Sequence[str], runs_dir: Path | None) -> list[Path]:
     """The folders named, each once: `latest` and a run's own id may be the same one."""
     folders: dict[Path, Path] = {}
-    for ref in arguments.runs:
-        folder = open_run(ref, arguments.runs_dir)
+    for ref in refs:
+        folder = open_run(ref, runs_dir)
         if folder.resolve() in folders:
             sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
         folders.setdefault(folder.resolve(), folder)
     return list(folders.values())
 
 
-def _choose_format(arguments: argparse.Namespace) -> str:
-    output: Path | None = arguments.output
-    form: str = arguments.format or _format_of(output)
-    if arguments.excel_safe and form != "csv":
+def _choose_format(named: str | None, output: Path | None, *, excel_safe: bool) -> str:
+    form = named or _format_of(output)
+    if excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:
         raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")

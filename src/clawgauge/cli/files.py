@@ -6,11 +6,9 @@ import errno
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,9 +17,10 @@ from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration, read_environm
 from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
 from clawgauge.journal import is_run_folder, locate_run, read_config, read_events, replace_beside_records
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import RunConfig, RunSummary
+from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import plural
+from clawgauge.small_file import replaced_file
 from clawgauge.summary import summarize_folder
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -40,15 +39,15 @@ def configured_prices() -> Path | None:
     """The user's own price file, where ./clawgauge.toml names one."""
     configuration = read_configuration(None, read_environment())
     configuration.refuse_withheld(["prices"])
-    prices, path = configuration.file.run.prices, configuration.path
-    return path.parent / prices if path and prices else None
+    prices = configuration.under({}).get("prices")
+    return Path(prices) if prices else None
 
 
 def configured_runs_dir() -> Path:
     """Where runs are kept unless the command line says otherwise."""
     configuration = read_configuration(None, read_environment())
     configuration.refuse_withheld(["runs_dir"])
-    return Path(configuration.file.run.runs_dir or DEFAULT_RUNS_DIR)
+    return Path(configuration.run.get("runs_dir") or DEFAULT_RUNS_DIR)
 
 
 def tell_unreadable(n_lines: int) -> int:
@@ -71,25 +70,12 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as direct:
                 yield direct
             return
-        with _replacement(path.resolve()) as file:
+        # A report is a file like any other: whoever may read the one before it may read this one.
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        with replaced_file(path.resolve(), mode) as file:
             yield file
     except OSError as error:
         raise _refusal(path, error) from error
-
-
-@contextmanager
-def _replacement(path: Path) -> Iterator[BinaryIO]:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        # mkstemp makes a file for the owner's eyes alone; a report is a file like any other.
-        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        temp.replace(path)
-    finally:
-        with suppress(OSError):
-            temp.unlink()
 
 
 def _umask() -> int:
@@ -119,23 +105,27 @@ def _refusal(path: Path, error: OSError) -> ClawgaugeError:
     return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")
 
 
-def write_summary(folder: RunFolder) -> RunSummary:
+def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
     """Summarise what is recorded now, and keep it."""
     summary = summarize_folder(folder.path)
     config = read_config(folder.path)
-    refill = refill_command(folder.path, config) if config else None
+    refill = refill_command(folder.path, config_file) if config else None
     folder.write_json("summary.json", summary)
     folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
     return summary
 
 
-def refill_command(path: Path, config: RunConfig) -> str:
-    """The command that asks again what was not answered, from where the run was started."""
+def refill_command(path: Path, config_file: Path | None = None) -> str:
+    """The command that asks again what was not answered, from where the run was started.
+
+    `config_file` is what the user named with --config just now. The run folder's own word for it is not repeated: it
+    may come from anyone, and a file that is named counts in full.
+    """
     words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *_larger_budget(path)]
     if path.parent != Path("runs"):
         words += ["--runs-dir", str(path.parent)]
-    if (file := _config_file(config)) is not None:
-        words += ["--config", file]
+    if config_file is not None:
+        words += ["--config", str(config_file)]
     return shlex.join(words)
 
 
@@ -155,12 +145,3 @@ def _larger_budget(path: Path) -> list[str]:
 def _written_out(number: float) -> str:
     """A number as an option takes it: no exponent, and no fraction where there is none."""
     return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"
-
-
-def _config_file(config: RunConfig) -> str | None:
-    """What the run's own command line said after --config."""
-    for word, following in pairwise([*config.argv, ""]):
-        option, equals, value = word.partition("=")
-        if option == "--config":
-            return value if equals else following
-    return None

@@ -69,7 +69,7 @@ def _render(history: History, form: str) -> str:
 
 
 def _command(step: FillStep, runs_dir: Path | None) -> FillCommand:
-    command = refill_command(step.resume.path, step.like) if step.resume else _run_command(step, runs_dir)
+    command = refill_command(step.resume.path) if step.resume else _run_command(step, runs_dir)
     cells = [(target.label, suite, prompt_id) for target, (suite, prompt_id) in step.cells]
     return FillCommand(command=command, cells=cells)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from clawgauge.cli.process import Interrupted, interruption
@@ -31,7 +31,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         sys.setswitchinterval(0.001)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             try:
-                return runner.run(_heedful(main))
+                return runner.run(_cancellable(main))
             except asyncio.CancelledError:
                 if interruption.happened:
                     raise Interrupted from None
@@ -40,27 +40,20 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:
     """Await `work`; an interruption ends it alone, and what stands after it is still done."""
-    task = asyncio.ensure_future(work)
-    with interruption.cancelling(_canceller(task)):
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not interruption.happened:
-                raise
+    try:
+        await _cancellable(work)
+    except asyncio.CancelledError:
+        if not interruption.happened:
+            raise
 
 
-async def _heedful(main: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.ensure_future(main)
-    with interruption.cancelling(_canceller(task)):
+async def _cancellable(work: Coroutine[Any, Any, T]) -> T:
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    # Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of one.
+    with interruption.cancelling(lambda: loop.call_soon_threadsafe(task.cancel)):
         if interruption.happened:
             task.cancel()
         return await task
-
-
-def _canceller(task: asyncio.Task[Any]) -> Callable[[], object]:
-    """Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of one."""
-    loop = asyncio.get_running_loop()
-    return lambda: loop.call_soon_threadsafe(task.cancel)
 
 
 def _loop_factory() -> Any:

@@ -11,14 +11,17 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from types import FrameType, TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from clawgauge.child_processes import kill_all_groups
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.reports.clean import clean_lines
+
+if TYPE_CHECKING:
+    from clawgauge.secrets import Redactor
 
 DONE = 0
 GATE_FAILED = 1
@@ -36,9 +39,23 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 _STDERR = 2
 
 
-def mask_output(*, results: Callable[[str], str], words: Callable[[str], str]) -> None:
-    """From now on stdout and stderr show what these make of it."""
-    _masks.update(stdout=results, stderr=words)
+def keep_secrets(secrets: Mapping[str, str]) -> Redactor:
+    """From now on no run folder, no output and no traceback of this process shows one of these values."""
+    # Loaded only now: a help text needs none of it.
+    from clawgauge.journal import withhold
+    from clawgauge.secrets import Redactor, SecretMask, mask_shapes
+
+    redact = Redactor(secrets)
+    withhold(secrets)
+    mask = SecretMask(secrets).mask
+    # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
+    _masks.update(stdout=mask, stderr=lambda text: mask_shapes(mask(text)))
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
+
+    sys.excepthook = show
+    return redact
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -123,15 +140,6 @@ def _open_missing() -> None:
     # Never closed: they stand for streams that live as long as the process.
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-
-
-def redact_tracebacks(redact: Callable[[str], str]) -> None:
-    """From now on an error that nobody caught is printed with its secrets replaced."""
-
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
-
-    sys.excepthook = show
 
 
 def machine_failure(fault: BaseException) -> MachineError | None:

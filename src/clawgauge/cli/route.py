@@ -9,7 +9,7 @@ import argparse
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -62,18 +62,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
 
 
+class Request(NamedTuple):
+    """What the command line asks for."""
+
+    run: list[str]
+    runs_dir: Path | None
+    made_for: str
+    policy: Path | None
+    prices: Path | None
+    config: Path | None
+    dry_run: bool
+    write: bool
+    simulate: str | None
+    reasons: Path | None
+    output: Path | None
+    json: bool
+
+    @property
+    def patched(self) -> Path | None:
+        """The file to patch, where one is to be."""
+        return self.config.expanduser() if self.config and (self.dry_run or self.write) else None
+
+
 def execute(arguments: argparse.Namespace) -> int:
-    return simulate(arguments) if arguments.simulate is not None else route(arguments)
+    request = Request(**{name: getattr(arguments, name) for name in Request._fields})
+    return route(request) if request.simulate is None else simulate(request, request.simulate)
 
 
 _NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}
 
 
-def route(arguments: argparse.Namespace) -> int:
+def route(request: Request) -> int:
     """Print, show as a diff, or write the configuration; the reasons go beside it."""
-    _refuse_contradictions(arguments)
-    folders, decision, code = _decide(arguments)
-    if arguments.made_for == "litellm":
+    _refuse_contradictions(request)
+    folders, decision, code = _decide(request)
+    if request.made_for == "litellm":
         made = litellm_config(decision)
         settings, reasons, notes = made.config, made.reasons, made.notes
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
@@ -81,28 +104,30 @@ def route(arguments: argparse.Namespace) -> int:
         routing = openclaw_routing(decision)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes
         text = encode_document(settings).decode()
-    before = _read_existing(arguments)
-    notes += find_conflicts(before or {}, settings) if arguments.made_for == "openclaw" else []
+    before = None
+    if (path := request.patched) is not None:
+        before = read_openclaw(path) if path.exists() else {}
+    notes += find_conflicts(before or {}, settings) if request.made_for == "openclaw" else []
     _tell(render_decision(decision))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
-    if before is not None:
-        _apply(arguments, before, settings)
+    if path is not None and before is not None:
+        _apply(path, before, settings, dry_run=request.dry_run)
     else:
-        _print(arguments, text, _facts(arguments.made_for, decision, settings, reasons, notes))
-    if not arguments.dry_run:
-        _write_reasons(arguments, folders, decision, reasons, notes)
+        _print(request, text, _facts(request.made_for, decision, settings, reasons, notes))
+    if not request.dry_run:
+        _write_reasons(request, folders, decision, reasons, notes)
     return code
 
 
-def simulate(arguments: argparse.Namespace) -> int:
+def simulate(request: Request, chain: str) -> int:
     """`--simulate CHAIN`: what that chain would have done, and the best one the policy allows."""
-    if arguments.write or arguments.dry_run or arguments.config or arguments.output or arguments.reasons:
+    if request.write or request.dry_run or request.config or request.output or request.reasons:
         raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
-    _, decision, code = _decide(arguments)
-    asked = forecast(parse_chain(arguments.simulate, decision))
+    _, decision, code = _decide(request)
+    asked = forecast(parse_chain(chain, decision))
     best = best_chain(decision)
-    if arguments.json:
+    if request.json:
         facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
         sys.stdout.write(encode_document(facts).decode())
         return code
@@ -116,42 +141,33 @@ def simulate(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _refuse_contradictions(arguments: argparse.Namespace) -> None:
-    if arguments.dry_run and arguments.write:
+def _refuse_contradictions(request: Request) -> None:
+    if request.dry_run and request.write:
         raise RequestError("--dry-run shows what --write would do: give one of them")
-    if not (arguments.dry_run or arguments.write):
-        if arguments.config is not None:
+    if not (request.dry_run or request.write):
+        if request.config is not None:
             raise RequestError("--config names a file to patch: say --dry-run or --write with it")
         return
-    if arguments.made_for != "openclaw":
+    if request.made_for != "openclaw":
         raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
-    if arguments.config is None:
+    if request.config is None:
         raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
 
 
-def _decide(arguments: argparse.Namespace) -> tuple[list[Path], Decision, int]:
+def _decide(request: Request) -> tuple[list[Path], Decision, int]:
     """The run folders, what they amount to under the policy, and the exit code of having read them."""
-    folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
-    policy = read_policy(arguments.policy)
-    evidence, n_unreadable = gather_evidence(folders, load_prices(arguments.prices or configured_prices()))
+    folders = [open_run(ref, request.runs_dir) for ref in request.run]
+    policy = read_policy(request.policy)
+    evidence, n_unreadable = gather_evidence(folders, load_prices(request.prices or configured_prices()))
     return folders, decide(evidence, policy), tell_unreadable(n_unreadable)
 
 
-def _read_existing(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """The file to patch, empty where it is not there yet; None where none is to be patched."""
-    if not (arguments.dry_run or arguments.write):
-        return None
-    path: Path = arguments.config.expanduser()
-    return read_openclaw(path) if path.exists() else {}
-
-
-def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[str, Any]) -> None:
-    path: Path = arguments.config.expanduser()
+def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run: bool) -> None:
     after = merge_patch(before, patch)
     if before == after:
         _tell(f"{path} says all of this already\n")
         return
-    if arguments.dry_run:
+    if dry_run:
         sys.stdout.write(render_diff(before, after, path.name))
         return
     backup = write_openclaw(path, after)
@@ -159,23 +175,23 @@ def _apply(arguments: argparse.Namespace, before: dict[str, Any], patch: dict[st
     _tell(f"wrote {path}{kept}\n")
 
 
-def _print(arguments: argparse.Namespace, text: str, facts: dict[str, Any]) -> None:
-    content = encode_document(facts).decode() if arguments.json else text
-    print_output(arguments.output, content)
-    if arguments.output is not None:
-        _tell(f"wrote {arguments.output}\n")
+def _print(request: Request, text: str, facts: dict[str, Any]) -> None:
+    content = encode_document(facts).decode() if request.json else text
+    print_output(request.output, content)
+    if request.output is not None:
+        _tell(f"wrote {request.output}\n")
 
 
 def _write_reasons(
-    arguments: argparse.Namespace,
+    request: Request,
     folders: list[Path],
     decision: Decision,
     reasons: list[Reason],
     notes: list[str],
 ) -> None:
-    path: Path = arguments.reasons or folders[-1] / f"routing_{arguments.made_for}.md"
+    path = request.reasons or folders[-1] / f"routing_{request.made_for}.md"
     text = render_reasons(
-        made_for=_NAMES[arguments.made_for],
+        made_for=_NAMES[request.made_for],
         decision=decision,
         reasons=reasons,
         notes=notes,
@@ -184,7 +200,7 @@ def _write_reasons(
     try:
         write_output(path, text)
     except (RunFolderError, ConfigError, DiskFailure) as failure:
-        if arguments.reasons is not None:
+        if request.reasons is not None:
             raise
         # A run folder that is read-only can still be routed from.
         _tell(f"the reasons are not kept: {failure}\n")

@@ -7,26 +7,40 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
-from clawgauge.cli.planning import (
-    OpenWork,
+from clawgauge.cli.process import DONE, keep_secrets
+from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
+from clawgauge.config import (
+    FIELDS,
+    Configuration,
+    find_secrets,
+    make_settings,
+    parse_target,
+    provider_name,
+    provider_settings,
+    read_configuration,
+    read_environment,
+)
+from clawgauge.errors import ConfigError, RequestError
+from clawgauge.journal import check_run_id, encode_document
+from clawgauge.journal.folder import RunFolder
+from clawgauge.plan import (
     Plan,
-    Pricing,
+    choose_listed_targets,
     choose_named_targets,
-    choose_targets,
     fit_concurrency,
     ignored_options,
     make_plan,
-    names_targets,
+    price_targets,
+    refuse_secrets,
 )
-from clawgauge.cli.process import DONE
-from clawgauge.cli.resume import open_work, settle_plan
-from clawgauge.errors import RequestError
-from clawgauge.journal import encode_document
-from clawgauge.journal.folder import RunFolder
+from clawgauge.reports.clean import clean_cell, clean_lines
+from clawgauge.runner.budgets import tier_pool
 
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]
@@ -40,13 +54,19 @@ examples:
   clawgauge run -t 'ollama_openai:*' --until-decided --max-calls 60
   clawgauge run --resume 20260213_235930 --retry-errors
 """
+# What a resumed run has no use for: it has targets of its own.
+_OF_TARGETS = frozenset({"targets", "unload_others"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`. None means: not said here, so file or default decide."""
     what = parser.add_argument_group("what to ask")
-    what.add_argument("-t", "--target", action="append", metavar="TARGET", help="whom to ask; repeatable")
-    what.add_argument("-s", "--suite", action="append", metavar="NAME|FILE", help="default: core and tool_use")
+    what.add_argument(
+        "-t", "--target", dest="targets", action="append", metavar="TARGET", help="whom to ask; repeatable"
+    )
+    what.add_argument(
+        "-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: core and tool_use"
+    )
     what.add_argument("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
     what.add_argument("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
     how = parser.add_argument_group("how to ask")
@@ -74,9 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
+    enough.add_argument("--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row")
     enough.add_argument("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
     where = parser.add_argument_group("where it goes")
-    where.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: runs")
+    where.add_argument("--runs-dir", metavar="DIR", help="default: runs")
     where.add_argument("--run-id", metavar="ID", help="default: local time, YYYYMMDD_HHMMSS")
     where.add_argument("--resume", metavar="RUN", help="go on with an unfinished run")
     where.add_argument("--retry-errors", action="store_true", help="with --resume: ask failed cells again")
@@ -95,47 +116,113 @@ def execute(arguments: argparse.Namespace) -> int:
         raise RequestError("--retry-errors and --force go on with a run: name it with --resume RUN")
     if arguments.resume is not None and arguments.run_id is not None:
         raise RequestError("--resume and --run-id exclude each other: a resumed run keeps its id")
+    values = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
+    words = [str(word) for value in values for word in value if isinstance(word, str | Path)]
+    said = {name: value for name in FIELDS if (value := getattr(arguments, name)) is not None}
+    if "prompt_ids" in said:
+        said["prompt_ids"] = [word.strip() for word in said["prompt_ids"].split(",") if word.strip()]
+    tell = _teller(arguments.quiet)
+    plan = _make_plan(said, words, arguments.config, tell, resumes=arguments.resume is not None)
+    if arguments.run_id is not None:
+        check_run_id(arguments.run_id)
+    resumed = None
+    if arguments.resume is not None:
+        resumed = find_resumed(
+            arguments.resume, plan.runs_dir, retry_errors=arguments.retry_errors, force=arguments.force
+        )
+        plan = resumed_plan(plan, resumed, said)
+    plan = _settle(plan, resumed, tell, price=not arguments.dry_run)
     if arguments.dry_run:
-        return rehearse(arguments, _teller(arguments.quiet))
+        if resumed is None:
+            RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
+        return rehearse(plan, resumed, as_json=arguments.json)
+    from clawgauge.cli.loop import run_async
     from clawgauge.cli.session import run_session
 
-    return run_session(arguments, _teller(arguments.quiet))
+    return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json))
 
 
 def _teller(quiet: bool) -> Callable[[str], None]:
     def tell(line: str) -> None:
         if not quiet:
-            # Loaded only now: most commands have nothing to say here.
-            from clawgauge.reports.clean import clean_lines
-
             sys.stderr.write(clean_lines(line))
 
     return tell
 
 
-def rehearse(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
-    """Show what a run would do; what it would refuse is refused, by the same code and in the same words."""
-    plan = make_plan(arguments, tell)
-    if names_targets(arguments):
-        plan = choose_named_targets(plan) or _ask_servers(plan, tell)
-    plan, path, _ = settle_plan(plan, arguments)
-    plan = fit_concurrency(plan, tell)
-    for line in ignored_options(plan):
-        tell(line)
-    # Loads the providers, which is most of what a rehearsal costs: only where there is something to refuse.
-    if plan.options.max_cost_usd is not None or plan.prices_path is not None:
-        Pricing(plan)
-    if path is None:
-        RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
-    work = open_work(plan, path, retry_errors=arguments.retry_errors) if path else OpenWork()
-    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan, work), *tier_lines(plan)]))
-    if arguments.json:
-        sys.stdout.write(encode_document(plan_facts(plan, work), pretty=False).decode())
-    return DONE
-
-
-def _ask_servers(plan: Plan, tell: Callable[[str], None]) -> Plan:
+def _make_plan(
+    said: Mapping[str, Any], words: list[str], config: Path | None, tell: Callable[[str], None], *, resumes: bool
+) -> Plan:
+    """What the command line, the file and the environment decide; with targets, unless a resumed run has its own."""
+    environ = read_environment()
+    refuse_secrets(words, find_secrets({}, environ), "the command line")
+    configuration = read_configuration(config, environ)
+    names_targets = not resumes or "targets" in said
+    configuration.refuse_withheld(FIELDS.keys() - said.keys() - (frozenset() if names_targets else _OF_TARGETS))
+    settings = make_settings(configuration.under(said), environ)
+    providers = provider_settings(
+        configuration,
+        environ,
+        concurrency=settings.concurrency,
+        tell=tell,
+        named=None if resumes else {provider_name(text) for text in settings.targets},
+    )
+    secrets = find_secrets(providers, environ)
+    redact = keep_secrets(secrets)
+    words = [*words, *settings.targets, settings.runs_dir]
+    refuse_secrets(words, secrets, "the command line or the configuration file")
+    plan = make_plan(
+        settings,
+        providers,
+        suites_dir=Path() if "suites" in said else configuration.folder,
+        config_file=config,
+        resumes=resumes,
+        environ=environ,
+        secrets=secrets,
+        redact=redact,
+    )
+    patterns = [parse_target(text, providers) for text in settings.targets]
+    named = choose_named_targets(plan, patterns) if names_targets else plan
+    if configuration.path is not None:
+        tell(_describe(configuration))
+    if named is not None:
+        return named
     # The event loop is loaded only where a pattern needs a server's list.
     from clawgauge.cli.loop import run_async
 
-    return run_async(choose_targets(plan, tell))
+    return run_async(choose_listed_targets(plan, patterns, tell))
+
+
+def _describe(used: Configuration) -> str:
+    """Which file has a say in the run, by which right, and what of it has none."""
+    withheld = [f"[run] {name}" for name in sorted(used.withheld_run)]
+    withheld += [f"[providers.{name}]" for name in sorted(used.withheld_providers)]
+    told = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
+    return clean_cell(f"using {used.path} ({used.standing}){told}")
+
+
+def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:
+    """The plan as it is run. Pricing loads the providers, most of a rehearsal's cost: there only if it may refuse."""
+    settings = plan.settings
+    if settings.until_decided and not tier_pool(plan.prompts):
+        suites = ", ".join(suite.name for suite in plan.suites)
+        raise ConfigError(
+            f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have none: "
+            "add -s tool_use, or leave the option out"
+        )
+    plan = fit_concurrency(plan, tell)
+    for line in ignored_options(plan):
+        tell(line)
+    if price or settings.max_cost_usd is not None or settings.prices is not None:
+        plan = price_targets(plan, resumed.recorded.prices if resumed else {})
+    return plan
+
+
+def rehearse(plan: Plan, resumed: Resumed | None, *, as_json: bool) -> int:
+    """Show what a run would do; what it would refuse has been refused, by the same code and in the same words."""
+    if resumed is not None:
+        plan = replace(plan, work=open_work(plan, resumed))
+    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *tier_lines(plan)]))
+    if as_json:
+        sys.stdout.write(encode_document(plan_facts(plan), pretty=False).decode())
+    return DONE

@@ -2,113 +2,78 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
+from clawgauge import __version__
 from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
-from clawgauge.cli.loop import interruptible, run_async
-from clawgauge.cli.planning import (
-    OpenWork,
-    Plan,
-    Pricing,
-    choose_targets,
-    fit_concurrency,
-    ignored_options,
-    make_config,
-    make_plan,
-    names_targets,
-    spare_own_words,
-)
+from clawgauge.cli.loop import interruptible
 from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
-from clawgauge.cli.resume import changes_extent, forced_changes, open_work, recorded_config, settle_plan
+from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
 from clawgauge.console.plain import PlainLines, Silent
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
-from clawgauge.host import collect_inventory
-from clawgauge.journal import encode_document, read_events
+from clawgauge.host import collect_inventory, installed_versions
+from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
+from clawgauge.plan import Plan
+from clawgauge.providers.base import Provider
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import Event, ProviderProbe, RunConfig, RunSummary, Target
+from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import render_ending
-from clawgauge.runner.agenda import Agenda
-from clawgauge.runner.clock import SystemClock
-from clawgauge.runner.run import RunRequest, run
+from clawgauge.runner.agenda import make_agenda
+from clawgauge.runner.budgets import cost_budget
+from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
+from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
+from clawgauge.suites import prompts_sha256
+
+_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
-def make_observer(targets: list[Target], cells_per_target: int, *, quiet: bool) -> AbstractContextManager[Observer]:
-    """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
-    if quiet:
-        return Silent()
-    if sys.stderr.isatty():
-        from clawgauge.console.live import LiveTable, can_redraw
-
-        if can_redraw():
-            return LiveTable(targets, cells_per_target)
-    return PlainLines(sys.stderr)
-
-
-def print_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: bool, quiet: bool) -> None:
-    """The summary, the tiers, what was not answered, and the command that refills it."""
-    if not quiet:
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        sys.stderr.write(render_ending(summary, path, refill, interrupted=interrupted, width=width))
-        sys.stderr.flush()
-
-
-@dataclass(slots=True)
-class Session:
-    """A run folder that is held, and what is still to be asked."""
-
-    plan: Plan
-    folder: RunFolder
-    work: OpenWork
-    stretch: int
-
-
-def run_session(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
-    """`run`: plan, ask, summarise."""
-    return run_async(_session(arguments, tell))
-
-
-async def _session(arguments: argparse.Namespace, tell: Callable[[str], None]) -> int:
-    plan = make_plan(arguments, tell)
-    if names_targets(arguments):
-        plan = await choose_targets(plan, tell)
-    settled = settle_plan(plan, arguments)
-    spare_own_words(plan.secrets, settled.plan.prompts, settled.plan.targets)
-    for line in ignored_options(settled.plan):
-        tell(line)
-    pricing = Pricing(settled.plan)
-    if settled.path is not None and settled.recorded is not None:
-        session = _resume(arguments, settled.plan, pricing, settled.recorded, settled.path, tell)
-    else:
-        plan = fit_concurrency(plan, tell)
-        if not plan.patterns:
-            tell("\n".join(plan_lines(plan, OpenWork())))
-        session = _begin(plan, pricing, arguments.run_id)
+async def run_session(
+    plan: Plan,
+    resumed: Resumed | None,
+    run_id: str | None,
+    tell: Callable[[str], None],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """`run`: take the folder, ask, summarise, say how it went."""
+    # What the user asks, and of whom, is recorded as it is, though a few letters of it may also be those of a key.
+    # None of it holds a whole key: that has been refused.
+    withhold(plan.secrets, encode_line((plan.prompts, plan.targets)).decode())
+    if resumed is None and not plan.settings.targets:
+        tell("\n".join(plan_lines(plan)))
+    folder = _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path)
     try:
-        return await _run_and_summarise(arguments, session, pricing)
-    except RunFolderError as fault:
-        # The request was right, and calls were made: what cannot be read any more is the machine's doing.
-        raise MachineError(str(fault)) from fault
+        if resumed is not None:
+            plan = _go_on(plan, resumed, folder, tell)
+        try:
+            with make_observer(plan, quiet=quiet) as observer:
+                await interruptible(_measure(plan, folder, observer))
+            return _conclude(plan, folder, quiet=quiet, as_json=as_json)
+        except RunFolderError as fault:
+            # The request was right, and calls were made: what cannot be read any more is the machine's doing.
+            raise MachineError(str(fault)) from fault
     finally:
-        session.folder.close()
+        folder.close()
 
 
-def _begin(plan: Plan, pricing: Pricing, run_id: str | None) -> Session:
+def _begin(plan: Plan, run_id: str | None) -> RunFolder:
     folder = RunFolder.create(plan.runs_dir, run_id)
     try:
-        folder.write_json("config.json", make_config(plan, pricing, folder.run_id))
+        folder.write_json("config.json", make_config(plan, folder.run_id))
     except BaseException as fault:
         # A folder without its plan can be neither read nor resumed, and would only take the run id.
         folder.close()
@@ -119,39 +84,31 @@ def _begin(plan: Plan, pricing: Pricing, run_id: str | None) -> Session:
         raise DiskFailure(
             f"Cannot begin a run in {plan.runs_dir} ({why}); nothing was asked: make room on the disk, and run again."
         ) from fault
-    return Session(plan, folder, OpenWork(), 0)
+    return folder
 
 
-def _resume(
-    arguments: argparse.Namespace,
-    plan: Plan,
-    pricing: Pricing,
-    recorded: RunConfig,
-    path: Path,
-    tell: Callable[[str], None],
-) -> Session:
-    folder = RunFolder.open_existing(path)
-    try:
-        for warning in folder.warnings:
-            tell(warning)
-        stretch = sum(1 for event in read_events(path) if event.event == "stretch_started")
-        work = open_work(plan, path, retry_errors=arguments.retry_errors)
-        if work.refill:
-            tell(f"asking {len(work.refill)} failed cells again; their old lines are in superseded.jsonl")
-            folder.supersede(set(work.refill))
-        given_up = _give_up(plan, recorded, folder, tell) if arguments.force else False
-        if given_up or changes_extent(plan, recorded):
-            folder.write_json("config.json", make_config(plan, pricing, folder.run_id, recorded.created_at_ms))
-        _tell_idle([plan.agenda(target, work) for target in plan.targets], tell)
-        plan = fit_concurrency(plan, tell)
-    except BaseException:
-        folder.close()
-        raise
-    return Session(plan, folder, work, stretch)
+def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str], None]) -> Plan:
+    """The plan with what is open in the folder, which is made ready for it."""
+    for warning in folder.warnings:
+        tell(warning)
+    plan = replace(plan, work=open_work(plan, resumed))
+    if plan.work.refill:
+        tell(f"asking {len(plan.work.refill)} failed cells again; their old lines are in superseded.jsonl")
+        folder.supersede(set(plan.work.refill))
+    given_up = forced_changes(plan, resumed.recorded) if resumed.force else []
+    if given_up:
+        tell(f"--force: records before and after are not comparable where {'; '.join(given_up)}")
+        now_ms = time.time_ns() // 1_000_000
+        folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
+    if given_up or changes_extent(plan, resumed.recorded):
+        folder.write_json("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
+    _tell_idle(plan, tell)
+    return plan
 
 
-def _tell_idle(agendas: list[Agenda], tell: Callable[[str], None]) -> None:
+def _tell_idle(plan: Plan, tell: Callable[[str], None]) -> None:
     """Where nothing will be asked, say why."""
+    agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
     if any(agenda.n_open for agenda in agendas):
         return
     outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
@@ -160,71 +117,43 @@ def _tell_idle(agendas: list[Agenda], tell: Callable[[str], None]) -> None:
     tell("nothing is left to ask" if spent is None else f"--{option} is spent: give a larger number to go on")
 
 
-def _give_up(plan: Plan, recorded: RunConfig, folder: RunFolder, tell: Callable[[str], None]) -> bool:
-    """Whether --force gives up the comparison of records before and after."""
-    given_up = forced_changes(plan, recorded)
-    if not given_up:
-        return False
-    tell(f"--force: records before and after are not comparable where {'; '.join(given_up)}")
-    now_ms = SystemClock().wall_ms()
-    folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
-    return True
+def make_observer(plan: Plan, *, quiet: bool) -> AbstractContextManager[Observer]:
+    """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
+    if quiet:
+        return Silent()
+    if sys.stderr.isatty():
+        from clawgauge.console.live import LiveTable, can_redraw
+
+        if can_redraw():
+            return LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+    return PlainLines(sys.stderr)
 
 
-async def _run_and_summarise(arguments: argparse.Namespace, session: Session, pricing: Pricing) -> int:
-    plan, folder = session.plan, session.folder
-    request = RunRequest(
-        run_id=folder.run_id,
-        targets=plan.targets,
-        prompts=plan.asked,
-        options=plan.options,
-        provider_for=plan.provider_for,
-        redact=plan.redact,
-        environ=plan.environ,
-        done=session.work.done,
-        stretch=session.stretch,
-        seed=plan.options.seed,
-        tier_pool=plan.tier_pool,
-        evidence=session.work.evidence,
-        price_for=pricing.find,
-        cost_budget=pricing.budget(session.work),
-    )
-    with make_observer(plan.targets, len(plan.asked) * plan.options.repeats, quiet=arguments.quiet) as observer:
-        await interruptible(_measure(plan, request, folder, observer))
-    summary = write_summary(folder)
-    refill = refill_command(folder.path, recorded_config(folder.path))
-    print_ending(summary, folder.path, refill, interrupted=interruption.happened, quiet=arguments.quiet)
+async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
+    if not folder.has("inventory.json"):
+        probes = []
+        for name in dict.fromkeys(target.provider for target in plan.targets):
+            async with create_provider(plan.providers[name]) as provider:
+                probe = await provider.probe()
+            probes.append(msgspec.structs.replace(probe, detail=plan.redact(probe.detail)))
+        folder.write_json("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
+    await run(plan, folder, observer)
+
+
+def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> int:
+    """The summary, the tiers, what was not answered, the command that refills it, and the exit code."""
+    summary = write_summary(folder, plan.config_file)
+    if not quiet:
+        refill = refill_command(folder.path, plan.config_file)
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+        ending = render_ending(summary, folder.path, refill, interrupted=interruption.happened, width=width)
+        sys.stderr.write(ending)
+        sys.stderr.flush()
     if folder.n_events_lost:
         sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")
-    _print_result(arguments, summary, folder.path)
+    sys.stdout.write(encode_document(summary).decode() if as_json else f"{folder.path}\n")
     # Asked last: a signal while the summary was written counts too.
-    return _exit_code(summary, plan.fail_under, interrupted=interruption.happened)
-
-
-async def _measure(plan: Plan, request: RunRequest, folder: RunFolder, observer: Observer) -> None:
-    if not folder.has("inventory.json"):
-        await _take_inventory(plan, folder)
-    await run(request, folder, observer)
-
-
-async def _take_inventory(plan: Plan, folder: RunFolder) -> None:
-    names = dict.fromkeys(target.provider for target in plan.targets)
-    probes = [await _probe(plan, name) for name in names]
-    inventory = await asyncio.to_thread(collect_inventory, probes, environ=plan.environ)
-    folder.write_json("inventory.json", inventory)
-
-
-async def _probe(plan: Plan, name: str) -> ProviderProbe:
-    async with create_provider(plan.settings[name]) as provider:
-        probe = await provider.probe()
-    return msgspec.structs.replace(probe, detail=plan.redact(probe.detail))
-
-
-def _print_result(arguments: argparse.Namespace, summary: RunSummary, path: Path) -> None:
-    if arguments.json:
-        sys.stdout.write(encode_document(summary).decode())
-    else:
-        sys.stdout.write(f"{path}\n")
+    return _exit_code(summary, plan.settings.fail_under, interrupted=interruption.happened)
 
 
 def _exit_code(summary: RunSummary, fail_under: float | None, *, interrupted: bool) -> int:
@@ -249,3 +178,41 @@ def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
     for line in failed:
         sys.stderr.write(f"gate failed: {clean_cell(line)}\n")
     return not failed
+
+
+def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> RunConfig:
+    """All that decides the run, and no secret."""
+    providers = {target: plan.provider_for(target) for target in plan.targets}
+    mask = SecretMask(plan.secrets).mask
+    return RunConfig(
+        schema_version=SCHEMA_VERSION,
+        run_id=run_id,
+        created_at_ms=created_at_ms or time.time_ns() // 1_000_000,
+        clawgauge_version=__version__,
+        models=list(dict.fromkeys(target.model for target in plan.targets)),
+        targets=plan.targets,
+        options=plan.settings.recorded(),
+        suites=plan.suites,
+        prompts=plan.prompts,
+        prompts_sha256=prompts_sha256(plan.prompts),
+        providers={target.provider: mask_strings(one.describe(), mask) for target, one in providers.items()},
+        sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
+        prices={target.label: price for target, price in plan.prices.items()},
+        versions={
+            "clawgauge": __version__,
+            "python": sys.version.split()[0],
+            **installed_versions(_VERSIONED),
+        },
+        argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
+    )
+
+
+def _sampling(plan: Plan, provider: Provider) -> dict[str, Any]:
+    """What this target is really sent, where a prompt does not say otherwise."""
+    settings = plan.settings
+    temperature = settings.temperature if settings.temperature is not None else 0.0 if provider.local else None
+    return {
+        "temperature": temperature if "temperature" in provider.takes else None,
+        "max_tokens": settings.max_tokens or provider.default_max_tokens,
+        "seed": settings.seed if "seed" in provider.takes else None,
+    }

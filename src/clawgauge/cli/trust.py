@@ -15,9 +15,8 @@ from typing import Any
 from clawgauge.cli.process import DONE
 from clawgauge.config import (
     DEFAULT_NAME,
-    FileConfig,
+    Configuration,
     TrustStore,
-    harmless_fields,
     place_of,
     read_environment,
     read_file,
@@ -97,10 +96,9 @@ def list_trusted() -> int:
     return DONE
 
 
-def _demands(file: FileConfig) -> list[str]:
+def _demands(file: Configuration) -> list[str]:
     """What the file would be allowed to do, a line each; whatever is not declared harmless is a demand."""
-    harmless = harmless_fields(type(file.run))
-    lines = [_phrase("run", name, value) for name, value in file.run.said().items() if name not in harmless]
+    lines = [_phrase("run", name, value) for name, value in file.demands().items()]
     for provider, table in file.providers.items():
         said = {name: value for name in table.__struct_fields__ if (value := getattr(table, name))}
         lines += [_phrase(f"providers.{provider}", name, value) for name, value in said.items()]

@@ -29,7 +29,7 @@ def provider_settings(
     With `named`, the providers that are wanted, plug-ins are looked for only if one of these is no built-in. A provider
     that an untrusted file has a table for is there, but not to be had: its own address would not be what was meant.
     """
-    own, withheld = configuration.file.providers, configuration.withheld_providers
+    own, withheld = configuration.providers, configuration.withheld_providers
     types = {table.type or name for name, table in own.items()}
     wanted = None if named is None else types | (set(named) - set(own) - withheld)
     known = list(BUILT_IN) if wanted is not None and wanted <= set(BUILT_IN) else provider_types()
@@ -38,9 +38,10 @@ def provider_settings(
         name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
         for name, table in tables.items()
     }
-    why = configuration.why_withheld()
-    refused = {name: ProviderSettings(name, name, unusable=f"[providers.{name}] of {why}") for name in withheld}
-    return settings | refused
+    for name in withheld:
+        why = f"[providers.{name}] of {configuration.why_withheld()}"
+        settings[name] = ProviderSettings(name, name, unusable=why)
+    return settings
 
 
 def _settings(
@@ -94,20 +95,15 @@ def _find_address(
     if table.base_url:
         return _checked_address(name, table.base_url), None
     try:
-        base_url = _checked_address(name, _address_from_environment(kind, environ))
+        found = ollama_base_url(environ) if kind == "ollama_openai" else None
+        if kind in _OPENAI_TYPES:
+            found = environ.get("OPENAI_BASE_URL", "").strip() or None
+        base_url = found and _checked_address(name, found)
     except ConfigError as fault:
         return None, str(fault)
     if base_url is None and kind == "openai_chat" and name != kind:
         raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
     return base_url, None
-
-
-def _address_from_environment(kind: str, environ: Mapping[str, str]) -> str | None:
-    if kind == "ollama_openai":
-        return ollama_base_url(environ)
-    if kind in _OPENAI_TYPES:
-        return environ.get("OPENAI_BASE_URL", "").strip() or None
-    return None
 
 
 def _default_key_env(
@@ -124,9 +120,7 @@ def _default_key_env(
     return _OPENAI_KEY if from_environment and environ.get(_OPENAI_KEY) else None
 
 
-def _checked_address(name: str, address: str | None) -> str | None:
-    if address is None:
-        return None
+def _checked_address(name: str, address: str) -> str:
     try:
         parts = urlsplit(address)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

@@ -17,9 +17,12 @@ from clawgauge.records.result import (
     as_count,
 )
 from clawgauge.records.run import (
+    HARMLESS,
     THINKING_LEVELS,
+    Harmless,
     Inventory,
     ModelInfo,
+    Option,
     Price,
     Prompt,
     ProviderProbe,
@@ -49,6 +52,7 @@ from clawgauge.records.summary import (
 SCHEMA_VERSION = 1
 
 __all__ = [
+    "HARMLESS",
     "MAX_TOKENS",
     "SCHEMA_VERSION",
     "STATUSES",
@@ -60,9 +64,11 @@ __all__ = [
     "Event",
     "FailureCount",
     "GroupSummary",
+    "Harmless",
     "Inventory",
     "LatencyStats",
     "ModelInfo",
+    "Option",
     "Percentiles",
     "Price",
     "Prompt",

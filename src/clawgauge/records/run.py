@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
@@ -71,26 +73,63 @@ class SuiteInfo(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a flag can set that changes what is sent or how it is timed."""
+class Option(NamedTuple):
+    """What is declared beside an option: the numbers it takes, and what changing it does to a run that is resumed.
 
-    repeats: int = 1
-    concurrency: int = 1
-    timeout_s: float = 300.0
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stream: bool = True
-    warm_up: bool = False
-    max_retries: int = 5
-    retry_base_s: float = 1.0
-    max_wait_s: float = 60.0
+    A number that is not from `low` to `high` is refused, and `meaning` says what it must be. `name` is the option's own
+    where the field has another. A `variable` of the environment sets what no flag and no file can. On resuming, a
+    `fixed` option cannot change without making records incomparable; a `free` one can; one of the `extent` can, and
+    decides how many cells there are; `more` is the extent too, and may only grow.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    meaning: str = ""
+    name: str | None = None
+    variable: str | None = None
+    resume: Literal["fixed", "free", "extent", "more"] = "fixed"
+
+
+HARMLESS = "harmless"
+# Marks an option that is taken from a file the user has neither named nor trusted. Only what shapes the questions and
+# the patience of a run is: nothing that runs a program, chooses who is asked or gets a key, names a variable, acts on
+# somebody's server or says where files are. Limits are, because a flag always wins.
+Harmless = Annotated[T, HARMLESS]
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that change what is sent, how it is timed or how much is asked. All of them are recorded."""
+
+    repeats: Harmless[Annotated[int, Option(1, 10_000, "a whole number of 1 or more", resume="more")]] = 1
+    concurrency: Harmless[Annotated[int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free")]] = 1
+    timeout_s: Harmless[
+        Annotated[float, Option(0.001, 86_400, "seconds, more than 0", name="timeout", resume="free")]
+    ] = 300.0
+    max_tokens: Harmless[Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more")]] = None
+    temperature: Harmless[Annotated[float | None, Option(0, 10, "a number of 0 or more")]] = None
+    seed: Harmless[Annotated[int | None, Option(-(2**63), 2**63 - 1, "a whole number")]] = None
+    stream: Harmless[bool] = True
+    warm_up: Harmless[Annotated[bool, Option(resume="free")]] = False
+    max_retries: Harmless[Annotated[int, Option(0, 100, "a whole number from 0 to 100", resume="free")]] = 5
+    retry_base_s: Annotated[
+        float, Option(0, 1e308, "a number of seconds, 0 or more", variable="CLAWGAUGE_RETRY_BASE_S", resume="free")
+    ] = 1.0
+    max_wait_s: Harmless[Annotated[float, Option(0, 86_400, "seconds, 0 or more", name="max_wait", resume="free")]] = (
+        60.0
+    )
     unload_others: bool = False
-    prompt_ids: list[str] | None = None
-    unique_prefix: bool = False
-    until_decided: bool = False
-    max_calls: int | None = None
-    max_cost_usd: float | None = None
+    prompt_ids: Harmless[Annotated[list[str] | None, Option(resume="free")]] = None
+    unique_prefix: Harmless[bool] = False
+    until_decided: Harmless[Annotated[bool, Option(resume="extent")]] = False
+    max_calls: Harmless[
+        Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="extent")]
+    ] = None
+    max_cost_usd: Harmless[
+        Annotated[float | None, Option(0, 1_000_000, "dollars, 0 or more", name="max_cost", resume="extent")]
+    ] = None
+    stop_after_errors: Harmless[
+        Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="free")]
+    ] = None
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

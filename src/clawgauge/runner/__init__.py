@@ -1,4 +1,4 @@
-"""Order, concurrency, retry policy, early stopping: `run` holds a run, `target_run` one target, `agenda` what is open.
+"""Order, concurrency, retries, early stopping: `run` holds a run, `target` one target, `agenda` what is open of it.
 
 Nothing is gathered here: what a plan needs of this room (`agenda`, `tier_pool`) loads without what a run needs.
 """

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clawgauge.journal import CellKey
-from clawgauge.records import Prompt, Result, RunOptions, Target
-from clawgauge.runner.budgets import Budget, CallBudget, Cell, Evidence, TierSearch, plan_cells, pool_key
+from clawgauge.plan import Evidence, Plan
+from clawgauge.records import Prompt, Result, Target
+from clawgauge.runner.budgets import Budget, CallBudget, Cell, CostBudget, TierSearch, pool_key, tier_pool
 
 _ID_CHARS = 12
 
@@ -59,27 +60,14 @@ class Agenda:
     @property
     def n_open(self) -> int:
         """How many cells would be asked from here, if no answer changed that."""
-        n_open = self._n_wanted
-        for budget in self._budgets:
-            if (left := budget.calls_left) is not None:
-                n_open = min(n_open, left)
-        return n_open
-
-    @property
-    def n_tier_cells(self) -> int:
-        """How many of the open cells are asked only until the tier is decided."""
-        return len(self._tier_cells) if self._seeks_tier else 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether there are cells to ask, but one that is in flight has to come back first."""
-        return self.n_open > 0 and not self._is_open
+        lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
+        return min([len(self._planned) + len(self._wanted_tier_cells), *lefts])
 
     def take(self) -> Cell | None:
-        """The next cell to ask; None when there is none now. A later answer may open the search for a tier again."""
-        if not self.n_open or not self._is_open:
+        """The next cell to ask. None where none is open, or, with some open, until one in flight has come back."""
+        if not self.n_open or not all(budget.is_open() for budget in self._budgets):
             return None
-        cell = self._tier_cells.popleft() if self._tier_cells and self._seeks_tier else self._planned.popleft()
+        cell = (self._wanted_tier_cells or self._planned).popleft()
         for budget in self._budgets:
             budget.issue(cell)
         return cell
@@ -96,47 +84,35 @@ class Agenda:
         found = []
         if self._search is not None:
             found.append(Outcome("decided" if self._search.decided else "undecided", self._search.describe()))
+        n_wanted = len(self._planned) + len(self._wanted_tier_cells)
         for budget in self._budgets:
-            if budget.calls_left == 0 and self._n_wanted:
-                detail = {"budget": budget.name, "limit": budget.limit, "spent": budget.spent, **budget.detail}
-                found.append(Outcome("budget_spent", {**detail, "not_asked": self._n_wanted}))
+            if budget.calls_left == 0 and n_wanted:
+                detail = {"budget": budget.name, "limit": budget.limit, "spent": round(budget.spent, 6)}
+                found.append(Outcome("budget_spent", {**detail, **budget.detail, "not_asked": n_wanted}))
         return found
 
     @property
-    def _is_open(self) -> bool:
-        return all(budget.is_open() for budget in self._budgets)
-
-    @property
-    def _seeks_tier(self) -> bool:
-        return self._search is not None and not self._search.decided
-
-    @property
-    def _n_wanted(self) -> int:
-        return len(self._planned) + self.n_tier_cells
+    def _wanted_tier_cells(self) -> deque[Cell]:
+        """None once the tier is decided; a later answer may open the search again."""
+        seeking = self._search is not None and not self._search.decided
+        return self._tier_cells if seeking else deque()
 
 
-def make_agenda(
-    target: Target,
-    prompts: list[Prompt],
-    options: RunOptions,
-    *,
-    done: Collection[CellKey] = frozenset(),
-    pool: Sequence[Prompt] = (),
-    evidence: Evidence | None = None,
-    shared: Sequence[Budget] = (),
-) -> Agenda:
-    """A target's open cells. With a `pool` its prompts are asked once each, in its order, until the tier is decided.
+def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
+    """A target's open cells in the order they are asked; those of a tier's pool once each, in the pool's order.
 
-    `shared` budgets are those that other targets spend from, too.
+    The `cost` budget is the whole run's: one target's spending is what the next has left.
     """
-    before = evidence or Evidence()
-    cells = plan_cells(target, prompts, options.repeats, done)
-    budgets = [*shared]
-    if options.max_calls is not None:
-        budgets.append(CallBudget(options.max_calls, before.n_calls))
-    if not options.until_decided:
+    settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
+    every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
+    cells = [cell for cell in every if cell.key(target) not in plan.work.done]
+    budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
+    if settings.max_calls is not None:
+        budgets.append(CallBudget(settings.max_calls, before.n_calls))
+    if not settings.until_decided:
         return Agenda(cells, budgets=budgets)
-    search = TierSearch([pool_key(prompt) for prompt in pool], options.repeats, before)
+    pool = tier_pool(plan.prompts)
+    search = TierSearch([pool_key(prompt) for prompt in pool], settings.repeats, before)
     open_once = {pool_key(cell.prompt): cell for cell in cells if cell.repeat == 0}
     return Agenda(
         [cell for cell in cells if pool_key(cell.prompt) not in search],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from clawgauge.journal import CellKey
+from clawgauge.plan import Evidence, Plan
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE, is_decided, tier_posterior
 
@@ -30,12 +30,6 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
         """What the record of this cell is found by."""
         prompt = self.prompt
         return CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, self.repeat)
-
-
-def plan_cells(target: Target, prompts: list[Prompt], repeats: int, done: Collection[CellKey]) -> list[Cell]:
-    """A target's open cells in the order they are asked."""
-    cells = (Cell(prompt, repeat) for repeat in range(repeats) for prompt in prompts)
-    return [cell for cell in cells if cell.key(target) not in done]
 
 
 PromptKey: TypeAlias = tuple[str, str]
@@ -84,43 +78,28 @@ SpendingKey: TypeAlias = tuple[str, str, int]
 """A cell of the target that is asked: (suite, prompt id, repeat)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What earlier stretches of a run know of a target.
-
-    `n_calls` cells were asked in all; `n_pool` cells of the tier's pool have a record, `n_repeats` of them repeats;
-    of its prompts `n` were answered, `k` of them with an expected tool. `cost_usd` is what the records say was paid.
-    """
-
-    n_calls: int = 0
-    n_pool: int = 0
-    n_repeats: int = 0
-    n: int = 0
-    k: int = 0
-    cost_usd: float = 0.0
-
-
-class Budget(Protocol):
+class Budget:
     """A bound on what may be spent. `name` is the option that set it."""
 
-    name: str
+    name = ""
 
-    @property
-    def limit(self) -> float: ...
-
-    @property
-    def spent(self) -> float: ...
+    def __init__(self, limit: float, spent: float = 0) -> None:
+        self.limit = limit
+        self.spent = spent
 
     @property
     def calls_left(self) -> int | None:
         """How many cells may still be asked; None where that cannot be said, 0 when the budget is spent."""
+        raise NotImplementedError
 
     @property
     def detail(self) -> dict[str, Any]:
         """What else a reader of the run should know of its end."""
+        return {}
 
     def is_open(self) -> bool:
         """Whether one may go out now; if not, one that is in flight has to come back first."""
+        return self.calls_left != 0
 
     def issue(self, cell: Cell) -> None:
         """A cell goes out."""
@@ -129,74 +108,45 @@ class Budget(Protocol):
         """It came back."""
 
 
-class CallBudget:
+class CallBudget(Budget):
     """At most `limit` cells of a target are asked, those of earlier stretches included; retries are not counted."""
 
     name = "max_calls"
 
-    def __init__(self, limit: int, spent: int = 0) -> None:
-        self._limit = limit
-        self._spent = spent
-
-    @property
-    def limit(self) -> int:
-        return self._limit
-
-    @property
-    def spent(self) -> int:
-        return self._spent
-
     @property
     def calls_left(self) -> int:
-        return max(0, self._limit - self._spent)
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        return {}
-
-    def is_open(self) -> bool:
-        return self.calls_left > 0
+        return max(0, int(self.limit - self.spent))
 
     def issue(self, cell: Cell) -> None:
-        self._spent += 1
+        self.spent += 1
 
     def learn(self, result: Result) -> None:
         if not result.attempts:
             # Recorded as unavailable without having been sent.
-            self._spent -= 1
+            self.spent -= 1
 
 
-class CostBudget:
-    """At most `limit_usd` is spent on a run, earlier stretches included, and one call more.
+class CostBudget(Budget):
+    """At most `limit` dollars are spent on a run, earlier stretches included, and one call more.
 
     A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
     for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
-    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `free` targets cost
-    nothing.
+    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited.
     """
 
     name = "max_cost"
 
-    def __init__(self, limit_usd: float, spent_usd: float = 0.0, free: Collection[Target] = frozenset()) -> None:
-        self.free = free
-        self._limit_usd = limit_usd
-        self._before_usd = self._spent_usd = spent_usd
+    def __init__(self, limit: float, spent: float = 0.0) -> None:
+        super().__init__(limit, spent)
+        self._before_usd = spent
         self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
         self._holds: dict[SpendingKey, float] = {}
         self._paid: set[SpendingKey] = set()
 
     @property
-    def limit(self) -> float:
-        return self._limit_usd
-
-    @property
-    def spent(self) -> float:
-        return round(self._spent_usd, 6)
-
-    @property
     def calls_left(self) -> int | None:
-        return 0 if self._uncounted or self._spent_usd >= self._limit_usd else None
+        return 0 if self._uncounted or self.spent >= self.limit else None
 
     @property
     def detail(self) -> dict[str, Any]:
@@ -207,15 +157,15 @@ class CostBudget:
     def unrecorded_usd(self) -> float:
         """What this stretch has spent, or may have, and no record says: warm-ups, lost attempts, calls in flight."""
         held = sum(self._dearest_usd if math.isinf(held) else held for held in self._holds.values())
-        return round(max(0.0, self._spent_usd - self._before_usd - self._recorded_usd + held), 6)
+        return round(max(0.0, self.spent - self._before_usd - self._recorded_usd + held), 6)
 
     def is_open(self, key: SpendingKey | None = None) -> bool:
         """Whether a call, or the next attempt of the cell `key`, may go out now."""
         others_usd = sum(held for holder, held in self._holds.items() if holder != key)
-        return not self._uncounted and self._spent_usd + others_usd < self._limit_usd
+        return not self._uncounted and self.spent + others_usd < self.limit
 
     def issue(self, cell: Cell) -> None:
-        self._holds[_key_of(cell)] = math.inf
+        self._holds[spending_key(cell)] = math.inf
 
     def hold(self, key: SpendingKey, most_usd: float) -> None:
         """An attempt goes out that costs at most so much."""
@@ -228,7 +178,7 @@ class CostBudget:
         if math.isinf(usd):
             self._uncounted = True
             return
-        self._spent_usd += usd
+        self.spent += usd
         self._dearest_usd = max(self._dearest_usd, usd)
         self._assumed_usd += usd if assumed else 0.0
 
@@ -237,13 +187,18 @@ class CostBudget:
         cost = result.cost_usd
         self._recorded_usd += cost or 0.0
         if key not in self._paid:
-            is_free = Target(result.provider, result.model, result.thinking_level) in self.free
-            unknown = cost is None and result.availability_status == "ok" and not is_free
+            unknown = cost is None and result.availability_status == "ok"
             self.pay(key, math.inf if unknown else cost or 0.0)
         self._paid.discard(key)
 
 
-def _key_of(cell: Cell) -> SpendingKey:
+def cost_budget(plan: Plan) -> CostBudget | None:
+    """What the whole run may still spend, where that is limited."""
+    limit_usd = plan.settings.max_cost_usd
+    return None if limit_usd is None else CostBudget(limit_usd, plan.work.spent_usd)
+
+
+def spending_key(cell: Cell) -> SpendingKey:
     return cell.prompt.suite, cell.prompt.id, cell.repeat
 
 

@@ -12,21 +12,9 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
-from clawgauge.records import Attempt, ToolInvocation, TranscriptTurn
-from clawgauge.runner.record import dropped_warning
+from clawgauge.records import ToolInvocation, TranscriptTurn
+from clawgauge.runner.record import Asked, dropped_warning
 from clawgauge.timeline import Completion
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """What came of asking: the final attempt, and every try in order. Of a task: all its turns together."""
-
-    completion: Completion
-    failure: CallFailure | None
-    e2e_ns: int
-    started_at_ms: int
-    ended_at_ms: int
-    attempts: list[Attempt]
-    lag_ns: int | None = None
 
 
 async def converse(

@@ -12,6 +12,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.journal import repair_text
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
+from clawgauge.runner.budgets import Cell
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
 
@@ -23,6 +24,18 @@ STRING_CAP_BYTES = 16_384
 RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
+# What a provider reports goes into the record under the same name.
+_AS_REPORTED = (
+    "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "output_tps", "cli_overhead_ms",
+)  # fmt: skip
+_UNJUDGED: dict[str, Any] = {
+    "objective_pass": None,
+    "violation": None,
+    "parsed_output": None,
+    "tool_calls": [],
+    "tool_call_count": 0,
+    "tool_use_success": False,
+}
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
 _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
@@ -57,8 +70,10 @@ def _words(value: Any, key: str = "") -> Iterator[str]:
         yield value
 
 
-def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
+def bounded_transcript(turns: list[TranscriptTurn] | None) -> tuple[list[TranscriptTurn] | None, bool]:
     """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
+    if turns is None:
+        return None, False
     room = TRANSCRIPT_CAP_BYTES
     kept: list[TranscriptTurn] = []
     cut = False
@@ -76,13 +91,9 @@ def _slim(turn: TranscriptTurn) -> TranscriptTurn:
     return msgspec.structs.replace(
         turn,
         text=_cut(turn.text),
-        calls=[_slim_call(call) for call in turn.calls],
+        calls=[call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in turn.calls],
         answers=[_cut(answer) for answer in turn.answers],
     )
-
-
-def _slim_call(call: ToolInvocation) -> ToolInvocation:
-    return call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None)
 
 
 def _fits(arguments: Any) -> bool:
@@ -93,139 +104,105 @@ def _fits(arguments: Any) -> bool:
 
 
 def _cut(text: str) -> str:
-    text = repair_text(text)[0]
-    return text.encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
+    return cut_text(repair_text(text)[0], STRING_CAP_BYTES)[0]
 
 
 Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
-class CellContext(msgspec.Struct, frozen=True):
-    """What identifies a cell's record and does not depend on the answer."""
+class Asked(msgspec.Struct, frozen=True):
+    """What came of asking: the final attempt, and every try in order. Of a task: all its turns together.
+
+    The wall-clock labels and `e2e_ns` are the final attempt's; `total_ns` is what the user waited in all, `lag_ns` how
+    late our own loop was, None where nothing was sent. `prefix` is the line the prompt was sent with.
+    """
+
+    completion: Completion
+    failure: CallFailure | None
+    e2e_ns: int
+    started_at_ms: int
+    ended_at_ms: int
+    attempts: list[Attempt]
+    lag_ns: int | None = None
+    total_ns: int = 0
+    streamed: bool = False
+    cold_start: bool | None = None
+    prefix: str | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Whose record it is: what all cells of a target have in common."""
 
     run_id: str
-    target: Target
-    prompt: Prompt
-    repeat: int
     stretch: int
+    target: Target
     redact: Callable[[str], str]
-    prompt_prefix: str | None = None
     price: Price | None = None
 
 
-class Timing(msgspec.Struct, frozen=True):
-    """The final attempt's wall-clock labels, its duration, what the user waited in all, and how late our own loop was.
-
-    `lag_ns` is None where nothing was sent.
-    """
-
-    started_at_ms: int
-    ended_at_ms: int
-    e2e_ns: int
-    total_ns: int
-    streamed: bool
-    cold_start: bool | None
-    lag_ns: int | None = None
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    status: str
-    success: bool
-    failure_type: str | None
-    error: str | None
-
-
-def answered_result(
-    context: CellContext,
-    completion: Completion,
-    failure: CallFailure | None,
-    attempts: list[Attempt],
-    timing: Timing,
-    judge: Judge = judge_answer,
-) -> Result:
-    """The record of a cell that was asked."""
+def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = judge_answer) -> Result:
+    """The record of a cell that was asked; with a verdict where there is an answer to judge."""
+    target, prompt, completion = source.target, cell.prompt, asked.completion
     text, repaired = repair_text(completion.text)
     reasoning, _ = repair_text(completion.reasoning_text)
-    outcome = _outcome(completion, text, failure)
+    status, failure_type, error = _outcome(completion, text, asked.failure)
+    verdict = _UNJUDGED
+    if failure_type is None:
+        judged = msgspec.structs.asdict(judge(prompt, text, completion.native_calls))
+        verdict = {**judged, "judged_by": VALIDATORS_VERSION}
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
-    target, prompt = context.target, context.prompt
-    verdict = judge(prompt, text, completion.native_calls) if outcome.success else None
-    transcript, transcript_cut = None, False
-    if completion.transcript is not None:
-        transcript, transcript_cut = bounded_transcript(completion.transcript)
-    cost, cost_source = call_cost(completion, context.price)
+    transcript, transcript_cut = bounded_transcript(completion.transcript)
+    cost, cost_source = call_cost(completion, source.price)
     return Result(
-        run_id=context.run_id,
+        run_id=source.run_id,
         provider=target.provider,
         model=target.model,
         thinking_level=target.thinking_level,
         prompt_id=prompt.id,
         prompt_name=prompt.name,
-        availability_status=outcome.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-        started_at_ms=timing.started_at_ms,
-        ended_at_ms=timing.ended_at_ms,
-        e2e_ms=to_ms(timing.e2e_ns),
-        ttft_ms=to_ms_or_none(completion.ttft_ns),
-        success=outcome.success,
-        failure_type=outcome.failure_type,
-        objective_pass=verdict.objective_pass if verdict else None,
-        violation=verdict.violation if verdict else None,
-        input_tokens=completion.input_tokens,
-        output_tokens=completion.output_tokens,
+        availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
+        started_at_ms=asked.started_at_ms,
+        ended_at_ms=asked.ended_at_ms,
+        e2e_ms=to_ms(asked.e2e_ns),
+        ttft_ms=_scaled(completion.ttft_ns, 1_000_000),
+        success=failure_type is None,
+        failure_type=failure_type,
         raw_output=raw_output,
-        parsed_output=verdict.parsed_output if verdict else None,
-        tool_calls=verdict.tool_calls if verdict else [],
-        tool_call_count=verdict.tool_call_count if verdict else 0,
-        tool_use_success=verdict.tool_use_success if verdict else False,
         suite=prompt.suite,
-        repeat=context.repeat,
-        stretch=context.stretch,
+        repeat=cell.repeat,
+        stretch=source.stretch,
         expected_tools=prompt.expected_tools,
-        ttfa_ms=to_ms_or_none(completion.ttfa_ns),
-        timings_us=_timings_us(completion, timing),
-        output_tps=completion.output_tps,
-        total_ms=to_ms(timing.total_ns),
-        attempts=attempts,
-        streamed=timing.streamed,
-        cold_start=timing.cold_start,
+        ttfa_ms=_scaled(completion.ttfa_ns, 1_000_000),
+        timings_us=_timings_us(completion, asked),
+        total_ms=to_ms(asked.total_ns),
+        attempts=asked.attempts,
+        streamed=asked.streamed,
+        cold_start=asked.cold_start,
         finish_reason=bounded_label(completion.finish_reason),
         model_reported=bounded_label(completion.model_reported),
-        error=bounded_error(context, outcome.error),
+        error=bounded_error(source.redact, error),
         raw_output_bytes=raw_bytes,
         raw_output_truncated=truncated,
         text_repaired=repaired,
-        parsed_output_dropped=verdict.parsed_output_dropped if verdict else False,
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
-        reasoning_tokens=completion.reasoning_tokens,
-        cached_tokens=completion.cached_tokens,
-        tool_invocations=verdict.tool_invocations if verdict else [],
         tools_offered=bool(prompt.tools),
-        tool_channel=verdict.tool_channel if verdict else None,
-        judged_by=VALIDATORS_VERSION if verdict else None,
         tokens_source=_tokens_source(completion),
         cost_usd=cost,
         cost_source=cost_source,
-        cli_overhead_ms=completion.cli_overhead_ms,
-        prompt_prefix=context.prompt_prefix,
+        prompt_prefix=asked.prefix,
         turns=None if completion.transcript is None else len(completion.transcript),
-        world_seed=None if prompt.world is None else world_seed(prompt.world),
+        world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+        **{name: getattr(completion, name) for name in _AS_REPORTED},
+        **verdict,
     )
 
 
-def skipped_result(context: CellContext, failure: CallFailure, now_ms: int, cold_start: bool | None) -> Result:
-    """The record of a cell that was not asked, because the target had already shown that it cannot answer."""
-    timing = Timing(now_ms, now_ms, 0, 0, streamed=False, cold_start=cold_start)
-    return answered_result(context, Completion(), failure, [], timing)
-
-
-def bounded_error(context: CellContext, words: str | None) -> str | None:
+def bounded_error(redact: Callable[[str], str], words: str | None) -> str | None:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
-    if not words:
-        return None
-    return cut_text(context.redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0]
+    return cut_text(redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0] if words else None
 
 
 def bounded_label(words: str | None) -> str | None:
@@ -246,25 +223,17 @@ def to_ms(duration_ns: int) -> int:
     return round(duration_ns / 1_000_000)
 
 
-def to_ms_or_none(duration_ns: int | None) -> int | None:
-    return None if duration_ns is None else to_ms(duration_ns)
+def _scaled(duration_ns: int | None, unit_ns: int) -> int | None:
+    return None if duration_ns is None else round(duration_ns / unit_ns)
 
 
-def world_seed(spec: Mapping[str, Any]) -> int:
-    """The seed of a task's world: part of its specification, 0 where that names none."""
-    return int(spec.get("seed", 0))
-
-
-def _timings_us(completion: Completion, timing: Timing) -> TimingsUs:
-    def micro(duration_ns: int | None) -> int | None:
-        return None if duration_ns is None else round(duration_ns / 1000)
-
+def _timings_us(completion: Completion, asked: Asked) -> TimingsUs:
     return TimingsUs(
-        e2e=round(timing.e2e_ns / 1000),
-        ttft=micro(completion.ttft_ns),
-        ttfa=micro(completion.ttfa_ns),
-        connect=micro(completion.connect_ns),
-        lag=micro(timing.lag_ns),
+        e2e=round(asked.e2e_ns / 1000),
+        ttft=_scaled(completion.ttft_ns, 1000),
+        ttfa=_scaled(completion.ttfa_ns, 1000),
+        connect=_scaled(completion.connect_ns, 1000),
+        lag=_scaled(asked.lag_ns, 1000),
     )
 
 
@@ -285,14 +254,15 @@ def call_cost(completion: Completion, price: Price | None) -> tuple[float | None
     return cost, None if cost is None else "price_table"
 
 
-def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> _Outcome:
+def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> tuple[str, str | None, str | None]:
+    """Status, failure type and the words for it; no failure type where there is an answer."""
     if failure is not None:
-        return _Outcome(failure.status, False, failure.failure_type, failure.message or failure.failure_type)
+        return failure.status, failure.failure_type, failure.message or failure.failure_type
     if split_thinking(text).strip() or completion.native_calls:
-        return _Outcome("ok", True, None, None)
+        return "ok", None, None
     if completion.refusal or completion.finish_reason in _REFUSAL_FINISHES:
-        return _Outcome("ok", False, "refusal", completion.refusal or f"finish_reason {completion.finish_reason}")
-    return _Outcome("ok", False, "empty_response", None)
+        return "ok", "refusal", completion.refusal or f"finish_reason {completion.finish_reason}"
+    return "ok", "empty_response", None
 
 
 def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:

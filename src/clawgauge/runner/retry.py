@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import RunOptions
@@ -37,32 +36,20 @@ _COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", Non
 _PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Exponential backoff with jitter; a server's own `Retry-After` is honoured up to `max_wait_s`."""
+def retry_wait_s(
+    options: RunOptions, failure: CallFailure, tries: int, jitter: float, *, answered_before: bool = False
+) -> float | None:
+    """Seconds before the next attempt after `tries` of them, or None to give up.
 
-    max_retries: int
-    base_s: float
-    max_wait_s: float
-
-    @classmethod
-    def of(cls, options: RunOptions) -> RetryPolicy:
-        return cls(options.max_retries, options.retry_base_s, options.max_wait_s)
-
-    def wait_s(self, failure: CallFailure, tries: int, jitter: float, *, answered_before: bool = False) -> float | None:
-        """Seconds before the next attempt after `tries` of them, or None to give up. `jitter` is in [0, 1)."""
-        may_return = answered_before and failure.failure_type in _MAY_RETURN
-        if not (failure.retryable or may_return) or tries > self.max_retries:
-            return None
-        if failure.retry_after_s is not None:
-            return failure.retry_after_s if failure.retry_after_s <= self.max_wait_s else None
-        ceiling = min(self.base_s * 2.0 ** min(tries - 1, 30), BACKOFF_CAP_S, self.max_wait_s)
-        return float(ceiling * (0.5 + jitter / 2))
-
-
-def ends_target(failure: CallFailure) -> bool:
-    """Whether this failure is evidence about the whole target, not about one call."""
-    return failure.failure_type in TARGET_ENDING
+    Exponential backoff, with `jitter` in [0, 1); a server's own `Retry-After` is honoured up to `--max-wait`.
+    """
+    may_return = answered_before and failure.failure_type in _MAY_RETURN
+    if not (failure.retryable or may_return) or tries > options.max_retries:
+        return None
+    if failure.retry_after_s is not None:
+        return failure.retry_after_s if failure.retry_after_s <= options.max_wait_s else None
+    ceiling = min(options.retry_base_s * 2.0 ** min(tries - 1, 30), BACKOFF_CAP_S, options.max_wait_s)
+    return float(ceiling * (0.5 + jitter / 2))
 
 
 def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailure | None:

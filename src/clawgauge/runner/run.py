@@ -8,122 +8,62 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
 from clawgauge.checks.detection.lazy_pattern import compile_patterns
-from clawgauge.errors import CallFailure
 from clawgauge.host import PeakSampler, count_usable_cores, take_snapshot
-from clawgauge.journal import CellKey, resource_tag
+from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
-from clawgauge.prices import Price
+from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
-from clawgauge.records import Event, Prompt, Resources, RunOptions, Target
+from clawgauge.records import Resources, Target
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import CostBudget, Evidence
+from clawgauge.runner.budgets import cost_budget
 from clawgauge.runner.clock import ClientClock, Clock, SystemClock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 
-_SALT_BYTES = 16
 
-
-def _no_price(target: Target) -> Price | None:
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """Everything a run needs, decided.
-
-    `done` names the cells that already have a record, `evidence` what they say of each target. `tier_pool` holds the
-    prompts of the whole plan that are asked only until a tier is decided; empty without --until-decided. A
-    `cost_budget` is the whole run's: one target's spending is what the next has left.
-    """
-
-    run_id: str
-    targets: list[Target]
-    prompts: list[Prompt]
-    options: RunOptions
-    provider_for: Callable[[Target], Provider]
-    redact: Callable[[str], str]
-    environ: Mapping[str, str]
-    done: Collection[CellKey] = frozenset()
-    stretch: int = 0
-    seed: int | None = None
-    tier_pool: Sequence[Prompt] = ()
-    evidence: Mapping[Target, Evidence] = field(default_factory=dict)
-    price_for: Callable[[Target], Price | None] = _no_price
-    cost_budget: CostBudget | None = None
-
-    def agenda(self, target: Target) -> Agenda:
-        """What is open of a target."""
-        return make_agenda(
-            target,
-            self.prompts,
-            self.options,
-            done=self.done,
-            pool=self.tier_pool,
-            evidence=self.evidence.get(target),
-            shared=[] if self.cost_budget is None or target in self.cost_budget.free else [self.cost_budget],
-        )
-
-
-async def run(request: RunRequest, folder: RunFolder, observer: Observer, clock: Clock | None = None) -> None:
+async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | None = None) -> None:
     """Ask every open cell of every target. Returns when all are recorded; cancellation abandons what is in flight."""
     # Compiling while calls are out would hold up the loop that stamps their bytes.
     compile_patterns()
-    clock = clock or SystemClock()
-    context = RunContext(
-        run_id=request.run_id,
-        folder=folder,
-        options=request.options,
-        observer=observer,
-        clock=clock,
-        redact=request.redact,
-        stretch=request.stretch,
-        rng=random.Random(request.seed),
-        salt=secrets.token_bytes(_SALT_BYTES),
-        price_for=request.price_for,
-        budget=request.cost_budget,
-    )
-    options = msgspec.to_builtins(request.options)
-    _event(context, "stretch_started", None, stretch=request.stretch, options=options)
+    settings, stretch = plan.settings, plan.work.stretch
+    cost = cost_budget(plan)
+    context = RunContext(plan, folder, observer, clock or SystemClock(), cost, random.Random(settings.seed))
+    context.event("stretch_started", None, stretch=stretch, options=msgspec.to_builtins(settings.recorded()))
     outcome = "interrupted"
     try:
-        for target in request.targets:
-            agenda = request.agenda(target)
+        for target in plan.targets:
+            agenda = make_agenda(plan, target, cost)
             if agenda.n_open:
-                await _run_target(context, target, agenda, request)
+                await _run_target(context, target, agenda)
             else:
-                _tell_outcomes(context, target, agenda)
+                context.tell_outcomes(target, agenda)
         outcome = "finished"
     finally:
         context.judge.close()
-        spent = {} if request.cost_budget is None else {"unrecorded_usd": request.cost_budget.unrecorded_usd}
-        _event(context, "stretch_ended", None, stretch=request.stretch, outcome=outcome, **spent)
+        spent = {} if cost is None else {"unrecorded_usd": cost.unrecorded_usd}
+        context.event("stretch_ended", None, stretch=stretch, outcome=outcome, **spent)
 
 
-async def _run_target(context: RunContext, target: Target, agenda: Agenda, request: RunRequest) -> None:
+async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> None:
     """One target between two resource snapshots, the first taken before its model is loaded."""
     context.observer.target_started(target, agenda.n_open)
-    tag = resource_tag(target)
-    async with request.provider_for(target) as provider:
-        before_text, before = await _look(provider, request)
-        if not context.folder.has(f"resources_{tag}_before.txt"):
-            context.folder.write_text(f"resources_{tag}_before.txt", before_text)
-        sampler = PeakSampler(pids=provider.pids, environ=request.environ)
+    plan, folder, tag = context.plan, context.folder, resource_tag(target)
+    async with plan.provider_for(target) as provider:
+        before_text, before = await _look(provider, plan)
+        if not folder.has(f"resources_{tag}_before.txt"):
+            folder.write_text(f"resources_{tag}_before.txt", before_text)
+        sampler = PeakSampler(pids=provider.pids, environ=plan.environ)
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
         try:
             with sampler, clock:
-                await _ask(context, target, agenda, provider, clock)
+                await TargetRun(context, target, provider, agenda, clock.lag_watch).ask()
         finally:
-            after_text, after = await _look(provider, request)
-            context.folder.write_text(f"resources_{tag}_after.txt", after_text)
-            _event(
-                context,
+            after_text, after = await _look(provider, plan)
+            folder.write_text(f"resources_{tag}_after.txt", after_text)
+            context.event(
                 "target_finished",
                 target,
                 resources_before=msgspec.to_builtins(before),
@@ -137,30 +77,6 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda, reque
     context.observer.target_finished(target)
 
 
-async def _look(provider: Provider, request: RunRequest) -> tuple[str, Resources]:
+async def _look(provider: Provider, plan: Plan) -> tuple[str, Resources]:
     loaded = await provider.loaded_models()
-    return await asyncio.to_thread(take_snapshot, loaded, environ=request.environ)
-
-
-async def _ask(context: RunContext, target: Target, agenda: Agenda, provider: Provider, clock: ClientClock) -> None:
-    asking = TargetRun(context, target, provider, agenda, clock.lag_watch)
-    try:
-        loaded = await asking.prepare()
-    except CallFailure as failure:
-        await asking.skip(failure)
-    else:
-        _event(context, "target_started", target, loaded=loaded, n_cells=agenda.n_open)
-        await asking.ask()
-    _tell_outcomes(context, target, agenda)
-
-
-def _tell_outcomes(context: RunContext, target: Target, agenda: Agenda) -> None:
-    """Why cells of a target stay unasked."""
-    for outcome in agenda.outcomes():
-        _event(context, outcome.event, target, **outcome.detail)
-        context.observer.stopped(target, outcome.event, outcome.detail)
-
-
-def _event(context: RunContext, name: str, target: Target | None, **detail: object) -> None:
-    label = target.label if target else None
-    context.folder.event(Event(event=name, at_ms=context.clock.wall_ms(), target=label, detail=detail))
+    return await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)

@@ -17,7 +17,6 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.providers.base import Call
-from clawgauge.records import Target
 from clawgauge.runner.budgets import CostBudget, SpendingKey
 from clawgauge.runner.record import call_cost
 from clawgauge.runner.retry import TARGET_ENDING
@@ -37,10 +36,10 @@ _UNKNOWN = math.inf
 
 
 class Spending:
-    """One target's attempts against the run's budget; without a budget, or for a free target, all of them may go."""
+    """One target's attempts against the run's budget."""
 
-    def __init__(self, budget: CostBudget | None, target: Target, price: Price | None) -> None:
-        self._budget = None if budget is None or target in budget.free else budget
+    def __init__(self, budget: CostBudget, price: Price | None) -> None:
+        self._budget = budget
         self._price = price
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
@@ -49,24 +48,19 @@ class Spending:
     @property
     def is_over(self) -> bool:
         """Whether no attempt may go out any more."""
-        return self._budget is not None and self._budget.calls_left == 0
+        return self._budget.calls_left == 0
 
     async def admit(self, key: SpendingKey, call: Call) -> bool:
         """Wait until an attempt may go out, and set its money aside. False where the money is spent."""
-        budget = self._budget
-        if budget is None:
-            return True
-        while not budget.is_open(key):
+        while not self._budget.is_open(key):
             if self.is_over:
                 return False
             await self.change()
-        budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
+        self._budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
         return True
 
     def settle(self, key: SpendingKey, call: Call, completion: Completion, failure: CallFailure | None) -> None:
         """Count an attempt that came back."""
-        if self._budget is None:
-            return
         known_usd, _ = call_cost(completion, self._price)
         most_usd = self._most_usd(call)
         if known_usd is not None:
@@ -84,9 +78,8 @@ class Spending:
 
     def wake(self) -> None:
         """Something came back: whoever waits may look again."""
-        if self._budget is not None:
-            self._changed.set()
-            self._changed = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def _counted_usd(self, completion: Completion, most_usd: float) -> float:
         """What an attempt without a cost is counted at: its tokens at full price, else all it can have cost."""

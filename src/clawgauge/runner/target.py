@@ -9,25 +9,27 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
+
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
-from clawgauge.prices import Price
+from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
-from clawgauge.records import Attempt, Event, Prompt, Result, RunOptions, Target, ToolInvocation
+from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
 from clawgauge.runner.agenda import Agenda, make_prefix, prefixed
-from clawgauge.runner.budgets import Cell, CostBudget, SpendingKey
-from clawgauge.runner.clock import Clock, LagWatch
-from clawgauge.runner.conversation import Asked, converse
+from clawgauge.runner.budgets import Cell, CostBudget, SpendingKey, spending_key
+from clawgauge.runner.clock import Clock, LagWatch, SystemClock
+from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
-from clawgauge.runner.record import CellContext, Timing, answered_result, bounded_error, skipped_result, to_ms
-from clawgauge.runner.record import Judge as JudgeAnswer
-from clawgauge.runner.retry import RetryPolicy, ends_target, own_fault, suspended_ns
+from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms
+from clawgauge.runner.retry import TARGET_ENDING, own_fault, retry_wait_s, suspended_ns
 from clawgauge.runner.spending import Spending
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion, Timeline
@@ -71,20 +73,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all targets of a run share."""
+    """What all targets of a run share beside its plan. `cost` is what the whole run may spend, where it is limited."""
 
-    run_id: str
+    plan: Plan
     folder: RunFolder
-    options: RunOptions
     observer: Observer
-    clock: Clock
-    redact: Callable[[str], str]
-    stretch: int
-    rng: random.Random
-    salt: bytes
-    price_for: Callable[[Target], Price | None]
-    budget: CostBudget | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    cost: CostBudget | None = None
+    rng: random.Random = field(default_factory=random.Random)
+    salt: bytes = field(default_factory=partial(secrets.token_bytes, 16))
     judge: Judge = field(default_factory=Judge)
+
+    def event(self, name: str, target: Target | None, **detail: object) -> None:
+        label = target.label if target else None
+        self.folder.event(Event(event=name, at_ms=self.clock.wall_ms(), target=label, detail=detail))
+
+    def tell_outcomes(self, target: Target, agenda: Agenda) -> None:
+        """Why cells of a target stay unasked."""
+        for outcome in agenda.outcomes():
+            self.event(outcome.event, target, **outcome.detail)
+            self.observer.stopped(target, outcome.event, outcome.detail)
 
 
 class TargetRun:
@@ -93,48 +101,50 @@ class TargetRun:
     def __init__(
         self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, lag_watch: LagWatch
     ) -> None:
+        plan = context.plan
         self._run = context
+        self._settings = plan.settings
         self._target = target
         self._provider = provider
         self._agenda = agenda
         self._lag_watch = lag_watch
-        self._policy = RetryPolicy.of(context.options)
+        price, cost = plan.prices.get(target), context.cost
+        self._source = Source(context.folder.run_id, plan.work.stretch, target, plan.redact, price)
+        self._spending = None if cost is None or target in plan.free else Spending(cost, price)
         self._ended_by: CallFailure | None = None
+        self._n_errors_in_a_row = 0
         self._answered_before = False
         self._cold_pending = provider.local
-        self._price = context.price_for(target)
-        self._spending = Spending(context.budget, target, self._price)
         self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
-        """Warm up if asked, then ask every cell of the agenda."""
-        if self._run.options.warm_up and self._agenda.n_open:
-            await self._warm_up()
-        # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does not
-        # make the calls beside it wait.
-        await self._ask_next()
-        workers = min(self._run.options.concurrency, self._agenda.n_open)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self._work())
-
-    async def prepare(self) -> bool | None:
-        """Get the provider ready; whether it says that the model is loaded. Where it cannot, `CallFailure`."""
+        """Get the provider ready, warm up if asked, then ask every cell of the agenda; all are recorded either way."""
         try:
-            loaded = await self._provider.before_target(
-                self._target.model, unload_others=self._run.options.unload_others
-            )
+            loaded = await self._prepare()
+        except CallFailure as failure:
+            self._end_target(failure, self._agenda.n_open)
+        else:
+            self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
+            if self._settings.warm_up and self._agenda.n_open:
+                await self._warm_up()
+            # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
+            # not make the calls beside it wait.
+            await self._ask_next()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
+                group.create_task(self._work())
+        self._run.tell_outcomes(self._target, self._agenda)
+
+    async def _prepare(self) -> bool | None:
+        """Whether the provider, ready now, says that the model is loaded. Where it cannot be, `CallFailure`."""
+        try:
+            loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
         except CallFailure:
             raise
         except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
             raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
         self._cold_pending = self._provider.local and not loaded
         return loaded
-
-    async def skip(self, failure: CallFailure) -> None:
-        """Record the cells of a target that could not even be prepared."""
-        self._end_target(failure, self._agenda.n_open)
-        await self._work()
 
     async def _work(self) -> None:
         while await self._ask_next():
@@ -143,61 +153,49 @@ class TargetRun:
     async def _ask_next(self) -> bool:
         """Whether there was a cell to ask."""
         while (cell := self._agenda.take()) is None:
-            if not self._agenda.waits:
+            if self._spending is None or not self._agenda.n_open:
                 return False
             await self._spending.change()
         if self._ended_by is not None:
-            await self._record(self._skipped(cell, self._ended_by))
+            now_ms, cold = self._run.clock.wall_ms(), False if self._provider.local else None
+            unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)
+            result = answered_result(self._source, cell, unasked)
         else:
             self._run.observer.call_started(self._target, cell.prompt)
-            await self._record(await self._answer(cell))
-        return True
-
-    async def _record(self, result: Result) -> None:
+            result = await self._answer(cell)
+            self._count_errors(result)
         self._agenda.learn(result)
-        self._spending.wake()
+        if self._spending is not None:
+            self._spending.wake()
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
-
-    def _context(self, cell: Cell, prefix: str | None = None) -> CellContext:
-        run = self._run
-        return CellContext(
-            run.run_id, self._target, cell.prompt, cell.repeat, run.stretch, run.redact, prefix, self._price
-        )
-
-    def _skipped(self, cell: Cell, failure: CallFailure) -> Result:
-        cold = False if self._provider.local else None
-        return skipped_result(self._context(cell), failure, self._run.clock.wall_ms(), cold)
+        return True
 
     async def _answer(self, cell: Cell) -> Result:
-        clock = self._run.clock
-        prefix = make_prefix(self._run.salt, cell.key(self._target)) if self._run.options.unique_prefix else None
-        context = self._context(cell, prefix)
+        run, settings = self._run, self._settings
+        prefix = make_prefix(run.salt, cell.key(self._target)) if settings.unique_prefix else None
         call = self._call(cell.prompt if prefix is None else prefixed(cell.prompt, prefix))
-        began_ns = clock.perf_ns()
+        began_ns = run.clock.perf_ns()
         cold = self._take_cold()
-        asked = await self._ask_cell(context, call)
-        timing = Timing(
-            asked.started_at_ms,
-            asked.ended_at_ms,
-            asked.e2e_ns,
-            clock.perf_ns() - began_ns,
+        asked = await self._ask_cell(cell, call)
+        asked = msgspec.structs.replace(
+            asked,
+            total_ns=run.clock.perf_ns() - began_ns,
             streamed=call.stream and self._provider.streams,
             cold_start=cold,
-            lag_ns=asked.lag_ns,
+            prefix=prefix,
         )
-        completion, failure, attempts = asked.completion, asked.failure, asked.attempts
-        if failure is not None and ends_target(failure):
-            self._end_target(failure, None)
-        judge = self._run.judge.judge
+        if asked.failure is not None and asked.failure.failure_type in TARGET_ENDING:
+            self._end_target(asked.failure)
+        completion = asked.completion
         if is_long(cell.prompt, completion.text, completion.native_calls):
-            return await self._do_aside(_judged, context, completion, failure, attempts, timing, judge)
-        if len(completion.text) > _HELD_CHARS and self._run.options.concurrency > 1:
+            return await self._do_aside(_judged, self._source, cell, asked, run.judge)
+        if len(completion.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, context, completion, failure, attempts, timing, judge)
+            return await asyncio.to_thread(_judged, self._source, cell, asked, run.judge)
         judging_ns = self._lag_watch.now_ns()
-        result = _judged(context, completion, failure, attempts, timing, judge)
+        result = _judged(self._source, cell, asked, run.judge)
         self._lag_watch.held_since(judging_ns)
         return result
 
@@ -211,16 +209,16 @@ class TargetRun:
                 self._run.judge.give_up()
                 raise
 
-    async def _ask_cell(self, context: CellContext, call: Call) -> Asked:
+    async def _ask_cell(self, cell: Cell, call: Call) -> Asked:
         """One prompt, or all the turns of a task."""
-        spec = context.prompt.world
+        spec = cell.prompt.world
         if spec is None:
-            return await self._ask_turn(context, call)
-        max_turns = context.prompt.max_turns or DEFAULT_MAX_TURNS
+            return await self._ask_turn(cell, call)
+        max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
         if self._provider.runs_tasks:
-            return await self._ask_turn(context, dataclasses.replace(call, world=spec, max_turns=max_turns))
+            return await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
         made: list[ToolInvocation] = []
-        return await converse(call, max_turns, partial(self._ask_turn, context), partial(self._execute, spec, made))
+        return await converse(call, max_turns, partial(self._ask_turn, cell), partial(self._execute, spec, made))
 
     async def _execute(
         self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
@@ -235,24 +233,28 @@ class TargetRun:
         made += calls
         return answers
 
-    async def _ask_turn(self, context: CellContext, call: Call) -> Asked:
+    async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        clock, spending = self._run.clock, self._spending
-        key = (context.prompt.suite, context.prompt.id, context.repeat)
+        run, spending, key = self._run, self._spending, spending_key(cell)
         attempts: list[Attempt] = []
         failure: CallFailure | None = _MONEY_SPENT
-        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, clock.wall_ms()
-        while await spending.admit(key, call):
-            started_ms, started_ns = clock.wall_ms(), self._lag_watch.now_ns()
+        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ms()
+        while spending is None or await spending.admit(key, call):
+            started_ms, started_ns = run.clock.wall_ms(), self._lag_watch.now_ns()
             completion, failure, e2e_ns = await self._attempt(call)
-            spending.settle(key, call, completion, failure)
+            if spending is not None:
+                spending.settle(key, call, completion, failure)
             lag_ns = self._lag_watch.largest_since(started_ns)
-            wait_s = None if spending.is_over else self._wait_s(failure, len(attempts) + 1)
-            attempts.append(_attempt_record(context, failure, e2e_ns, wait_s))
+            wait_s = None
+            if failure is not None and not (spending and spending.is_over):
+                wait_s = retry_wait_s(
+                    self._settings, failure, len(attempts) + 1, run.rng.random(), answered_before=self._answered_before
+                )
+            attempts.append(_attempt_record(self._source, failure, e2e_ns, wait_s))
             if failure is None or wait_s is None:
                 break
-            self._tell_retry(context, failure, wait_s)
-            await clock.sleep(wait_s)
+            self._tell_retry(cell, failure, wait_s)
+            await run.clock.sleep(wait_s)
         self._answered_before = self._answered_before or failure is None
         return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), attempts, lag_ns)
 
@@ -287,45 +289,51 @@ class TargetRun:
             e2e_ns = 0
         return completion, failure, e2e_ns
 
-    def _wait_s(self, failure: CallFailure | None, tries: int) -> float | None:
-        if failure is None:
-            return None
-        jitter = self._run.rng.random()
-        return self._policy.wait_s(failure, tries, jitter, answered_before=self._answered_before)
-
-    def _tell_retry(self, context: CellContext, failure: CallFailure, wait_s: float) -> None:
-        prompt = context.prompt
+    def _tell_retry(self, cell: Cell, failure: CallFailure, wait_s: float) -> None:
+        prompt = cell.prompt
         self._run.observer.retrying(self._target, prompt, failure, wait_s)
-        self._event(
+        self._run.event(
             "retry",
+            self._target,
             suite=prompt.suite,
             prompt_id=prompt.id,
-            repeat=context.repeat,
+            repeat=cell.repeat,
             failure_type=failure.failure_type,
             wait_s=round(wait_s, 3),
         )
 
-    def _end_target(self, failure: CallFailure, n_cells: int | None) -> None:
+    def _count_errors(self, result: Result) -> None:
+        """--stop-after-errors: enough cells in a row without an answer say that the next will not have one either."""
+        is_error = result.availability_status != "ok"
+        self._n_errors_in_a_row = self._n_errors_in_a_row + 1 if is_error else 0
+        limit = self._settings.stop_after_errors
+        if limit is not None and self._n_errors_in_a_row >= limit:
+            words = f"not asked: {limit} in a row had failed (--stop-after-errors {limit})"
+            self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
+
+    def _end_target(self, failure: CallFailure, n_cells: int = 0) -> None:
         if self._ended_by is None:
             self._ended_by = failure
-            self._run.observer.target_skipped(self._target, failure, n_cells or 0)
-            words = self._run.redact(failure.message)
-            self._event("skip", failure_type=failure.failure_type, error=words[:500])
+            self._run.observer.target_skipped(self._target, failure, n_cells)
+            words = self._source.redact(failure.message)
+            self._run.event("skip", self._target, failure_type=failure.failure_type, error=words[:500])
 
     async def _warm_up(self) -> None:
         """One short call that loads the model. Recorded as an event, never as a result."""
         prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
         self._run.observer.call_started(self._target, prompt)
         call = self._call(prompt, WARM_UP_MAX_TOKENS)
-        if not await self._spending.admit(_WARM_UP, call):
+        if self._spending is not None and not await self._spending.admit(_WARM_UP, call):
             return
         cold = self._take_cold()
         completion, failure, e2e_ns = await self._attempt(call)
-        self._spending.settle(_WARM_UP, call, completion, failure)
-        if failure is not None and ends_target(failure):
-            self._end_target(failure, None)
-        self._event(
+        if self._spending is not None:
+            self._spending.settle(_WARM_UP, call, completion, failure)
+        if failure is not None and failure.failure_type in TARGET_ENDING:
+            self._end_target(failure)
+        self._run.event(
             "warm_up",
+            self._target,
             e2e_ms=to_ms(e2e_ns),
             ttft_ms=None if completion.ttft_ns is None else to_ms(completion.ttft_ns),
             cold_start=cold,
@@ -339,28 +347,21 @@ class TargetRun:
         return cold
 
     def _call(self, prompt: Prompt, max_tokens: int | None = None) -> Call:
-        options, provider = self._run.options, self._provider
+        settings, provider = self._settings, self._provider
+        temperatures = (settings.temperature, prompt.temperature, 0.0 if provider.local else None)
         return Call(
             model=self._target.model,
             prompt=prompt.prompt,
             system=prompt.system,
             thinking_level=self._target.thinking_level,
-            max_tokens=max_tokens or options.max_tokens or prompt.max_tokens or provider.default_max_tokens,
-            temperature=_first(options.temperature, prompt.temperature, 0.0 if provider.local else None),
-            seed=options.seed,
-            stream=options.stream,
-            timeout_s=options.timeout_s,
+            max_tokens=max_tokens or settings.max_tokens or prompt.max_tokens or provider.default_max_tokens,
+            temperature=next((value for value in temperatures if value is not None), None),
+            seed=settings.seed,
+            stream=settings.stream,
+            timeout_s=settings.timeout_s,
             tools=prompt.tools,
             tool_choice=prompt.tool_choice,
         )
-
-    def _event(self, name: str, **detail: object) -> None:
-        run = self._run
-        run.folder.event(Event(event=name, at_ms=run.clock.wall_ms(), target=self._target.label, detail=detail))
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _waited_ns(call: Call, failure: CallFailure) -> int:
@@ -368,19 +369,12 @@ def _waited_ns(call: Call, failure: CallFailure) -> int:
     return round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
 
 
-def _judged(
-    context: CellContext,
-    completion: Completion,
-    failure: CallFailure | None,
-    attempts: list[Attempt],
-    timing: Timing,
-    judge: JudgeAnswer,
-) -> Result:
+def _judged(source: Source, cell: Cell, asked: Asked, judge: Judge) -> Result:
     try:
-        return answered_result(context, completion, failure, attempts, timing, judge)
+        return answered_result(source, cell, asked, judge.judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
         what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
-        unforeseen = CallFailure("error", "exception", what)
+        completion = asked.completion
         kept = Completion(
             text=completion.text,
             input_tokens=completion.input_tokens,
@@ -388,10 +382,11 @@ def _judged(
             cached_tokens=completion.cached_tokens,
             reasoning_tokens=completion.reasoning_tokens,
         )
-        return answered_result(context, kept, unforeseen, attempts, timing)
+        unforeseen = CallFailure("error", "exception", what)
+        return answered_result(source, cell, msgspec.structs.replace(asked, completion=kept, failure=unforeseen))
 
 
-def _attempt_record(context: CellContext, failure: CallFailure | None, e2e_ns: int, wait_s: float | None) -> Attempt:
+def _attempt_record(source: Source, failure: CallFailure | None, e2e_ns: int, wait_s: float | None) -> Attempt:
     if failure is None:
         return Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns))
     return Attempt(
@@ -401,5 +396,5 @@ def _attempt_record(context: CellContext, failure: CallFailure | None, e2e_ns: i
         waited_ms=round((wait_s or 0.0) * 1000),
         retry_after_s=failure.retry_after_s,
         http_status=failure.http_status,
-        error=bounded_error(context, failure.message),
+        error=bounded_error(source.redact, failure.message),
     )

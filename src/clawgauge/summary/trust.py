@@ -51,6 +51,7 @@ _HINTS = {
     "invalid_prompt": "The prompt cannot be sent: check it with clawgauge suites check.",
     "client_stalled": "This machine slept or stood still during the call: keep it awake, or lower --concurrency.",
     "budget_spent": "The money was spent in the middle of a task: refill with a larger --max-cost.",
+    "stopped_after_errors": "Too many failures in a row: see the other lines for their cause, then refill.",
     "exception": "This is a fault of clawgauge: please report it with the words beside.",
 }
 _HINTS_BY_PROVIDER = {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clawgauge.config import (
+    OPTIONS,
     Configuration,
-    RunSettings,
     find_secrets,
-    make_options,
+    make_settings,
     provider_settings,
     read_configuration,
 )
@@ -18,6 +19,7 @@ from clawgauge.config.settings import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import BUILT_IN, provider_types
+from clawgauge.records import Option, RunOptions
 
 
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
@@ -102,8 +104,8 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     """A flag beats the file, the file beats the default."""
     path = tmp_path / "clawgauge.toml"
     path.write_text("[run]\nrepeats = 3\nconcurrency = 4\ntimeout = 9.5\n")
-    file = read_configuration(path, {}).file
-    options = make_options(RunSettings(repeats=7).over(file.run), {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
+    said = read_configuration(path, {}).under({"repeats": 7})
+    options = make_settings(said, {"CLAWGAUGE_RETRY_BASE_S": "0.01"})
     assert (options.repeats, options.concurrency, options.timeout_s) == (7, 4, 9.5)
     assert (options.max_retries, options.retry_base_s) == (5, 0.01)
 
@@ -112,8 +114,7 @@ def test_the_file_and_the_flags_say_the_same_words(tmp_path: Path) -> None:
     """Each option can be set in [run]; what neither says is left to the defaults."""
     path = tmp_path / "clawgauge.toml"
     path.write_text('[run]\nunique_prefix = true\nuntil_decided = true\nmax_calls = 40\nprompt_ids = ["P1"]\n')
-    file = read_configuration(path, {}).file
-    options = make_options(RunSettings(max_calls=9, stream=False).over(file.run), {})
+    options = make_settings(read_configuration(path, {}).under({"max_calls": 9, "stream": False}), {})
     assert (options.unique_prefix, options.until_decided, options.max_calls) == (True, True, 9)
     assert (options.prompt_ids, options.stream, options.repeats) == (["P1"], False, 1)
 
@@ -131,21 +132,53 @@ def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
 @pytest.mark.parametrize(
     ("said", "option"),
     [
-        (RunSettings(repeats=0), "--repeats"),
-        (RunSettings(concurrency=-1), "--concurrency"),
-        (RunSettings(timeout=0.0), "--timeout"),
-        (RunSettings(timeout=float("nan")), "--timeout"),
-        (RunSettings(max_tokens=0), "--max-tokens"),
-        (RunSettings(temperature=-0.1), "--temperature"),
-        (RunSettings(max_retries=-1), "--max-retries"),
-        (RunSettings(max_wait=-1.0), "--max-wait"),
-        (RunSettings(max_calls=0), "--max-calls"),
+        ({"repeats": 0}, "--repeats"),
+        ({"repeats": 10**400}, "--repeats"),
+        ({"max_cost": float("inf")}, "--max-cost"),
+        ({"stop_after_errors": 0}, "--stop-after-errors"),
+        ({"concurrency": -1}, "--concurrency"),
+        ({"timeout": 0.0}, "--timeout"),
+        ({"timeout": float("nan")}, "--timeout"),
+        ({"max_tokens": 0}, "--max-tokens"),
+        ({"temperature": -0.1}, "--temperature"),
+        ({"max_retries": -1}, "--max-retries"),
+        ({"max_wait": -1.0}, "--max-wait"),
+        ({"max_calls": 0}, "--max-calls"),
     ],
 )
-def test_values_out_of_bounds_are_refused(said: RunSettings, option: str) -> None:
+def test_values_out_of_bounds_are_refused(said: dict[str, Any], option: str) -> None:
     """A number that makes no sense is named by its option."""
     with pytest.raises(ConfigError, match=option):
-        make_options(said, {})
+        make_settings(said, {})
+
+
+# Whoever adds an option decides here what changing it does to a run that is gone on with; "fixed" unless it says more.
+RESUME = {
+    "free": {
+        "max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up", "prompt_ids",
+        "stop_after_errors",
+    },
+    "extent": {"until_decided", "max_calls", "max_cost_usd"},
+    "more": {"repeats"},
+    "fixed": {"max_tokens", "temperature", "seed", "stream", "unload_others", "unique_prefix"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RunOptions.__struct_fields__)
+def test_what_changing_an_option_does_to_a_resumed_run_is_declared_beside_it(name: str) -> None:
+    """An option that says nothing cannot be changed without giving up the comparison."""
+    assert name in RESUME[OPTIONS[name].resume] and Option().resume == "fixed"
+
+
+def test_the_environment_sets_what_no_file_can(tmp_path: Path) -> None:
+    """CLAWGAUGE_RETRY_BASE_S has no word in [run], and a value that is no number of seconds is refused by its name."""
+    path = tmp_path / "clawgauge.toml"
+    path.write_text("[run]\nretry_base_s = 0.1\n")
+    with pytest.raises(ConfigError, match="retry_base_s"):
+        read_configuration(path, {})
+    for word in ("soon", "-1", "inf", "nan"):
+        with pytest.raises(ConfigError, match="CLAWGAUGE_RETRY_BASE_S"):
+            make_settings({}, {"CLAWGAUGE_RETRY_BASE_S": word})
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:

@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from clawgauge.config import Configuration, RunSettings, provider_settings, read_configuration
-from clawgauge.config.settings import FileConfig, Harmless, ProviderTable, harmless_fields
+from clawgauge.config import FIELDS, Configuration, Settings, provider_settings, read_configuration
+from clawgauge.config.settings import ProviderTable, harmless_fields
 from clawgauge.providers.base import ProviderSettings
+from clawgauge.records import Harmless
 
 # Whoever adds an option decides here whether a stranger may set it.
 HARMLESS = {
     "suites", "prompt_ids", "repeats", "concurrency", "timeout", "max_tokens", "temperature", "seed", "stream",
     "warm_up", "max_retries", "max_wait", "unique_prefix", "until_decided", "max_calls", "max_cost", "fail_under",
+    "stop_after_errors",
 }  # fmt: skip
 VALUES: tuple[Any, ...] = (["x"], "here", 1, 1.0, True)
 
@@ -30,19 +32,19 @@ def untrusted(toml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Con
 def _fitting(name: str) -> Any:
     for value in VALUES:
         with contextlib.suppress(msgspec.ValidationError):
-            msgspec.convert({name: value}, RunSettings)
+            msgspec.convert({FIELDS[name]: value}, Settings)
             return value
     raise AssertionError(f"no value fits {name}")
 
 
-@pytest.mark.parametrize("name", RunSettings.__struct_fields__)
+@pytest.mark.parametrize("name", FIELDS)
 def test_every_option_is_withheld_unless_it_is_declared_harmless(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each option of [run] in an untrusted file either counts or is named as left out; none is in between."""
     toml = f"[run]\n{name} = {msgspec.json.encode(_fitting(name)).decode()}\n"
     found = untrusted(toml, tmp_path, monkeypatch)
-    counts = getattr(found.file.run, name) is not None
+    counts = name in found.run
     assert counts == (name in HARMLESS) and (name in found.withheld_run) == (not counts)
 
 
@@ -53,7 +55,7 @@ def test_no_field_of_a_provider_is_taken_from_an_untrusted_file(
     """Whatever a table says, its provider is there only to say that it is not trusted."""
     value = "true" if name == "local" else '"x"'
     found = untrusted(f"[providers.openai_responses]\n{name} = {value}\n", tmp_path, monkeypatch)
-    assert found.file == FileConfig() and found.withheld_providers == {"openai_responses"}
+    assert not found.run and not found.providers and found.withheld_providers == {"openai_responses"}
     settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, concurrency=1, tell=lambda line: None)
     refused = settings["openai_responses"]
     assert refused.unusable and "clawgauge trust" in refused.unusable and refused.api_key is None

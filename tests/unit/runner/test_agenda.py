@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from clawgauge.journal import CellKey
-from clawgauge.records import Prompt, RunOptions
+from clawgauge.plan import Evidence, OpenWork
+from clawgauge.records import Prompt
 from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import Evidence, tier_pool
+from support.plans import plan_of
 
 from .prompts import TARGET, plain_prompt, result_of, tool_prompt
 
@@ -16,9 +19,15 @@ OTHERS = [plain_prompt(f"N{n}") for n in range(3)]
 PROMPTS = [*OTHERS, *POOL]
 
 
-def agenda_of(prompts: list[Prompt] = PROMPTS, evidence: Evidence | None = None, **options: object) -> Agenda:
-    chosen = RunOptions(**{"until_decided": True, **options})  # type: ignore[arg-type]  # keywords of a test
-    return make_agenda(TARGET, prompts, chosen, pool=tier_pool(prompts), evidence=evidence)
+def agenda_of(
+    prompts: list[Prompt] = PROMPTS,
+    evidence: Evidence | None = None,
+    done: Collection[CellKey] = frozenset(),
+    **options: object,
+) -> Agenda:
+    known = {} if evidence is None else {TARGET: evidence}
+    plan = plan_of(prompts, **{"until_decided": True, "work": OpenWork(done, evidence=known), **options})
+    return make_agenda(plan, TARGET)
 
 
 def ask_all(agenda: Agenda, passes: list[bool] | None = None) -> list[str]:
@@ -124,8 +133,7 @@ def test_a_resumed_run_goes_on_where_it_stood() -> None:
     """Twelve passes from before need one more; a budget counts the calls made before."""
     done = {CellKey("fake", "model", None, "s", f"T{n}", 0) for n in range(12)}
     before = Evidence(n_calls=12, n_pool=12, n=12, k=12)
-    options = RunOptions(until_decided=True, max_calls=14)
-    agenda = make_agenda(TARGET, PROMPTS, options, done=done, pool=POOL, evidence=before)
+    agenda = agenda_of(PROMPTS, before, done, max_calls=14)
     assert ask_all(agenda) == ["T12", "N0"]
     assert [outcome.event for outcome in agenda.outcomes()] == ["decided", "budget_spent"]
 

@@ -13,12 +13,13 @@ import pytest
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.records import Price, Prompt, RunOptions, Target
+from clawgauge.records import Price, Prompt, Target
+from clawgauge.runner.agenda import make_agenda
 from clawgauge.runner.budgets import CostBudget
 from clawgauge.runner.clock import LagWatch
-from clawgauge.runner.run import RunRequest
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.command import read_records
+from support.plans import plan_of
 
 PRICE = Price(model="m", provider="p", input=100.0, output=2_000.0)
 
@@ -74,31 +75,21 @@ def go_shopping(path: Path, shops: list[Shop], budget: CostBudget, n_prompts: in
     ]
     with RunFolder.create(path) as folder:
         targets = {Target(shop.name, "m"): shop for shop in shops}
-        request = RunRequest(
-            run_id=folder.run_id,
-            targets=list(targets),
-            prompts=prompts,
-            options=RunOptions(**{"retry_base_s": 0.0001, "max_tokens": 100, **options}),
-            provider_for=lambda target: targets[target],
-            redact=str,
-            environ={},
-            price_for=lambda target: (
-                PRICE if targets[target]._how != "reported" and not targets[target].local else None
-            ),
-            cost_budget=budget,
+        plan = plan_of(
+            prompts,
+            prices={target: PRICE for target, shop in targets.items() if shop._how != "reported" and not shop.local},
+            free={target for target, shop in targets.items() if shop.local},
+            **{"retry_base_s": 0.0001, "max_tokens": 100, **options},
         )
-        asyncio.run(_ask(request, folder, targets))
+        context = RunContext(plan, folder, Observer(), _Clock(), budget, random.Random(1))
+        asyncio.run(_ask(context, targets))
 
 
-async def _ask(request: RunRequest, folder: RunFolder, targets: dict[Target, Shop]) -> None:
+async def _ask(context: RunContext, targets: dict[Target, Shop]) -> None:
     """`run` without the snapshots of the machine, which take a second each."""
-    context = RunContext(
-        request.run_id, folder, request.options, Observer(), _Clock(), str, 0, random.Random(1), b"",
-        request.price_for, request.cost_budget,
-    )  # fmt: skip
     with LagWatch() as watch:
         for target, shop in targets.items():
-            agenda = request.agenda(target)
+            agenda = make_agenda(context.plan, target, context.cost)
             if agenda.n_open:
                 await TargetRun(context, target, shop, agenda, watch).ask()
 
@@ -121,7 +112,7 @@ def test_the_limit_is_passed_by_one_call_at_most(tmp_path: Path, seed: int) -> N
     kinds = ["steady", "rising", "flaky", "mute", "reported", "beyond its limit", "free"]
     shops = [Shop(f"t{n}", dice, how=how, local=how == "free") for n, how in enumerate(dice.choices(kinds, k=4))]
     limit = dice.choice([0.05, 0.5, 2.0, 20.0])
-    budget = CostBudget(limit, free={Target(shop.name, "m") for shop in shops if shop.local})
+    budget = CostBudget(limit)
     go_shopping(
         tmp_path, shops, budget, concurrency=dice.choice([1, 3, 64]), max_retries=3, warm_up=dice.random() < 0.5
     )
@@ -141,7 +132,7 @@ def test_a_wide_run_stays_wide_where_the_money_allows(tmp_path: Path) -> None:
 def test_free_targets_are_asked_when_the_money_is_spent(tmp_path: Path) -> None:
     """A model that costs nothing cannot break the limit."""
     paid, free = Shop("a", random.Random(1), how="steady"), Shop("b", random.Random(1), how="free", local=True)
-    go_shopping(tmp_path, [paid, free], CostBudget(0.0001, free={Target("b", "m")}), concurrency=4)
+    go_shopping(tmp_path, [paid, free], CostBudget(0.0001), concurrency=4)
     assert len(paid.bills) == 1
     (folder,) = tmp_path.iterdir()
     assert [record["provider"] for record in read_records(folder)].count("b") == 40
