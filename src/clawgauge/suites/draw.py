@@ -27,7 +27,7 @@ _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
 _TYPICAL = {"time": "12:34:56", "n": "123", "id": "1a2b3c4d"}
 _MAX_STEP_S = 20.0
 _DAY_S = 86_399
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,9 @@ class Swap:
     """Texts and what stands in their place, all put in at once: what was put in is not looked at again."""
 
     def __init__(self, new_texts: Mapping[str, str]) -> None:
-        self._new_texts = new_texts
-        longest_first = sorted(new_texts, key=len, reverse=True)
+        escaped = {old.replace(".", r"\."): new.replace(".", r"\.") for old, new in new_texts.items()}
+        self._new_texts = {**escaped, **new_texts}  # as patterns have them, and as they are
+        longest_first = sorted(self._new_texts, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(_bounded, longest_first))) if new_texts else None
 
     def text(self, text: str) -> str:
@@ -112,14 +113,17 @@ def _check_choices(choices: object, old: list[str], numbers: set[str], place: Pl
 
 
 def _pick(seed: str, n: int) -> int:
-    return int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest()) % n
+    return int.from_bytes(hashlib.blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % n
 
 
 def _bounded(text: str) -> str:
-    """A pattern for `text` where it is not part of a longer word or number: no `2` in `12`, in `2.5` or in `v2`."""
+    r"""A pattern for `text` where it is not part of a longer word or number: no `2` in `12`, in `2.5` or in `v2`.
+
+    In an author's pattern it may follow on `\b`.
+    """
     before = after = ""
     if re.match(r"\w", text):
-        before = r"(?<!\w)(?<!\d\.)" if text[0].isdigit() else r"(?<!\w)"
+        before = r"(?:(?<!\w)(?<!\d\.)|(?<=\\b))" if text[0].isdigit() else r"(?:(?<!\w)|(?<=\\b))"
     if re.search(r"\w\Z", text):
         after = r"(?!\w)(?!\.\d)" if text[-1].isdigit() else r"(?!\w)"
     return f"{before}{re.escape(text)}{after}"
@@ -161,7 +165,7 @@ def _read_long_keys(rules: object, place: Place) -> Mapping[str, Any]:
     if not isinstance(rules, dict):
         raise place.refusal(f"must be an object with {', '.join(_LONG_KEYS)}, not {describe_kind(rules)}")
     refuse_unknown_keys(rules, _LONG_KEYS, place)
-    return rules
+    return {key: value for key, value in rules.items() if value is not None}
 
 
 def _with_long_text(prompt: object, rules: Mapping[str, Any], seed: str, place: Place) -> str:

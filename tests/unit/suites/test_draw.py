@@ -73,6 +73,13 @@ def test_a_number_is_not_drawn_inside_a_longer_one(tmp_path: Path) -> None:
     assert load(tmp_path, 1, entry)[0].prompt == "7 11.4 2.11 0.11.0 v11 110 7. 7,2 -7"
 
 
+def test_patterns_of_the_expectation_are_drawn_too(tmp_path: Path) -> None:
+    validator = {"type": "regex_fullmatch", "pattern": r"(?i)\bash\b.*10\.0\.0\.7.*\b11\b"}
+    draw = {"ash": ["elm"], "10.0.0.7": ["10.9.8.1"], "11": ["14"]}
+    (prompt,) = load(tmp_path, 1, HOSTS | {"prompt": "ash 10.0.0.7 11", "validator": validator, "draw": draw})
+    assert prompt.validator["pattern"] == r"(?i)\belm\b.*10\.9\.8\.1.*\b14\b"
+
+
 def test_the_longest_text_that_fits_is_the_one_replaced(tmp_path: Path) -> None:
     entry = HOSTS | {"prompt": "C: wait. Reply with C.", "draw": {"C|C: wait": ["B|C: go"]}}
     assert load(tmp_path, 1, entry)[0].prompt == "C: go. Reply with B."
