@@ -13,20 +13,23 @@ from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
+from clawgauge.suites.draw import Drawing, draw_values, read_drawing
 from clawgauge.suites.prompts import SuiteContext, build_prompt, read_label, read_sampling, read_text, unfold
 from clawgauge.suites.tools import read_toolbox
 
-BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
+BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 MAX_PROMPTS = 10_000
-HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "prompts")
+MAX_TEXT_CHARS = 64 * 1024 * 1024
+HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "long", "prompts")
 
 
-def load_suite(ref: str, *, base_dir: Path | None = None) -> SuiteRecord:
+def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
     """Load a built-in suite by name, or a suite file by path (relative to `base_dir`, else to the working directory).
 
-    Raises `SuiteError` naming the file, the prompt and the key for anything that is wrong with it.
+    `drawing` picks the values of prompts that have several to choose from; 0 is the suite as written. Raises
+    `SuiteError` naming the file, the prompt and the key for anything that is wrong with it.
     """
-    return _load_file(suite_path(ref, base_dir=base_dir), ref)
+    return _load_file(suite_path(ref, base_dir=base_dir), ref, drawing)
 
 
 def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
@@ -109,14 +112,14 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     return digest.hexdigest()
 
 
-def _load_file(path: Path, ref: str) -> SuiteRecord:
+def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
     place = Place(ref)
     document = read_document(path, ref)
     header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
     context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
-    prompts = _build_prompts(header.get("prompts"), context, place)
+    prompts = _build_prompts(header.get("prompts"), context, place, read_drawing(drawing, name, header, place))
     return SuiteRecord(
         name=name,
         version=read_text(header, "version", place) or "",
@@ -127,7 +130,7 @@ def _load_file(path: Path, ref: str) -> SuiteRecord:
     )
 
 
-def _build_prompts(entries: object, suite: SuiteContext, place: Place) -> list[Prompt]:
+def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
     if not isinstance(entries, list):
         found = "missing" if entries is None else f"must be a list, not {describe_kind(entries)}"
         raise place.at("prompts").refusal(f"{found}; give a list of prompts ([[prompts]] in TOML)")
@@ -138,8 +141,10 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place) -> list[P
         raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
     prompts: list[Prompt] = []
     number_of: dict[str, int] = {}
+    n_chars = 0
     for number, entry in enumerate(entries, start=1):
-        for form in unfold(entry, place.at_prompt(number, _id_of(entry))):
+        at_entry = place.at_prompt(number, _id_of(entry))
+        for form in unfold(draw_values(entry, drawing, at_entry), at_entry):
             here = place.at_prompt(number, _id_of(form.entry))
             prompt = build_prompt(form.entry, suite, here, form.variant_of)
             if prompt.id in number_of:
@@ -148,6 +153,9 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place) -> list[P
                 )
             number_of[prompt.id] = number
             prompts.append(prompt)
+            n_chars += len(prompt.prompt)
+            if n_chars > MAX_TEXT_CHARS:
+                raise here.refusal(f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite")
     return prompts
 
 

@@ -135,6 +135,8 @@ PROMPT_KEYS = (
     "tools",
     "tool_choice",
     "variants",
+    "draw",
+    "long",
     "world",
     "max_turns",
 )
