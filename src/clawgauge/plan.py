@@ -112,7 +112,7 @@ def make_plan(
     redact: Callable[[str], str],
 ) -> Plan:
     """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from."""
-    suites = load_suites(settings.suites or _DEFAULT_SUITES, suites_dir)
+    suites = load_suites(settings.suites or _DEFAULT_SUITES, suites_dir, settings.draw)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
@@ -130,9 +130,9 @@ def make_plan(
     )
 
 
-def load_suites(refs: Collection[str], base_dir: Path) -> list[SuiteRecord]:
+def load_suites(refs: Collection[str], base_dir: Path, drawing: int) -> list[SuiteRecord]:
     """Load every suite; two of one name cannot be told apart in the records."""
-    suites = [load_suite(ref, base_dir=base_dir) for ref in refs]
+    suites = [load_suite(ref, base_dir=base_dir, drawing=drawing) for ref in refs]
     names = [suite.name for suite in suites]
     for suite in suites:
         if names.count(suite.name) > 1:

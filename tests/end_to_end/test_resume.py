@@ -147,6 +147,18 @@ def test_more_repeats_only_add(place: Path, server: ScriptedServer) -> None:
     assert clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "1").code == 2
 
 
+def test_a_resumed_run_keeps_its_drawing(place: Path, server: ScriptedServer) -> None:
+    """What is asked later has the values of what was asked before; another drawing is another run."""
+    prompt = {"id": "P0", "name": "n", "prompt": "Say ash.", "validator": {"type": "noop"}, "draw": {"ash": ["elm"]}}
+    (place / "drawn.json").write_text(json.dumps([prompt]))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "drawn.json", "--draw", "3")
+    more = clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "2")
+    assert [json.loads(call.body)["messages"][-1]["content"] for call in server.calls] == ["Say elm."] * 2
+    assert json.loads((more.folder / "config.json").read_bytes())["options"]["draw"] == 3
+    other = clawgauge(place, "run", "--resume", done.folder.name, "--draw", "4")
+    assert other.code == 2 and "--draw was 3 and is now 4" in other.stderr
+
+
 def test_a_forced_resume_keeps_the_folder_whole(place: Path, server: ScriptedServer) -> None:
     """After --force config.json names the suites and targets that were really run, and a plain --resume works."""
     done = clawgauge(place, *SMALL)

@@ -260,7 +260,7 @@ def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list
     sources = [suite.source for suite in config.suites]
     for base_dir in (Path(), plan.config_file.parent if plan.config_file else Path()):
         if all(is_suite_there(source, base_dir) for source in sources):
-            suites = load_suites(sources, base_dir)
+            suites = load_suites(sources, base_dir, config.options.draw)
             kept = {f"{prompt.suite}/{prompt.id}" for prompt in config.prompts}
             prompts = [prompt for suite in suites for prompt in suite.prompts]
             if config.options.prompt_ids is not None:

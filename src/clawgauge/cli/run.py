@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: core and tool_use"
     )
     what.add_argument("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
+    what.add_argument("--draw", type=int, metavar="N", help="other values in the same prompts (default 0: as written)")
     what.add_argument("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
     how = parser.add_argument_group("how to ask")
     how.add_argument("--concurrency", type=int, metavar="N", help="calls in flight to one target (default 1)")

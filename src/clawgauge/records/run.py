@@ -127,6 +127,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_cost_usd: Harmless[
         Annotated[float | None, Option(0, 1_000_000, "dollars, 0 or more", name="max_cost", resume="extent")]
     ] = None
+    draw: Harmless[Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more")]] = 0
     stop_after_errors: Harmless[
         Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="free")]
     ] = None
