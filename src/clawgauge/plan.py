@@ -25,12 +25,11 @@ from clawgauge.providers.embedded.model import DEFAULT_MODEL
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
-from clawgauge.suites import describe_suite, load_suite
+from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 
 OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
-_DEFAULT_SUITES = ("core", "tool_use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,9 @@ def make_plan(
     redact: Callable[[str], str],
 ) -> Plan:
     """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from."""
-    suites = load_suites(settings.suites or _DEFAULT_SUITES, suites_dir, settings.draw)
+    if not settings.suites:
+        settings = _with_default_suites(settings)
+    suites = load_suites(settings.suites, suites_dir, settings.draw)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
@@ -128,6 +129,14 @@ def make_plan(
         secrets=secrets,
         redact=redact,
     )
+
+
+def _with_default_suites(settings: Settings) -> Settings:
+    """Where no suite is named: the selection, or what --prompt-ids or --full say of all built-in suites."""
+    if settings.full or settings.prompt_ids is not None:
+        return msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
+    ids = [f"{suite}/{prompt_id}" for suite, prompt_ids in SELECTION.items() for prompt_id in prompt_ids]
+    return msgspec.structs.replace(settings, suites=list(SELECTION), prompt_ids=ids)
 
 
 def load_suites(refs: Collection[str], base_dir: Path, drawing: int) -> list[SuiteRecord]:

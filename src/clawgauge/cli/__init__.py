@@ -30,7 +30,7 @@ _VERBS = {
 _EPILOG = """\
 examples:
   clawgauge run                                        the models of a running Ollama, else the embedded model
-  clawgauge run -t ollama_openai:llama3.2:3b           one model, the suites core and tool_use
+  clawgauge run -t ollama_openai:llama3.2:3b           one model, some prompts of every kind
   clawgauge run -t openai_responses:gpt-5-codex@high -s core --repeats 3
   clawgauge show latest                                the newest run again
   clawgauge doctor                                     what can be reached from here

@@ -65,8 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-t", "--target", dest="targets", action="append", metavar="TARGET", help="whom to ask; repeatable"
     )
     what.add_argument(
-        "-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: core and tool_use"
+        "-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: some of every kind"
     )
+    what.add_argument("--full", action="store_true", default=None, help="all prompts of all built-in suites")
     what.add_argument("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
     what.add_argument("--draw", type=int, metavar="N", help="other values in the same prompts (default 0: as written)")
     what.add_argument("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")

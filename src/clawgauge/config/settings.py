@@ -33,6 +33,7 @@ class Settings(RunOptions, frozen=True, kw_only=True):
 
     targets: list[str] = []
     suites: Harmless[list[str]] = []
+    full: Harmless[bool] = False
     prices: str | None = None
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None

@@ -1,6 +1,8 @@
 """Prompt suites: the built-in ones as data, and the loader that refuses bad ones."""
 
 from clawgauge.suites.load import (
+    BUILTIN_SUITES,
+    SELECTION,
     builtin_path,
     check_recorded,
     describe_suite,
@@ -12,6 +14,8 @@ from clawgauge.suites.load import (
 )
 
 __all__ = [
+    "BUILTIN_SUITES",
+    "SELECTION",
     "builtin_path",
     "check_recorded",
     "describe_suite",
