@@ -54,7 +54,7 @@ from clawgauge.suites import describe_suite, prompts_sha256
 OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
-_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+_VERSIONED = ("google-re2", "httptools", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
 class Secrecy(NamedTuple):

@@ -132,8 +132,15 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
         ((HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM), STREAM[:9], STREAM[9:]), False),
         ((CHUNKED, b"%x;ext=1\r\n" % len(STREAM) + STREAM, b"\r\n0\r\nX: y\r\n\r\n"), False),
         ([bytes([byte]) for byte in HEAD + b"\r\n" + STREAM], True),
+        ((HEAD.replace(b"1.1", b"1.0") + b"\r\n" + STREAM,), True),
+        ((HEAD + b"X: a\r\n  folded\r\nX: \x01\r\nContent-Length: %d\r\n\r\n" % len(STREAM) + STREAM,), False),
+        ((HEAD + b"X: " + b"a" * 50_000, b"a\r\nContent-Length: %d\r\n\r\n" % len(STREAM), STREAM), False),
+        ((CHUNKED.replace(b"\r\n", b"\n") + b"%x  \r\n" % len(STREAM) + STREAM + b"\r\n0\r\n\r\n",), False),
     ],
-    ids=["interim replies", "until the end", "length", "chunk extension and trailer", "byte by byte"],
+    ids=[
+        *("interim replies", "until the end", "length", "chunk extension and trailer", "byte by byte"),
+        *("old", "folded", "a long header", "bare line ends and blanks"),
+    ],
 )
 def test_every_framing_is_read(
     pieces: tuple[bytes, ...], close: bool, server: ScriptedServer, runner: asyncio.Runner
@@ -145,11 +152,35 @@ def test_every_framing_is_read(
     assert done.ttft_ns is not None and done.ttft_ns <= done.e2e_ns
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        HEAD + b"Content-Length: 900\r\n\r\n" + STREAM[:40],
+        HEAD.replace(b"text/event-stream", b"application/json") + b"Content-Length: 5\r\n\r\n{}",
+        HEAD.replace(b"text/event-stream", b"application/json") + b"Transfer-Encoding: chunked\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:",
+        CHUNKED + b"%x\r\n" % len(STREAM) + STREAM[:40],
+        CHUNKED + b"5\r\ndata:\r\n0\r\n",
+    ],
+    ids=["length", "length of a body", "no chunk", "two codings", "in a chunk", "before the last line"],
+)
+def test_a_reply_that_ends_before_its_framing_does_is_told_from_one_that_ends(
+    reply: bytes, server: ScriptedServer
+) -> None:
+    """A length or chunks that are not fulfilled when the connection closes are stream_interrupted, with the reason."""
+    server.script(RawBytes(reply))
+    _, failure = attempt("openai_chat", server.v1_url)
+    assert failure is not None and failure.failure_type == "stream_interrupted"
+    assert "closed before its end" in failure.message
+
+
 LENGTH = HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM)
 BLANKS = b"\r\n" * 100
 
 
-@pytest.mark.parametrize("stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n"], ids=["words", "another reply"])
+@pytest.mark.parametrize(
+    "stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n", b"HTTP/1.1 200 "], ids=["words", "another reply", "half of one"]
+)
 @pytest.mark.parametrize(
     "pieces",
     [

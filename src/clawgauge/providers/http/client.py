@@ -19,14 +19,13 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
 import aiohappyeyeballs
-import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import ReadingDesk, Wire
+from clawgauge.providers.http.connection import ReadingDesk, ServerDisconnected, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
 from clawgauge.providers.http.reply import Clock, Reader
 from clawgauge.proxies import find_proxy, is_loopback
@@ -384,8 +383,8 @@ class HttpClient:
         sink.connected(connect_ns)
         try:
             await done
-        except (aiohttp.ClientError, OSError) as fault:
-            if isinstance(fault, aiohttp.ServerDisconnectedError) and connect_ns is None:
+        except OSError as fault:
+            if isinstance(fault, ServerDisconnected) and connect_ns is None:
                 # This server drops connections it has finished with: pool none of the next.
                 pool.stop_reusing()
             raise exchange_failure(fault, self._where) from fault
@@ -462,10 +461,7 @@ def _trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
 
 
 def _find_proxy(base_url: str) -> str | None:
-    """The usual variables, else the system's own settings where it has some.
-
-    Not aiohttp's `trust_env`: that would send ~/.netrc logins.
-    """
+    """The usual variables, else the system's own settings where it has some."""
     try:
         # Read by whom the connection is made by: two readers might see two hosts in one address.
         address = URL(base_url)

@@ -11,8 +11,6 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import aiohttp
-
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.providers.http.lenient_json import decode_lenient
@@ -74,7 +72,7 @@ def exchange_failure(fault: Exception, where: str) -> CallFailure:
         return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
     if (own := client_limit(fault, networking=True)) is not None:
         return own
-    if isinstance(fault, aiohttp.ClientConnectionError | OSError):
+    if isinstance(fault, OSError):
         words = f"{where} closed the connection: {_reason(fault)}"
         return CallFailure("error", "connection_reset", words, retryable=True)
     return CallFailure("error", "invalid_response", f"{type(fault).__name__}: {fault}")

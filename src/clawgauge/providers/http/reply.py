@@ -294,9 +294,9 @@ class CappedBody:
         return block
 
 
-def too_large(cap: int = REPLY_CAP_BYTES) -> CallFailure:
+def too_large() -> CallFailure:
     """A reply without end, however its bytes are spent."""
-    return CallFailure("error", "response_too_large", f"the reply exceeds {cap} bytes")
+    return CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:
