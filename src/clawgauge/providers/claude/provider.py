@@ -15,10 +15,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from clawgauge.child_processes import may_be_key
+from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, StampedLine, running
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
-from clawgauge.providers.child_process import DESCRIPTORS, Child, ChildCommand, StampedLine, running
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.stream import ClaudeStream

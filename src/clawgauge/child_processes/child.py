@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from clawgauge.child_processes import adopt, release, signal_group
+from clawgauge.child_processes.groups import adopt, release, signal_group
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 
@@ -39,12 +39,15 @@ _DESCRIPTORS_TO_START = 10
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved."""
+    """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved.
+
+    Where `stdin` is None, the child's standard input stays open for as long as it is wanted.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path | None = None
-    stdin: bytes = b""
+    stdin: bytes | None = b""
 
 
 class StampedLine(NamedTuple):
@@ -209,8 +212,10 @@ class Child:
         """Let the child leave by itself, its last words heard, for so long and no longer."""
         await _wait(self._wire.settled, timeout_s)
 
-    def send(self, data: bytes) -> None:
-        """Write all of stdin and close it; a child that does not read it does not stop us."""
+    def send(self, data: bytes | None) -> None:
+        """Write all of stdin and close it; a child that does not read it does not stop us. None leaves it open."""
+        if data is None:
+            return
         # A cast and not a check: uvloop's transports are none of asyncio's classes.
         pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
         if not pipe.is_closing():
