@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.http.lenient_json import decode_lenient
-from clawgauge.providers.http.server import label, listed_models, refused_question
+from clawgauge.providers.http.server import label, listed_models
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.secrets import public_address
@@ -75,18 +76,19 @@ class Ollama(ChatServer):
         return [item["name"] for item in await self._list("/ps")]
 
     async def _version(self) -> str | None:
-        reply = await self._client.get_json(self._api + "/version")
-        return label((decode_lenient(reply.data) or {}).get("version"))
+        try:
+            data = await self._client.ask(self._api + "/version")
+        except CallFailure:
+            return None
+        return label((decode_lenient(data) or {}).get("version"))
 
     async def _unload(self, model: str) -> None:
         body = msgspec.json.encode({"model": model, "keep_alive": 0})
-        await self._client.post_json(self._api + "/generate", body)
+        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
+            await self._client.ask(self._api + "/generate", body)
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
-        reply = await self._client.get_json(self._api + path)
-        if reply.status != 200:
-            raise refused_question(reply.status, f"/api{path}")
-        return listed_models(reply.data, "models", "name")
+        return listed_models(await self._client.ask(self._api + path), "models", "name")
 
 
 def create(settings: ProviderSettings) -> Provider:

@@ -124,10 +124,10 @@ class _LlamaChat(ChatServer):
     async def shows_tools(self, address: str) -> bool:
         """Whether offered tools reach the model; a template that has no place for them drops them in silence."""
         try:
-            reply = await self._client.get_json(address + "/props")
+            data = await self._client.ask(address + "/props")
         except CallFailure:  # it may yet answer what matters
             return True
-        able = (decode_lenient(reply.data) or {}).get("chat_template_caps")
+        able = (decode_lenient(data) or {}).get("chat_template_caps")
         return not isinstance(able, dict) or able.get("supports_tools") is not False
 
 
