@@ -65,41 +65,6 @@ class Captured(NamedTuple):
     stderr: str
 
 
-class _LineFrames:
-    """Cuts stamped chunks into lines, each byte copied once however the chunks fall. Does not look into them."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._at_ns = 0
-        self.longest_bytes = 0
-
-    def feed(self, at_ns: int, chunk: bytes) -> list[StampedLine]:
-        self._at_ns = at_ns
-        first, *others = chunk.split(b"\n")
-        self._add(first)
-        lines = []
-        for piece in others:
-            lines.append(StampedLine(at_ns, self._take()))
-            self._add(piece)
-        return lines
-
-    def end(self) -> list[StampedLine]:
-        """The last line, where it came without a newline."""
-        return [StampedLine(self._at_ns, self._take())] if self._size else []
-
-    def _add(self, piece: bytes) -> None:
-        self._parts.append(piece)
-        self._size += len(piece)
-        self.longest_bytes = max(self.longest_bytes, self._size)
-
-    def _take(self) -> bytes:
-        line = b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return line
-
-
 class _ChildWire(asyncio.SubprocessProtocol):
     """Hears the child. Stamps stdout inside the loop's own callback: a busy task must not move a time stamp."""
 
@@ -113,7 +78,8 @@ class _ChildWire(asyncio.SubprocessProtocol):
         self.stdout_ended = False
         self._stderr_ended = False
         self.too_large: str | None = None
-        self._frames = _LineFrames()
+        self._rest = bytearray()
+        self._rest_ns = 0
         self._output_bytes = 0
         self._group_id = 0
 
@@ -130,10 +96,15 @@ class _ChildWire(asyncio.SubprocessProtocol):
         if self.too_large is not None:
             return
         self._output_bytes += len(data)
-        self.lines.extend(self._frames.feed(at_ns, data))
+        # The beginning of a line grows in place: a long one is not copied with every piece.
+        self._rest += data
+        self._rest_ns = at_ns
+        *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
+        self._rest = rest
+        self.lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
         if self._output_bytes > MAX_OUTPUT_BYTES:
             self._refuse_more(f"more than {MAX_OUTPUT_BYTES} bytes of output")
-        elif self._frames.longest_bytes > MAX_LINE_BYTES:
+        elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
             self._refuse_more(f"a line of more than {MAX_LINE_BYTES} bytes")
         self.news.set()
 
@@ -165,7 +136,8 @@ class _ChildWire(asyncio.SubprocessProtocol):
     def _end_stdout(self) -> None:
         if not self.stdout_ended:
             self.stdout_ended = True
-            self.lines.extend(self._frames.end())
+            if self._rest:
+                self.lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
         self.news.set()
 
     def _refuse_more(self, what: str) -> None:

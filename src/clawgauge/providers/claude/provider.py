@@ -335,9 +335,6 @@ def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
         return own
     if fault.errno == errno.E2BIG:
         return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
-    if fault.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-        why = f"this machine could not start another process ({fault.strerror}): lower --concurrency"
-        return CallFailure("error", "client_limit", why, retryable=True)
     if not path.exists():
         return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
     return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")

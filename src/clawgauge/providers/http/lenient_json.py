@@ -61,7 +61,7 @@ def fit(kind: type[S], fields: Mapping[str, Any], **defaults: Any) -> S:
 
 
 def _fitted(annotation: Any, value: Any) -> Any:
-    """`value` where it is of that type, else None. By hand: msgspec converts no text with half a character in it."""
+    """`value` where it is of that type, else None. msgspec itself stumbles over half a character in a wrong place."""
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
     if kind in (Union, UnionType):
         return next((fitted for option in inner if (fitted := _fitted(option, value)) is not None), None)
