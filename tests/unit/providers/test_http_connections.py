@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -421,7 +422,7 @@ def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
 
     async def two() -> str:
         timeline = Timeline()
-        async with HttpClient(server.v1_url, headers={}) as client:
+        async with contextlib.aclosing(HttpClient(server.v1_url, headers={})) as client:
             with pytest.raises(KeyError, match="never foreseen"):
                 await client.exchange("/chat/completions", b"{}", sink=timeline, reader=Stumbling())
             timeline = Timeline()

@@ -70,14 +70,7 @@ _BUILT_IN_TOOLS = (
 LINGER_S = 1.0
 SETTLE_S = 5.0
 LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
-_LOGIN_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-)
+_LOGIN_VARIABLES = (*KEY_VARIABLES, "CLAUDE_CODE_OAUTH_TOKEN", *_CLOUD_PREFIXES)
 
 
 def refuse_unsendable(call: Call) -> None:
@@ -159,7 +152,10 @@ def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
 
 
 class ClaudeCodeCli(Provider):
-    """The provider. The program is found and asked once; its working directory lives from enter to exit."""
+    """The user's own Claude Code, or the one that `command` in its table names.
+
+    The program is found and asked once; its working directory lives from enter to exit.
+    """
 
     takes = frozenset()
     runs_tasks = True
@@ -293,9 +289,7 @@ class ClaudeCodeCli(Provider):
             sink.note(first_token_captured=False)
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """The user's own Claude Code; `command` in its table is the path of another one."""
-    return ClaudeCodeCli(settings)
+create = ClaudeCodeCli
 
 
 def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:

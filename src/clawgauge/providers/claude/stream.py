@@ -222,7 +222,6 @@ class StreamOutcome:
     replies: int = 0
     reply_open: bool = False
     turns_ended: int = 0
-    bad_lines: int = 0
     plain_text: str = ""
 
     @property
@@ -283,13 +282,12 @@ class ClaudeStream:
             self.outcome.cut = "tool_use"
 
     def feed(self, at_ns: int, raw: bytes) -> None:
-        """Take one line of stdout, which arrived at `at_ns`. Lines that cannot be read are counted, never fatal."""
+        """Take one line of stdout, which arrived at `at_ns`. A line that cannot be read is never fatal."""
         if self.done or not raw.strip():
             return
         try:
             lines = decode_line(raw)
         except ValueError:
-            self.outcome.bad_lines += 1
             self.outcome.plain_text = self.outcome.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
             return
         for line in lines:

@@ -164,9 +164,13 @@ class Embedded(Provider):
         await server.start()
         self._server = server
         options = ProviderSettings(
-            name=self.name, type=self.settings.type, extra={"extra_body": self._extra_body}, concurrency=slots
+            name=self.name,
+            type=self.settings.type,
+            base_url=server.address + "/v1",
+            extra={"extra_body": self._extra_body},
+            concurrency=slots,
         )
-        self._chat = _LlamaChat(options, base_url=server.address + "/v1", local=True)
+        self._chat = _LlamaChat(options)
         self._shows_tools = await self._chat.shows_tools(server.address)
         return True
 
@@ -236,9 +240,7 @@ class Embedded(Provider):
             await server.stop()
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """The default when nothing else is there."""
-    return Embedded(settings)
+create = Embedded
 
 
 def _find_template(settings: ProviderSettings) -> Path | None:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
@@ -271,7 +271,7 @@ def _no_tunnel(how: str) -> CallFailure:
 
 
 class HttpClient:
-    """A pooled client for one base address. Use as an async context manager."""
+    """A pooled client for one base address. Whoever makes it calls `aclose`."""
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str]) -> None:
         parts = urlsplit(base_url)
@@ -291,10 +291,7 @@ class HttpClient:
         self._pool: ConnectionPool | None = None
         self._heads: dict[str, bytes] = {}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def aclose(self) -> None:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None

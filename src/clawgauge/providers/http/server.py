@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings, Sink
@@ -19,21 +19,19 @@ _LISTS_NOTHING = (404, 405, 501)
 
 
 class HttpServer(Provider):
-    """One server at one address. Subclasses add `attempt`."""
+    """One server at one address, the user's own where its table says `local = true`. Subclasses add `attempt`."""
 
-    def __init__(self, settings: ProviderSettings, *, base_url: str, local: bool) -> None:
+    default_base_url: str
+
+    def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
-        self.local = local
+        self.local = self.local or bool(settings.extra.get("local", False))
         self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
-        self._client = HttpClient(base_url, headers=_headers(settings))
+        self._client = HttpClient(settings.base_url or self.default_base_url, headers=_headers(settings))
         self.base_url = self._client.base_url
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._client.__aexit__(*exc_info)
+        await self._client.aclose()
 
     async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader, timeout_s: float) -> None:
         """One call. A key that is named but not set ends it before anything is sent."""

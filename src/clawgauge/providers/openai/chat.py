@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, Turn
+from clawgauge.providers.base import Call, Sink, Turn
 from clawgauge.providers.http.errors import stream_failure
 from clawgauge.providers.http.lenient_json import decode_lenient, fit, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
@@ -237,16 +237,11 @@ def _parts(content: list[Any]) -> tuple[str, str]:
 class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
+    default_base_url = "http://localhost:8080/v1"
+
     async def attempt(self, call: Call, sink: Sink) -> None:
         reader = ChatReader(sink, call.model)
         await self.post("/chat/completions", chat_body(call, self.extra_body), sink, reader, call.timeout_s)
 
 
-DEFAULT_BASE_URL = "http://localhost:8080/v1"
-
-
-def create(settings: ProviderSettings) -> Provider:
-    """A server the user configured; `local = true` in its table says that it runs on the user's own machine."""
-    return ChatServer(
-        settings, base_url=settings.base_url or DEFAULT_BASE_URL, local=bool(settings.extra.get("local", False))
-    )
+create = ChatServer

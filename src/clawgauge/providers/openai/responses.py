@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
 from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
@@ -315,26 +315,18 @@ def _finish_reason(response: dict[str, Any], output_tokens: int | None, max_toke
     return "stop"
 
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
-
-
 class ResponsesServer(HttpServer):
-    """The Responses API. Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
+    """The Responses API of OpenAI, or of the server at `OPENAI_BASE_URL`.
 
+    Sends a temperature only if asked (reasoning models refuse one), and never a seed.
+    """
+
+    default_base_url = "https://api.openai.com/v1"
     takes = frozenset({"temperature"})
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        await self.post(
-            "/responses",
-            responses_body(call, self.extra_body),
-            sink,
-            ResponsesReader(sink, call.model, call.max_tokens),
-            call.timeout_s,
-        )
+        reader = ResponsesReader(sink, call.model, call.max_tokens)
+        await self.post("/responses", responses_body(call, self.extra_body), sink, reader, call.timeout_s)
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """OpenAI, or the server at `OPENAI_BASE_URL`."""
-    return ResponsesServer(
-        settings, base_url=settings.base_url or DEFAULT_BASE_URL, local=bool(settings.extra.get("local", False))
-    )
+create = ResponsesServer
