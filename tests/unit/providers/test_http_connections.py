@@ -20,6 +20,7 @@ from yarl import URL
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings
 from clawgauge.providers.http.client import ConnectionPool, HttpClient, Taken
+from clawgauge.providers.http.connection import ReplyFrames
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
@@ -411,6 +412,19 @@ class Stumbling:
 
     def close(self) -> None:
         return
+
+
+def test_memory_that_runs_out_while_a_head_is_read_is_not_the_servers_fault(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is, and not told as a reply that is no HTTP."""
+
+    def exhausted(self: ReplyFrames, name: bytes, value: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ReplyFrames, "on_header", exhausted)
+    with pytest.raises(MemoryError):
+        attempt("openai_chat", server.v1_url)
 
 
 @pytest.mark.parametrize("body", [STREAM, b"{}"], ids=["stream", "body"])

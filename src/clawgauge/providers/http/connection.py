@@ -66,13 +66,17 @@ class ReplyFrames:
         self.keeps_alive = False
         self._pieces.clear()
 
-    def feed(self, data: bytes) -> BaseException | None:
+    def feed(self, data: bytes) -> Exception | None:
         """Read on. Returns the fault that ends all reading here; what came before it has been taken in."""
         try:
             self._parser.feed_data(data)
         except HttpParserError as fault:
             self.keeps_alive = False
-            return fault.__context__ or fault  # a fault of ours in a callback comes wrapped
+            # What a callback raised comes wrapped: a ValueError is about the reply, anything else about this machine.
+            raised = fault.__context__
+            if raised is not None and not isinstance(raised, ValueError):
+                raise raised from None
+            return raised or fault
         return None
 
     def take(self) -> bytes:
