@@ -15,7 +15,7 @@ import psutil
 from bench.server_process import ROOT
 from bench.setting import load_average
 
-LIBRARIES = ("clawgauge", "aiohttp", "uvloop", "msgspec", "google-re2", "psutil")
+LIBRARIES = ("clawgauge", "httptools", "aiohttp", "uvloop", "msgspec", "google-re2", "psutil")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_config_says_what_was_run(matrix: Outcome) -> None:
     assert config["providers"]["local_llama"]["type"] == "openai_chat"
     assert config["sampling"]["embedded:smollm2-135m"]["temperature"] == 0
     assert config["sampling"]["openai_responses:smollm2-135m@low"]["temperature"] is None
-    assert {"clawgauge", "python", "aiohttp", "msgspec"} <= set(config["versions"])
+    assert {"clawgauge", "python", "httptools", "msgspec"} <= set(config["versions"])
 
 
 def test_inventory_says_where(matrix: Outcome) -> None:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import uvloop
 
-from clawgauge.providers.child_process import ChildCommand, running
+from clawgauge.child_processes.child import ChildCommand, running
 from clawgauge.providers.embedded.model import fetch
 from faults.processes import (
     Process,

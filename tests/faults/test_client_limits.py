@@ -188,7 +188,7 @@ def test_a_child_that_this_machine_cannot_start(number: int, tmp_path: Path, mon
         raise OSError(number, os.strerror(number))
 
     provider = ClaudeCodeCli(settings)
-    monkeypatch.setattr("clawgauge.providers.child_process.asyncio.get_running_loop", _loop_without_children(no_child))
+    monkeypatch.setattr("clawgauge.child_processes.child.asyncio.get_running_loop", _loop_without_children(no_child))
     records = ask_provider(tmp_path, provider, n_prompts=2, clock=WaitingClock(), max_retries=1)
     assert {(record["availability_status"], record["failure_type"]) for record in records} == {
         ("error", "client_limit")
@@ -206,7 +206,7 @@ def _loop_without_children(no_child: Callable[..., Any]) -> Callable[[], Any]:
 
     def running() -> Any:
         caller = sys._getframe(1).f_globals["__name__"]
-        return Loop() if caller == "clawgauge.providers.child_process" else real()
+        return Loop() if caller == "clawgauge.child_processes.child" else real()
 
     return running
 

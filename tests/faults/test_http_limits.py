@@ -141,6 +141,11 @@ def test_row_60_what_is_not_http(kind: str, server: ScriptedServer, tmp_path: Pa
         ok + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
         ok + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00",
+        ok + b"X: a\x00b\r\nContent-Length: 2\r\n\r\n{}",
+        ok + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"0\r\n" + b"X: y\r\n" * 30_000,
     ]
     records = ask_each(tmp_path, server, [RawBytes(data) for data in garbage], kind=kind)
     assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(garbage)

@@ -193,6 +193,16 @@ def test_row_21_odd_events_are_ignored(kind: str, data: bytes, server: ScriptedS
     assert verdict(record) == ("ok", True, None) and record["raw_output"] == "ok"
 
 
+@pytest.mark.parametrize("odd_id", [{}, [], 7, None], ids=repr)
+def test_row_21_a_final_item_with_an_odd_id(odd_id: object, server: ScriptedServer, tmp_path: Path) -> None:
+    """What deltas have told is the answer, whatever the summed-up response calls its items."""
+    item = {"type": "message", "id": odd_id, "content": [{"type": "output_text", "text": "ok"}]}
+    final = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    server.reply_with(SseBytes(said("openai_responses", "ok") + f"data: {json.dumps(final)}\n\n".encode()))
+    record = ask_once(tmp_path, server.v1_url, kind="openai_responses")
+    assert verdict(record) == ("ok", True, None) and record["raw_output"] == "ok"
+
+
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_22_a_200_that_is_not_the_protocol(kind: str, stream: bool, server: ScriptedServer, tmp_path: Path) -> None:

@@ -43,9 +43,13 @@ def test_the_folders_of_the_parent_replace_nothing(trapped: Path, monkeypatch: p
 
 def test_every_python_child_is_started_in_this_way() -> None:
     """No module starts `sys.executable` by itself, but for that one and the supervisor's, with -I too."""
-    starting = {path.name for path in SOURCE.rglob("*.py") if re.search(r"\[?\(?sys\.executable,", path.read_text())}
-    assert starting == {"child_processes.py"}
-    assert '[sys.executable, "-I", "-S"' in (SOURCE / "child_processes.py").read_text()
+    starting = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"\[?\(?sys\.executable,", path.read_text())
+    }
+    assert starting == {"child_processes/isolated.py", "child_processes/groups.py"}
+    assert '[sys.executable, "-I", "-S"' in (SOURCE / "child_processes/groups.py").read_text()
 
 
 def test_a_child_that_only_computes_gets_no_key() -> None:

@@ -17,7 +17,7 @@ from clawgauge.records import SCHEMA_VERSION, Inventory, ModelInfo, ProviderProb
 
 PACKAGES = (
     "clawgauge",
-    "aiohttp",
+    "httptools",
     "msgspec",
     "google-re2",
     "rich",

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.http.lenient_json import decode_lenient
-from clawgauge.providers.http.server import label, listed_models, refused_question
+from clawgauge.providers.http.server import label, listed_models
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.secrets import public_address
 
-DEFAULT_BASE_URL = "http://localhost:11434/v1"
 _EMBEDDING_WORDS = ("embed", "bge-", "minilm", "e5-", "gte-")
 _EMBEDDING_FAMILIES = frozenset({"bert", "nomic-bert"})
 
 
 class Ollama(ChatServer):
-    """Ollama. Does not load, pull or unload anything unless `--unload-others` asks for it."""
+    """Ollama. Does not load, pull or unload anything unless `--unload-others` asks for it. No key is needed."""
 
-    def __init__(self, settings: ProviderSettings, *, base_url: str) -> None:
-        super().__init__(settings, base_url=base_url, local=True)
+    local = True
+    default_base_url = "http://localhost:11434/v1"
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        super().__init__(settings)
         self._api = self.base_url.removesuffix("/v1") + "/api"
 
     async def probe(self) -> ProviderProbe:
@@ -75,23 +78,22 @@ class Ollama(ChatServer):
         return [item["name"] for item in await self._list("/ps")]
 
     async def _version(self) -> str | None:
-        reply = await self._client.get_json(self._api + "/version")
-        return label((decode_lenient(reply.data) or {}).get("version"))
+        try:
+            data = await self._client.ask(self._api + "/version")
+        except CallFailure:
+            return None
+        return label((decode_lenient(data) or {}).get("version"))
 
     async def _unload(self, model: str) -> None:
         body = msgspec.json.encode({"model": model, "keep_alive": 0})
-        await self._client.post_json(self._api + "/generate", body)
+        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
+            await self._client.ask(self._api + "/generate", body)
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
-        reply = await self._client.get_json(self._api + path)
-        if reply.status != 200:
-            raise refused_question(reply.status, f"/api{path}")
-        return listed_models(reply.data, "models", "name")
+        return listed_models(await self._client.ask(self._api + path), "models", "name")
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """Ollama at the configured address; no key is needed."""
-    return Ollama(settings, base_url=settings.base_url or DEFAULT_BASE_URL)
+create = Ollama
 
 
 def _same_model(one: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 A short answer is judged where it came in. A long one, and a task (its calls are made again on a new world), goes to a
 process of its own: hostile text can keep a detector, a C library or the simulated shell busy for minutes, and neither a
 thread nor a signal can end that; a process can be killed. It is started for the first answer that needs it, isolated
-and with next to no environment, and is gone with us (`process_groups`).
+and with next to no environment, and is gone with us (`child_processes`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_with_an_empty_path_the_machine_is_still_described() -> None:
     """Without any tool Python, packages, host, CPU and memory are known, and the rest is null or empty."""
     inventory = collect_inventory([], environ={"PATH": ""})
     assert inventory.python_version == platform.python_version()
-    assert {"clawgauge", "aiohttp", "msgspec"} <= set(inventory.packages)
+    assert {"clawgauge", "httptools", "msgspec"} <= set(inventory.packages)
     assert inventory.host["machine"] == os.uname().machine
     assert inventory.cpu["logical_cores"] == os.cpu_count()
     assert inventory.memory["total_bytes"] == psutil.virtual_memory().total

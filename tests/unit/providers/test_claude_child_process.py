@@ -16,9 +16,9 @@ import psutil
 import pytest
 import uvloop
 
+from clawgauge.child_processes import child as child_process
+from clawgauge.child_processes.child import MAX_LINE_BYTES, STDERR_TAIL_BYTES, Child, ChildCommand, capture, running
 from clawgauge.errors import CallFailure
-from clawgauge.providers import child_process
-from clawgauge.providers.child_process import MAX_LINE_BYTES, STDERR_TAIL_BYTES, Child, ChildCommand, capture, running
 from support.waiting import FOREVER_S, PATIENCE_S, growing_deadlines
 from unit.providers.claude_calls import is_gone, write_program
 
@@ -235,7 +235,7 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path) -> None:
     script = tmp_path / "asker.py"
     script.write_text(
         "import asyncio\nfrom pathlib import Path\n"
-        "from clawgauge.providers.child_process import ChildCommand, running\n"
+        "from clawgauge.child_processes.child import ChildCommand, running\n"
         "async def main():\n"
         "    command = ChildCommand(argv=('/bin/sh', '-c', 'sleep 600 & echo $! $$; wait'), env={}, cwd=Path('/'))\n"
         "    async with running(command) as child:\n"

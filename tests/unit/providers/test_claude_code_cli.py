@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from clawgauge.child_processes.child import GRACE_S
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.child_process import GRACE_S
 from clawgauge.providers.claude.provider import ClaudeCodeCli
 from clawgauge.timeline import Completion
 from support.fake_claude import FakeClaude, install_fake_claude

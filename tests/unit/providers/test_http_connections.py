@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -19,6 +20,7 @@ from yarl import URL
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings
 from clawgauge.providers.http.client import ConnectionPool, HttpClient, Taken
+from clawgauge.providers.http.connection import ReplyFrames
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
@@ -132,8 +134,15 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
         ((HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM), STREAM[:9], STREAM[9:]), False),
         ((CHUNKED, b"%x;ext=1\r\n" % len(STREAM) + STREAM, b"\r\n0\r\nX: y\r\n\r\n"), False),
         ([bytes([byte]) for byte in HEAD + b"\r\n" + STREAM], True),
+        ((HEAD.replace(b"1.1", b"1.0") + b"\r\n" + STREAM,), True),
+        ((HEAD + b"X: a\r\n  folded\r\nX: \x01\r\nContent-Length: %d\r\n\r\n" % len(STREAM) + STREAM,), False),
+        ((HEAD + b"X: " + b"a" * 50_000, b"a\r\nContent-Length: %d\r\n\r\n" % len(STREAM), STREAM), False),
+        ((CHUNKED.replace(b"\r\n", b"\n") + b"%x  \r\n" % len(STREAM) + STREAM + b"\r\n0\r\n\r\n",), False),
     ],
-    ids=["interim replies", "until the end", "length", "chunk extension and trailer", "byte by byte"],
+    ids=[
+        *("interim replies", "until the end", "length", "chunk extension and trailer", "byte by byte"),
+        *("old", "folded", "a long header", "bare line ends and blanks"),
+    ],
 )
 def test_every_framing_is_read(
     pieces: tuple[bytes, ...], close: bool, server: ScriptedServer, runner: asyncio.Runner
@@ -145,11 +154,35 @@ def test_every_framing_is_read(
     assert done.ttft_ns is not None and done.ttft_ns <= done.e2e_ns
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        HEAD + b"Content-Length: 900\r\n\r\n" + STREAM[:40],
+        HEAD.replace(b"text/event-stream", b"application/json") + b"Content-Length: 5\r\n\r\n{}",
+        HEAD.replace(b"text/event-stream", b"application/json") + b"Transfer-Encoding: chunked\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:",
+        CHUNKED + b"%x\r\n" % len(STREAM) + STREAM[:40],
+        CHUNKED + b"5\r\ndata:\r\n0\r\n",
+    ],
+    ids=["length", "length of a body", "no chunk", "two codings", "in a chunk", "before the last line"],
+)
+def test_a_reply_that_ends_before_its_framing_does_is_told_from_one_that_ends(
+    reply: bytes, server: ScriptedServer
+) -> None:
+    """A length or chunks that are not fulfilled when the connection closes are stream_interrupted, with the reason."""
+    server.script(RawBytes(reply))
+    _, failure = attempt("openai_chat", server.v1_url)
+    assert failure is not None and failure.failure_type == "stream_interrupted"
+    assert "closed before its end" in failure.message
+
+
 LENGTH = HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM)
 BLANKS = b"\r\n" * 100
 
 
-@pytest.mark.parametrize("stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n"], ids=["words", "another reply"])
+@pytest.mark.parametrize(
+    "stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n", b"HTTP/1.1 200 "], ids=["words", "another reply", "half of one"]
+)
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -381,6 +414,19 @@ class Stumbling:
         return
 
 
+def test_memory_that_runs_out_while_a_head_is_read_is_not_the_servers_fault(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is, and not told as a reply that is no HTTP."""
+
+    def exhausted(self: ReplyFrames, name: bytes, value: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ReplyFrames, "on_header", exhausted)
+    with pytest.raises(MemoryError):
+        attempt("openai_chat", server.v1_url)
+
+
 @pytest.mark.parametrize("body", [STREAM, b"{}"], ids=["stream", "body"])
 def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
     body: bytes, server: ScriptedServer, runner: asyncio.Runner
@@ -390,7 +436,7 @@ def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
 
     async def two() -> str:
         timeline = Timeline()
-        async with HttpClient(server.v1_url, headers={}) as client:
+        async with contextlib.aclosing(HttpClient(server.v1_url, headers={})) as client:
             with pytest.raises(KeyError, match="never foreseen"):
                 await client.exchange("/chat/completions", b"{}", sink=timeline, reader=Stumbling())
             timeline = Timeline()

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clawgauge.child_processes.child import Captured, ChildCommand, capture
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
-from clawgauge.providers.child_process import Captured, ChildCommand, capture
 
 PROGRAM_NAME = "claude"
 QUESTION_TIMEOUT_S = 10.0

@@ -15,10 +15,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from clawgauge.child_processes import may_be_key
+from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, StampedLine, running
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
-from clawgauge.providers.child_process import DESCRIPTORS, Child, ChildCommand, StampedLine, running
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.stream import ClaudeStream
@@ -70,14 +70,7 @@ _BUILT_IN_TOOLS = (
 LINGER_S = 1.0
 SETTLE_S = 5.0
 LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
-_LOGIN_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-)
+_LOGIN_VARIABLES = (*KEY_VARIABLES, "CLAUDE_CODE_OAUTH_TOKEN", *_CLOUD_PREFIXES)
 
 
 def refuse_unsendable(call: Call) -> None:
@@ -159,7 +152,10 @@ def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
 
 
 class ClaudeCodeCli(Provider):
-    """The provider. The program is found and asked once; its working directory lives from enter to exit."""
+    """The user's own Claude Code, or the one that `command` in its table names.
+
+    The program is found and asked once; its working directory lives from enter to exit.
+    """
 
     takes = frozenset()
     runs_tasks = True
@@ -293,9 +289,7 @@ class ClaudeCodeCli(Provider):
             sink.note(first_token_captured=False)
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """The user's own Claude Code; `command` in its table is the path of another one."""
-    return ClaudeCodeCli(settings)
+create = ClaudeCodeCli
 
 
 def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:
@@ -335,9 +329,6 @@ def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
         return own
     if fault.errno == errno.E2BIG:
         return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
-    if fault.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-        why = f"this machine could not start another process ({fault.strerror}): lower --concurrency"
-        return CallFailure("error", "client_limit", why, retryable=True)
     if not path.exists():
         return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
     return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -51,12 +51,12 @@ class ApiEvent(msgspec.Struct):
     usage: Any = None
 
 
-class StreamLine(msgspec.Struct):
+class StreamLine(msgspec.Struct, tag_field="type", tag="stream_event"):
     event: ApiEvent
     parent_tool_use_id: str | None = None
 
 
-class AssistantLine(msgspec.Struct):
+class AssistantLine(msgspec.Struct, tag_field="type", tag="assistant"):
     """A whole message, or one the CLI wrote itself to report an error (`error`, or a made-up model)."""
 
     message: Message
@@ -69,7 +69,7 @@ class AssistantLine(msgspec.Struct):
         return self.error is not None or self.is_api_error_message or self.message.model == SYNTHETIC_MODEL
 
 
-class ResultLine(msgspec.Struct):
+class ResultLine(msgspec.Struct, tag_field="type", tag="result"):
     """The CLI's last word. `subtype` says "success" for API errors too, so it decides nothing about those."""
 
     is_error: bool = False
@@ -91,7 +91,7 @@ class ResultLine(msgspec.Struct):
         return self.terminal_reason == "max_turns" or self.subtype == "error_max_turns"
 
 
-class SystemLine(msgspec.Struct):
+class SystemLine(msgspec.Struct, tag_field="type", tag="system"):
     """What the CLI has set up; `init` comes before the first request and names the tools the model will see."""
 
     subtype: str = ""
@@ -104,49 +104,33 @@ class LimitInfo(msgspec.Struct):
     resets_at: Any = msgspec.field(default=None, name="resetsAt")
 
 
-class LimitLine(msgspec.Struct):
+class LimitLine(msgspec.Struct, tag_field="type", tag="rate_limit_event"):
     """Where a subscription stands; `rejected` means that its usage limit refused the call."""
 
     rate_limit_info: LimitInfo
 
 
 Line = StreamLine | AssistantLine | ResultLine | SystemLine | LimitLine
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-_SHAPES: dict[str, type[Line]] = {
-    "stream_event": StreamLine,
-    "assistant": AssistantLine,
-    "result": ResultLine,
-    "system": SystemLine,
-    "rate_limit_event": LimitLine,
-}
-_KIND = msgspec.json.Decoder(_Kind)
-_DECODERS: dict[str, msgspec.json.Decoder[Line]] = {
-    kind: msgspec.json.Decoder(shape) for kind, shape in _SHAPES.items()
-}
+_decode = msgspec.json.Decoder(Line).decode
+_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(Line))
 
 
 def decode_line(raw: bytes) -> list[Line]:
-    """What a line of stdout holds: nothing for kinds we do not use. Raises `ValueError` for what cannot be read."""
+    """What a line of stdout holds: nothing for kinds we do not use. Raises `ValueError` for what cannot be read.
+
+    For what a strict decoder refuses, the standard library reads lone surrogates, and with `replace` any byte;
+    `--output-format json` wraps a list.
+    """
     try:
-        decoder = _DECODERS.get(_KIND.decode(raw).type)
-        return [decoder.decode(raw)] if decoder else []
+        return [_decode(raw)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _decode_leniently(raw)
-
-
-def _decode_leniently(raw: bytes) -> list[Line]:
-    """The standard library reads lone surrogates, and with `replace` any byte; `--output-format json` wraps a list."""
+        pass
     try:
         value = json.loads(raw.decode("utf-8", "replace"))
         items = value if isinstance(value, list) else [value]
         if not all(isinstance(item, dict) for item in items):
             raise ValueError("not an object")
-        return [msgspec.convert(item, _SHAPES[item["type"]]) for item in items if item.get("type") in _SHAPES]
+        return [msgspec.convert(item, Line) for item in items if item.get("type") in _KINDS]
     except (msgspec.ValidationError, RecursionError, TypeError) as fault:
         raise ValueError(f"not a line of stream-json: {fault}") from fault
 
@@ -238,8 +222,12 @@ class StreamOutcome:
     replies: int = 0
     reply_open: bool = False
     turns_ended: int = 0
-    bad_lines: int = 0
     plain_text: str = ""
+
+    @property
+    def error_kind(self) -> str | None:
+        """The CLI's own name for the error it wrote in the model's place."""
+        return self.error.error if self.error else None
 
 
 class ClaudeStream:
@@ -294,13 +282,12 @@ class ClaudeStream:
             self.outcome.cut = "tool_use"
 
     def feed(self, at_ns: int, raw: bytes) -> None:
-        """Take one line of stdout, which arrived at `at_ns`. Lines that cannot be read are counted, never fatal."""
+        """Take one line of stdout, which arrived at `at_ns`. A line that cannot be read is never fatal."""
         if self.done or not raw.strip():
             return
         try:
             lines = decode_line(raw)
         except ValueError:
-            self.outcome.bad_lines += 1
             self.outcome.plain_text = self.outcome.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
             return
         for line in lines:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import json
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clawgauge.child_processes import adopt, isolated_module, needed_environment, release, signal_group
+from clawgauge.child_processes import isolated_module, needed_environment
+from clawgauge.child_processes.child import Child, ChildCommand, capture, running
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.providers.child_process import ChildCommand, capture
 from clawgauge.providers.embedded.model import (
     DEFAULT_MODEL,
     GET_COMMAND,
@@ -32,7 +30,6 @@ from clawgauge.small_file import UnfitFile, read_small_file
 
 START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
-_STDERR_KEPT_BYTES = 16 * 1024
 _INSTALL = "pip install 'clawgauge[embedded]'"
 # The fetching process has a limit of its own; this one is for when it does not keep it.
 FETCH_TIMEOUT_S = 660.0
@@ -48,106 +45,69 @@ class LlamaServer:
 
     def __init__(
         self, path: Path, *, alias: str, slots: int, environ: Mapping[str, str], chat_template: Path | None = None
-    ):
+    ) -> None:
         self._path = path.absolute()
-        self._alias = alias
-        self._slots = max(1, slots)
-        self._environ = environ
-        self._chat_template = chat_template and chat_template.absolute()
-        self._process: asyncio.subprocess.Process | None = None
-        self._stderr_tail = bytearray()
-        self._stderr_reader: asyncio.Task[None] | None = None
+        options = {
+            "model": self._path,
+            "alias": alias,
+            "context-tokens": CONTEXT_TOKENS,
+            "slots": max(1, slots),
+            "threads": _threads(),
+            "chat-template": chat_template.absolute() if chat_template else "",
+        }
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        self._command = ChildCommand(
+            argv=tuple(isolated_module("clawgauge.providers.embedded.child", *flags)),
+            env=needed_environment(environ),
+            # llama.cpp looks for backends to load in its current directory.
+            cwd=Path(self._path.anchor),
+            stdin=None,
+        )
+        self._child: Child | None = None
+        self._life = contextlib.AsyncExitStack()
         self.address = ""
 
     @property
     def pid(self) -> int | None:
         """The child's process id while it lives, for the memory sampler."""
-        alive = self._process is not None and self._process.returncode is None
-        return self._process.pid if alive and self._process else None
+        return self._child.group_id if self._child is not None and self._child.exited_ns is None else None
 
     async def start(self) -> None:
         """Spawn the child and wait for its address. Raises `CallFailure` with the child's own last words."""
         if importlib.util.find_spec("xllamacpp") is None:
-            raise CallFailure(
-                "skipped_unavailable", "runtime_missing", f"the embedded model needs xllamacpp: {_INSTALL}"
-            )
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=needed_environment(self._environ),
-                # llama.cpp looks for backends to load in its current directory.
-                cwd=self._path.anchor,
-                start_new_session=True,
-            )
-        except OSError as fault:
-            raise client_limit(fault) or fault from fault
-        adopt(self._process.pid)
-        self._stderr_reader = asyncio.create_task(self._keep_stderr(self._process))
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                self.address = await self._await_address(self._process)
-        except TimeoutError:
-            await self.stop()
-            raise CallFailure("error", "timeout", f"the model did not load within {START_TIMEOUT_S:g} s") from None
-        except BaseException:
-            await self.stop()
-            raise
+            words = f"the embedded model needs xllamacpp: {_INSTALL}"
+            raise CallFailure("skipped_unavailable", "runtime_missing", words)
+        async with contextlib.AsyncExitStack() as life:
+            try:
+                self._child = await life.enter_async_context(running(self._command))
+            except OSError as fault:
+                raise client_limit(fault) or fault from fault
+            try:
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    self.address = await self._await_address(self._child)
+            except TimeoutError:
+                raise CallFailure("error", "timeout", f"the model did not load within {START_TIMEOUT_S:g} s") from None
+            self._life = life.pop_all()
 
-    def _command(self) -> list[str]:
-        options = {
-            "--model": os.fspath(self._path),
-            "--alias": self._alias,
-            "--context-tokens": str(CONTEXT_TOKENS),
-            "--slots": str(self._slots),
-            "--threads": str(_threads()),
-            "--chat-template": os.fspath(self._chat_template) if self._chat_template else "",
-        }
-        flags = [f"{name}={value}" for name, value in options.items()]
-        return isolated_module("clawgauge.providers.embedded.child", *flags)
-
-    async def _await_address(self, process: asyncio.subprocess.Process) -> str:
-        if process.stdout is None:
-            raise RuntimeError("the child was spawned without a pipe")
-        while line := await process.stdout.readline():
+    async def _await_address(self, child: Child) -> str:
+        while (stamped := await child.next_line()) is not None:
             # llama.cpp may print lines of its own before ours.
-            with contextlib.suppress(ValueError):
-                report = json.loads(line)
-                if isinstance(report, dict) and "address" in report:
-                    return str(report["address"])
-                if isinstance(report, dict) and "error" in report:
-                    raise CallFailure("skipped_unavailable", "model_not_found", self._cannot_load(str(report["error"])))
-        await process.wait()
-        raise CallFailure("skipped_unavailable", "model_not_found", self._cannot_load(self._last_words()))
+            report = decode_lenient(stamped.line) or {}
+            if "address" in report:
+                return str(report["address"])
+            if "error" in report:
+                raise self._not_loaded(str(report["error"]))
+        await child.wait_exit(START_TIMEOUT_S)
+        words = child.stderr_tail.strip().splitlines()
+        raise self._not_loaded(words[-1].strip() if words else f"the server process ended with code {child.exit_code}")
 
-    def _cannot_load(self, why: str) -> str:
-        return f"llama.cpp cannot load {self._path.name}: {why}"
-
-    def _last_words(self) -> str:
-        lines = self._stderr_tail.decode("utf-8", "replace").strip().splitlines()
-        code = self._process.returncode if self._process else None
-        return lines[-1].strip() if lines else f"the server process ended with code {code}"
-
-    async def _keep_stderr(self, process: asyncio.subprocess.Process) -> None:
-        """Drain the log, or the child would block on a full pipe; keep its end for the error message."""
-        while process.stderr is not None and (block := await process.stderr.read(8192)):
-            self._stderr_tail += block
-            del self._stderr_tail[:-_STDERR_KEPT_BYTES]
+    def _not_loaded(self, why: str) -> CallFailure:
+        words = f"llama.cpp cannot load {self._path.name}: {why}"
+        return CallFailure("skipped_unavailable", "model_not_found", words)
 
     async def stop(self) -> None:
-        """End the child's whole process group. SIGKILL: its own shutdown can hang with a request in flight."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
-            signal_group(process.pid, signal.SIGKILL)
-        await process.wait()
-        release(process.pid)
-        if self._stderr_reader is not None:
-            await asyncio.wait([self._stderr_reader], timeout=1.0)
-            self._stderr_reader.cancel()
+        """End the child's whole process group."""
+        await self._life.aclose()
 
 
 def _threads() -> int:
@@ -164,10 +124,10 @@ class _LlamaChat(ChatServer):
     async def shows_tools(self, address: str) -> bool:
         """Whether offered tools reach the model; a template that has no place for them drops them in silence."""
         try:
-            reply = await self._client.get_json(address + "/props")
+            data = await self._client.ask(address + "/props")
         except CallFailure:  # it may yet answer what matters
             return True
-        able = (decode_lenient(reply.data) or {}).get("chat_template_caps")
+        able = (decode_lenient(data) or {}).get("chat_template_caps")
         return not isinstance(able, dict) or able.get("supports_tools") is not False
 
 
@@ -188,6 +148,7 @@ class Embedded(Provider):
         self._chat: _LlamaChat | None = None
         self._shows_tools = True
         self._template = _find_template(settings)
+        self._extra_body = {"cache_prompt": False, **settings.extra.get("extra_body", {})}
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stop()
@@ -195,19 +156,21 @@ class Embedded(Provider):
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
         await self._stop()
-        if model == DEFAULT_MODEL and not is_fetched(self.settings.environ):
+        environ, slots = self.settings.environ, self.settings.concurrency
+        if model == DEFAULT_MODEL and not is_fetched(environ):
             await self._fetch()
-        path = resolve(model, self.settings.environ, self.settings.tell)
-        server = LlamaServer(
-            path,
-            alias=model,
-            slots=self.settings.concurrency,
-            environ=self.settings.environ,
-            chat_template=self._template,
-        )
+        path = resolve(model, environ, self.settings.tell)
+        server = LlamaServer(path, alias=model, slots=slots, environ=environ, chat_template=self._template)
         await server.start()
         self._server = server
-        self._chat = await self._client(server.address).__aenter__()
+        options = ProviderSettings(
+            name=self.name,
+            type=self.settings.type,
+            base_url=server.address + "/v1",
+            extra={"extra_body": self._extra_body},
+            concurrency=slots,
+        )
+        self._chat = _LlamaChat(options)
         self._shows_tools = await self._chat.shows_tools(server.address)
         return True
 
@@ -229,13 +192,6 @@ class Embedded(Provider):
             _, _, why = done.stderr.strip().rpartition("clawgauge: ")
             raise CallFailure("skipped_unavailable", "model_not_found", why or f"try {GET_COMMAND}")
 
-    def _client(self, address: str) -> _LlamaChat:
-        options = {"extra_body": {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}}
-        settings = ProviderSettings(
-            name=self.name, type=self.settings.type, extra=options, concurrency=self.settings.concurrency
-        )
-        return _LlamaChat(settings, base_url=address + "/v1", local=True)
-
     async def attempt(self, call: Call, sink: Sink) -> None:
         if self._chat is None or self._server is None:
             raise CallFailure("skipped_unavailable", "connection_refused", "the embedded server is not running")
@@ -250,7 +206,7 @@ class Embedded(Provider):
     async def probe(self) -> ProviderProbe:
         environ = self.settings.environ
         if importlib.util.find_spec("xllamacpp") is None:
-            return self._probed(False, "xllamacpp is not installed", "pip install 'clawgauge[embedded]'")
+            return self._probed(False, "xllamacpp is not installed", _INSTALL)
         if not is_fetched(environ):
             return self._probed(True, f"{DEFAULT_MODEL} is fetched on first use (93 MB)", GET_COMMAND)
         return self._probed(True, f"{DEFAULT_MODEL} is ready", None)
@@ -270,8 +226,7 @@ class Embedded(Provider):
         return (await self.probe()).models
 
     def describe(self) -> dict[str, Any]:
-        body = {"cache_prompt": False, **self.settings.extra.get("extra_body", {})}
-        known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": body}
+        known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}
         if template := self.settings.extra.get("chat_template_file"):
             known["chat_template_file"] = template
         return known
@@ -285,9 +240,7 @@ class Embedded(Provider):
             await server.stop()
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """The default when nothing else is there."""
-    return Embedded(settings)
+create = Embedded
 
 
 def _find_template(settings: ProviderSettings) -> Path | None:

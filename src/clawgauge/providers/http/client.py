@@ -7,26 +7,24 @@ import base64
 import contextlib
 import math
 import os
-import re
 import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
 import aiohappyeyeballs
-import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
-from clawgauge.errors import CallFailure
+from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import ReadingDesk, Wire
+from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, ReplyFrames, ServerDisconnected, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
 from clawgauge.providers.http.reply import Clock, Reader
 from clawgauge.proxies import find_proxy, is_loopback
@@ -45,8 +43,6 @@ _TELLING_S = 30.0
 # Announces keep-alive, then closes after every stream: a reused connection would die under the next request.
 _CLOSING_SERVERS = frozenset({"llama.cpp"})
 _JSON_TYPE = {"Content-Type": "application/json"}
-_REPLY_CAP_BYTES = 1 << 16
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
 
 
 class Taken(NamedTuple):
@@ -54,11 +50,6 @@ class Taken(NamedTuple):
 
     wire: Wire
     connect_ns: int | None
-
-
-class _Idle(NamedTuple):
-    wire: Wire
-    until_s: float
 
 
 class ConnectionPool:
@@ -80,7 +71,8 @@ class ConnectionPool:
         self._first_host, self._first_port = first_hop.raw_host or "", first_hop.port
         self._reuse = reuse
         self._keepalive_s = keepalive_s
-        self._idle: deque[_Idle] = deque()
+        # With the time until which each may be used, those given back last at the end.
+        self._idle: deque[tuple[Wire, float]] = deque()
         self._open: set[Wire] = set()
         self._desk: ReadingDesk | None = None
         self._resolving = asyncio.Lock()
@@ -114,14 +106,15 @@ class ConnectionPool:
         if not (self._reuse and wire.is_reusable):
             wire.abort()
             return
-        self._idle.append(_Idle(wire, time.monotonic() + self._keepalive_s))
+        self._idle.append((wire, time.monotonic() + self._keepalive_s))
         if self._sweeping is None:
-            self._sweep_after(self._keepalive_s)
+            self._sweep()
 
     def stop_reusing(self) -> None:
         """From now on every call gets a connection of its own. Calls under way keep theirs."""
         self._reuse = False
-        self._drop_idle()
+        while self._idle:
+            self._idle.pop()[0].abort()
 
     async def close(self) -> None:
         """Close every connection and wait until the loop has."""
@@ -141,21 +134,14 @@ class ConnectionPool:
         first = f"{self._first_host}:{self._first_port}"
         return first if self._proxy is None else f"the proxy {first}"
 
-    def _drop_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().wire.abort()
-
-    def _sweep_after(self, wait_s: float) -> None:
-        self._sweeping = asyncio.get_running_loop().call_later(wait_s, self._sweep)
-
     def _sweep(self) -> None:
-        """Close what has been idle too long: the server must not be the one who closes."""
+        """Close what has been idle too long, now and later: the server must not be the one who closes."""
         self._sweeping = None
         now_s = time.monotonic()
-        while self._idle and self._idle[0].until_s <= now_s:
-            self._idle.popleft().wire.abort()
+        while self._idle and self._idle[0][1] <= now_s:
+            self._idle.popleft()[0].abort()
         if self._idle:
-            self._sweep_after(self._idle[0].until_s - now_s)
+            self._sweeping = asyncio.get_running_loop().call_later(self._idle[0][1] - now_s, self._sweep)
 
     async def _connect(self) -> Wire:
         try:
@@ -214,12 +200,12 @@ class ConnectionPool:
 class Proxy:
     """One proxy. Raises `ValueError` for an address that is not one of an HTTP proxy."""
 
-    def __init__(self, url: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, url: str) -> None:
         given = URL(url if "://" in url else f"http://{url}")
         if given.scheme not in ("http", "https") or not given.raw_host:
             raise ValueError("the proxy of the environment is not an HTTP proxy: its address begins with http://")
         self.address = given.with_user(None)
-        self.tls = tls if given.scheme == "https" else None
+        self.tls = _trust() if given.scheme == "https" else None
         self.headers: dict[str, str] = {}
         if given.user is not None:
             login = base64.b64encode(f"{given.user}:{given.password or ''}".encode()).decode()
@@ -251,7 +237,8 @@ class _Opening(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, request: bytes) -> None:
         self.reply: asyncio.Future[None] = loop.create_future()
         self._request = request
-        self._head = bytearray()
+        self._frames = ReplyFrames()
+        self._n_received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(self._request)
@@ -259,42 +246,32 @@ class _Opening(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.reply.done():
             return
-        self._head += data
-        end = self._head.find(b"\r\n\r\n")
-        status = _STATUS.match(self._head)
-        if status is None and (b"\n" in self._head or len(self._head) > _REPLY_CAP_BYTES):
+        frames = self._frames
+        self._n_received += len(data)
+        fault = frames.feed(data)
+        if frames.has_head and not 200 <= frames.status < 300:
+            code = frames.status
+            words = f"the proxy answered CONNECT {code}"
+            refusal = CallFailure("error", f"http_{code}", words, http_status=code, retryable=code >= 500)
+            self.reply.set_exception(refusal)
+        elif fault is not None or self._n_received > FRAMING_CAP_BYTES:
             self.reply.set_exception(_no_tunnel("with something that is not HTTP"))
-        elif status is not None and not status[1].startswith(b"2"):
-            code = int(status[1])
-            self.reply.set_exception(_no_tunnel(str(code), code))
-        elif end >= 0 and len(self._head) > end + 4:
+        elif frames.take():
             self.reply.set_exception(_no_tunnel("with bytes from a server that was not asked yet"))
-        elif end >= 0:
+        elif frames.has_head:
             self.reply.set_result(None)
-        elif len(self._head) > _REPLY_CAP_BYTES:
-            self.reply.set_exception(_no_tunnel("without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.reply.done():
             self.reply.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
 
 
-def _no_tunnel(how: str, status: int | None = None) -> CallFailure:
-    words = f"the proxy answered CONNECT {how}"
-    if status is None:
-        return CallFailure("error", "invalid_response", words)
-    return CallFailure("error", f"http_{status}", words, http_status=status, retryable=status >= 500)
-
-
-class JsonReply(NamedTuple):
-    """A small reply to a question about the server itself; no data where it is a refusal."""
-
-    status: int
-    data: bytes
+def _no_tunnel(how: str) -> CallFailure:
+    return CallFailure("error", "invalid_response", f"the proxy answered CONNECT {how}")
 
 
 class HttpClient:
-    """A pooled client for one base address. Use as an async context manager."""
+    """A pooled client for one base address. Whoever makes it calls `aclose`."""
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str]) -> None:
         parts = urlsplit(base_url)
@@ -305,26 +282,19 @@ class HttpClient:
         if parts.username and "Authorization" not in self._headers:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        self._proxy = _find_proxy(self.base_url)
-        self._tls = _trust(*_trust_variables()) if parts.scheme == "https" else None
+        proxy = _find_proxy(self.base_url)
+        try:
+            self._proxy = Proxy(proxy) if proxy is not None else None
+        except ValueError as fault:
+            raise ConfigError(str(fault)) from fault
+        self._tls = _trust() if parts.scheme == "https" else None
         self._pool: ConnectionPool | None = None
         self._heads: dict[str, bytes] = {}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def aclose(self) -> None:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
-
-    async def get_json(self, url: str) -> JsonReply:
-        """Ask the server about itself. Raises `CallFailure` where it cannot be reached."""
-        return await self._question("GET", url, b"", _ASKING_S)
-
-    async def post_json(self, url: str, body: bytes) -> JsonReply:
-        """Tell the server something about itself (unload a model)."""
-        return await self._question("POST", url, body, _TELLING_S)
 
     async def exchange(
         self, path: str, payload: bytes, *, sink: Sink, reader: Reader, timeout_s: float = math.inf
@@ -342,50 +312,39 @@ class HttpClient:
             self._pool = self._new_pool(reuse=True)
         await self._exchange(self._pool, request, sink, reader, words_until_s)
 
-    async def _question(self, method: str, url: str, body: bytes, timeout_s: float) -> JsonReply:
-        """One exchange over a connection of its own, which no call finds warm."""
-        request = b"%b%d\r\n\r\n%b" % (self._head(method, url + self._query), len(body), body)
+    async def ask(self, url: str, body: bytes | None = None) -> bytes:
+        """Ask the server about itself, or with a `body`, tell it something (unload a model).
+
+        Over a connection of its own, which no call finds warm. Raises `CallFailure` for anything but an answer.
+        """
+        method, timeout_s = ("GET", _ASKING_S) if body is None else ("POST", _TELLING_S)
+        request = b"%b%d\r\n\r\n%b" % (self._head(method, url + self._query), len(body or b""), body or b"")
         pool, reply = self._new_pool(reuse=False), _Whole()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._exchange(pool, request, reply, reply, math.inf)
         except CallFailure as failure:
-            if failure.http_status is None:
+            if (status := failure.http_status) is None:
                 raise
-            return JsonReply(failure.http_status, b"")
+            kind = "auth_error" if status in (401, 403) else "error"
+            place = url.removeprefix(self.base_url).removeprefix(self.base_url.removesuffix("/v1"))
+            words = f"the server answered {status} to {place}"
+            raise CallFailure(kind, f"http_{status}", words, http_status=status) from failure
         except TimeoutError as fault:
             words = f"{self._where} did not answer in time"
             raise CallFailure("skipped_unavailable", "connect_timeout", words) from fault
         finally:
             await pool.close()
-        return JsonReply(200, reply.data)
+        return reply.data
 
     async def _exchange(
         self, pool: ConnectionPool, request: bytes, sink: Clock, reader: Reader, words_until_s: float
     ) -> None:
-        for _ in range(_STALE_CONNECTIONS):
-            if await self._exchange_once(pool, request, sink, reader, words_until_s):
-                return
-        raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
-
-    async def _exchange_once(
-        self, pool: ConnectionPool, request: bytes, sink: Clock, reader: Reader, words_until_s: float
-    ) -> bool:
-        """Returns False where the pooled connection was closed already and nothing has been asked."""
-        wire, connect_ns = await pool.take()
-        try:
-            done = wire.ask(request, sink, reader, words_until_s)
-        except OSError as fault:
-            wire.abort()
-            failure = exchange_failure(fault, self._where)
-            if connect_ns is None and failure.failure_type != "client_limit":
-                return False
-            raise failure from fault
-        sink.connected(connect_ns)
+        (wire, connect_ns), done = await self._send(pool, request, sink, reader, words_until_s)
         try:
             await done
-        except (aiohttp.ClientError, OSError) as fault:
-            if isinstance(fault, aiohttp.ServerDisconnectedError) and connect_ns is None:
+        except OSError as fault:
+            if isinstance(fault, ServerDisconnected) and connect_ns is None:
                 # This server drops connections it has finished with: pool none of the next.
                 pool.stop_reusing()
             raise exchange_failure(fault, self._where) from fault
@@ -393,33 +352,45 @@ class HttpClient:
             if wire.server in _CLOSING_SERVERS:
                 pool.stop_reusing()
             pool.give_back(wire)
-        return True
+
+    async def _send(
+        self, pool: ConnectionPool, request: bytes, sink: Clock, reader: Reader, words_until_s: float
+    ) -> tuple[Taken, asyncio.Future[None]]:
+        """Ask over the first connection that takes the request: a pooled one may have been closed by the server."""
+        for _ in range(_STALE_CONNECTIONS):
+            taken = await pool.take()
+            try:
+                done = taken.wire.ask(request, sink, reader, words_until_s)
+            except OSError as fault:
+                taken.wire.abort()
+                failure = exchange_failure(fault, self._where)
+                if taken.connect_ns is not None or failure.failure_type == "client_limit":
+                    raise failure from fault
+            else:
+                sink.connected(taken.connect_ns)
+                return taken, done
+        raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
 
     def _head(self, method: str, url: str) -> bytes:
         """A request up to the number of its `Content-Length`. Raises `CallFailure` for what cannot be one."""
         try:
             address = URL(url)
-            via = None if self._proxy is None else Proxy(self._proxy, None)
         except ValueError as fault:
             raise CallFailure("error", "exception", str(fault)) from fault
         if address.scheme not in ("http", "https") or not address.raw_host:
             raise CallFailure("error", "invalid_response", f"{url} is not an address of an HTTP server")
         headers = {"Host": address.host_port_subcomponent or "", "Accept": "*/*", **self._headers, **_JSON_TYPE}
         place = address.raw_path_qs
-        if via is not None and address.scheme == "http":
+        if self._proxy is not None and address.scheme == "http":
             place = str(address)
-            headers |= via.headers
+            headers |= self._proxy.headers
         lines = [f"{method} {place} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(character in line for line in lines for character in "\r\n\0"):
             raise CallFailure("error", "exception", "a header may not hold a line break or a NUL")
         return "\r\n".join([*lines, "Content-Length: "]).encode()
 
     def _new_pool(self, *, reuse: bool) -> ConnectionPool:
-        proxy = None
-        if self._proxy is not None:
-            secure = self._proxy.startswith("https:")
-            proxy = Proxy(self._proxy, _trust(*_trust_variables()) if secure else None)
-        return ConnectionPool(URL(self.base_url), tls=self._tls, reuse=reuse, proxy=proxy)
+        return ConnectionPool(URL(self.base_url), tls=self._tls, reuse=reuse, proxy=self._proxy)
 
     @property
     def _where(self) -> str:
@@ -432,40 +403,31 @@ class _Whole:
     model = ""
     data = b""
 
-    def start(self, at_ns: int) -> None:
-        return
-
-    def connected(self, took_ns: int | None) -> None:
-        return
-
-    def end(self, at_ns: int) -> None:
-        return
-
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         return True
 
     def body(self, at_ns: int, data: bytes) -> None:
         self.data = data
 
-    def close(self) -> None:
+    def _ignore(self, *args: Any, **options: Any) -> None:
         return
 
+    start = connected = end = close = _ignore
 
-def _trust_variables() -> tuple[str | None, str | None]:
-    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+
+def _trust() -> ssl.SSLContext:
+    """Whom TLS trusts: the system's certificates, or those that the usual variables name."""
+    return _load_trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @cache
-def _trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
-    """Whom TLS trusts. Reading the system's certificates takes long: once, unless these variables name others."""
+def _load_trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
+    """Takes long: once, unless the variables name others."""
     return ssl.create_default_context()
 
 
 def _find_proxy(base_url: str) -> str | None:
-    """The usual variables, else the system's own settings where it has some.
-
-    Not aiohttp's `trust_env`: that would send ~/.netrc logins.
-    """
+    """The usual variables, else the system's own settings where it has some."""
     try:
         # Read by whom the connection is made by: two readers might see two hosts in one address.
         address = URL(base_url)

@@ -3,97 +3,119 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import math
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
-import aiohttp
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError, HttpResponseParser, RawResponseMessage
-from aiohttp.streams import StreamReader
+from httptools import HttpParserError, HttpResponseParser
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Clock, Intake, Reader, too_large
 
-# Never reached: what a read brings is taken out at once, and the loop reads a fraction of this.
-_PARSER_BUFFER_BYTES = 1 << 26
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
 _ANSWERS_PER_TURN = 8
 DRAIN_S = 0.2
 # How long the words of a refusal are waited for: its status has said what matters.
 WORDS_S = 1.5
-# A head that takes more than this is not read a second time.
-_HEAD_BYTES = 1 << 16
-# Headers, and interim replies before them.
-_PREAMBLE_BYTES = 1 << 20
+# Headers with the interim replies before them, or trailers, or what else is no part of a payload. The parser joins a
+# long header piece by piece, which takes its square: much more would hold the loop up.
+FRAMING_CAP_BYTES = 1 << 16
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
-
-
-class ReplyHead(NamedTuple):
-    """The head of a reply, and the payload that fills as more is parsed."""
-
-    message: RawResponseMessage
-    payload: StreamReader
-    upgraded: bool
-
-    @property
-    def is_interim(self) -> bool:
-        """Whether the reply itself is yet to come."""
-        return 100 <= self.message.code < 200 and not self.upgraded
-
-
-def new_parser(loop: asyncio.AbstractEventLoop) -> HttpResponseParser:
-    """A parser for the replies of one connection. Decompressing is left to whoever counts the bytes."""
-    return HttpResponseParser(
-        _UNPAUSED,
-        loop,
-        _PARSER_BUFFER_BYTES,
-        payload_exception=aiohttp.ClientPayloadError,
-        read_until_eof=True,
-        auto_decompress=False,
+# The headers anything here asks for. No other is kept, however many a server sends.
+_KEPT_HEADERS = {
+    name.lower().encode(): name
+    for name in (
+        *("Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "retry-after-ms", "Server"),
+        "Transfer-Encoding",
     )
+}
 
 
-def salvage_reply(loop: asyncio.AbstractEventLoop, data: bytes) -> ReplyHead | None:
-    """The reply at the beginning of `data`, which goes wrong further on; None where it goes wrong in the head.
+class ServerDisconnected(ConnectionResetError):
+    """The server closed the connection in good order, and had not begun to answer."""
 
-    A parser gives out nothing of what it is fed together with the fault. So it is fed line by line up to the end of the
-    head, which is the end of a line; a payload that was given out keeps what is parsed before the fault.
+
+class ReplyFrames:
+    """The replies that come over one connection: where a head ends, what is payload, and where that ends.
+
+    Call `expect` before each request. `headers` are those with a use, by their usual names.
     """
-    parser = new_parser(loop)
-    lines = io.BytesIO(data)
-    reply = None
-    try:
-        while reply is None and (line := lines.readline()):
-            messages, upgraded, _ = parser.feed_data(line)
-            heads = (ReplyHead(message, payload, upgraded) for message, payload in messages)
-            reply = next((head for head in heads if not head.is_interim), None)
-        parser.feed_data(lines.read())
-    except HttpProcessingError:
-        pass  # the fault, again
-    return reply
 
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
+        self.on_body = self._pieces.append
+        self._parser = HttpResponseParser(self)
+        # What servers get wrong and every client forgives.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self.expect()
 
-class _Unpaused:
-    """What aiohttp's parser asks of its protocol. Nothing waits in its buffers here, so there is nothing to pause."""
+    def expect(self) -> None:
+        """The next reply is that of a new request."""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.has_head = False
+        self.is_complete = False
+        self.keeps_alive = False
+        self._pieces.clear()
 
-    _reading_paused = False
+    def feed(self, data: bytes) -> Exception | None:
+        """Read on. Returns the fault that ends all reading here; what came before it has been taken in."""
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as fault:
+            self.keeps_alive = False
+            # What a callback raised comes wrapped: a ValueError is about the reply, anything else about this machine.
+            raised = fault.__context__
+            if raised is not None and not isinstance(raised, ValueError):
+                raise raised from None
+            return raised or fault
+        return None
 
-    def pause_reading(self) -> None:
-        return
+    def take(self) -> bytes:
+        """What has been found of the payload since the last time."""
+        payload = b"".join(self._pieces)
+        self._pieces.clear()
+        return payload
 
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        return
+    def end(self) -> None:
+        """The connection was closed, once: that is the end of a payload whose length nothing else tells."""
+        del self._parser  # which holds on to this object
+        coding = self.headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
+        if self.has_head and "Content-Length" not in self.headers and coding != "chunked":
+            self.is_complete = True
 
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ValueError("a second reply to one request")
 
-_UNPAUSED = cast(BaseProtocol, _Unpaused())
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if 0 in value:
+            raise ValueError("there is a NUL in a header")
+        known = _KEPT_HEADERS.get(name.lower())
+        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
+        if known is not None and not self.has_head and (known not in self.headers or known == "Transfer-Encoding"):
+            self.headers[known] = value.decode("utf-8", "replace")
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        if self.status == 101:
+            raise ValueError("the server switched to another protocol, which nobody asked for")
+        self.has_head = not 100 <= self.status < 200
+        self.keeps_alive = self._parser.should_keep_alive()
+
+    def on_message_complete(self) -> None:
+        if self.has_head:
+            self.is_complete = True
+        else:
+            self.headers.clear()
 
 
 class ReadingDesk:
@@ -136,8 +158,8 @@ class Wire(asyncio.Protocol):
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
         self._socket = plain_socket
         self._transport: asyncio.Transport | None = None
+        self._frames = ReplyFrames()
         self._asked: _Asked | None = None
-        self._keep = False
         # While this holds anything, the desk has been told.
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._n_unread = 0
@@ -148,10 +170,11 @@ class Wire(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Whether the next call may go over this connection: this one is over, all of it sent and all of it read."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._asked is not None:
             return False
         # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
-        return self._keep and self._asked is None and not self._transport.get_write_buffer_size()
+        all_sent = not self._transport.get_write_buffer_size()
+        return all_sent and self._frames.is_complete and self._frames.keeps_alive
 
     def is_silent(self) -> bool:
         """Whether nothing has come that nobody asked for: the end of the connection, above all."""
@@ -181,12 +204,12 @@ class Wire(asyncio.Protocol):
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
         asked = _Asked(self._loop, sink, reader, words_until_s)
+        self._frames.expect()
         sent_ns = time.perf_counter_ns()
         n_sent = self._send_now(request)
         if n_sent < len(request):
             self._transport.write(request[n_sent:])
         sink.start(sent_ns)
-        self._keep = False
         self._asked = asked
         return asked.done
 
@@ -200,7 +223,6 @@ class Wire(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
-        self._keep = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -236,7 +258,7 @@ class Wire(asyncio.Protocol):
             elif asked.done.done():
                 arrived.clear()
             else:
-                self._guard(asked, partial(self._read, asked, at_ns, data))
+                self._read(asked, at_ns, data)
                 if self._asked is asked and asked.intake is not None and asked.intake.behind:
                     arrived.appendleft((at_ns, b""))
                     n_left = 0
@@ -251,59 +273,40 @@ class Wire(asyncio.Protocol):
                 self._end(*self._lost)
         return asked is not None and self._asked is None
 
-    def _guard(self, asked: _Asked, step: Callable[[], None]) -> None:
-        """Take one step; a fault in it that nobody foresaw goes to whoever asked, and not to the loop."""
+    def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
+        """What came before a fault still counts: a whole answer is one, whatever stands behind it."""
         try:
-            step()
-        except Exception as fault:  # the runner, who awaits it, makes a record of it
+            asked.count(len(data))
+            fault = self._frames.feed(data) if data else None
+            self._take_payload(asked, at_ns)
+            if fault is not None and not self._frames.is_complete:
+                raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
+        except CallFailure as failure:
+            self._fail(asked, at_ns, failure)
+        except Exception as fault:  # nobody foresaw it: the runner, who awaits it, makes a record of it
             self.abort()
             self._conclude(asked, fault)
 
-    def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
-        asked.n_received += len(data)
-        try:
-            # The payload has a cap of its own; this one is for what is spent on everything around it.
-            cap = _PREAMBLE_BYTES if asked.payload is None else REPLY_CAP_BYTES
-            if asked.n_received > cap:
-                raise too_large(cap)
-            if data:
-                messages, upgraded, _ = asked.parser.feed_data(data)
-                for message, payload in messages:
-                    self._take_head(asked, at_ns, ReplyHead(message, payload, upgraded))
-                if asked.payload is None and len(asked.head) <= _HEAD_BYTES:
-                    asked.head += data
-            self._take_payload(asked, at_ns)
-        except CallFailure as failure:
-            self._fail(asked, at_ns, failure)
-        except (HttpProcessingError, aiohttp.ClientPayloadError) as fault:
-            self._take_garbled(asked, at_ns, data, fault)
-
-    def _take_head(self, asked: _Asked, at_ns: int, head: ReplyHead) -> None:
-        if asked.payload is not None:
-            # A second reply to one request.
-            self._keep = False
-        elif not head.is_interim:
-            message = head.message
-            self._keep = not (message.should_close or head.upgraded)
-            self.server = message.headers.get("Server", "")
-            asked.payload = head.payload
-            asked.intake = Intake(asked.sink, asked.reader, at_ns, message.code, message.headers)
-
     def _take_payload(self, asked: _Asked, at_ns: int) -> None:
         """Hand on what has come; past the stream's own end, only look for the end of the framing."""
-        payload, intake = asked.payload, asked.intake
-        if payload is None or intake is None:
-            return
-        chunk = payload.read_nowait()
-        at_end = payload.is_eof()
+        frames, intake = self._frames, asked.intake
+        if intake is None:
+            if not frames.has_head:
+                return
+            asked.n_framing = 0
+            self.server = frames.headers.get("Server", "")
+            intake = asked.intake = Intake(asked.sink, asked.reader, at_ns, frames.status, frames.headers)
+        chunk = frames.take()
+        if chunk:
+            asked.n_framing = 0
         if not asked.answered:
             if (chunk or intake.behind) and intake.feed(at_ns, chunk):
                 asked.answered = True
             elif intake.behind:
                 return
-            elif at_end:
+            elif frames.is_complete:
                 intake.finish()
-        if at_end:
+        if frames.is_complete:
             self._conclude(asked, None)
         elif asked.waiting is None and asked.answered:
             # The connection can be used again if the rest comes soon; a server that dawdles loses it.
@@ -314,35 +317,11 @@ class Wire(asyncio.Protocol):
 
     def _stop_waiting(self, asked: _Asked, intake: Intake) -> None:
         """The reply is known for what it is, and its end does not come."""
-        self.abort()
-        if asked.answered:
-            self._conclude(asked, None)
-        else:
-            self._fail(asked, time.perf_counter_ns(), intake.broken_off("its end did not come"))
-
-    def _take_garbled(self, asked: _Asked, at_ns: int, data: bytes, fault: Exception) -> None:
-        """What came is not HTTP, or not all of it. What came before that still counts: a whole answer is one."""
-        failure = CallFailure("error", "invalid_response", f"the reply is not HTTP: {_words_of(fault)}")
-        try:
-            if asked.payload is None:
-                self._take_salvaged(asked, at_ns, data)
-            self._take_payload(asked, at_ns)
-        except CallFailure as found:
-            failure = found
-        except aiohttp.ClientPayloadError:
-            pass  # the parser keeps what it had read to itself
-        self.abort()
-        if not asked.done.done():
-            self._fail(asked, at_ns, failure)
-
-    def _take_salvaged(self, asked: _Asked, at_ns: int, data: bytes) -> None:
-        reply = salvage_reply(self._loop, bytes(asked.head + data)) if len(asked.head) <= _HEAD_BYTES else None
-        if reply is not None:
-            self._take_head(asked, at_ns, reply)
+        self._fail(asked, time.perf_counter_ns(), intake.broken_off("its end did not come"))
 
     def _fail(self, asked: _Asked, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
-        if asked.payload is None or not asked.payload.is_eof():
+        if not self._frames.is_complete:
             self.abort()
         if asked.answered:
             self._conclude(asked, None)
@@ -363,27 +342,17 @@ class Wire(asyncio.Protocol):
     def _end(self, at_ns: int, exc: Exception | None) -> None:
         """All that came over a connection that is gone has been read."""
         asked = self._asked
+        self._frames.end()
         if asked is None:
             return
-        if asked.answered:
-            self._conclude(asked, None)
-        elif asked.intake is None:
+        if asked.intake is None:
             asked.sink.end(at_ns)
-            self._conclude(asked, exc or aiohttp.ServerDisconnectedError())
+            self._conclude(asked, exc or ServerDisconnected("Server disconnected"))
+        elif exc is None and self._frames.is_complete:
+            self._read(asked, at_ns, b"")
         else:
-            self._guard(asked, partial(self._end_with_connection, asked, asked.intake, at_ns, exc))
-
-    def _end_with_connection(self, asked: _Asked, intake: Intake, at_ns: int, exc: Exception | None) -> None:
-        """The connection ended in the middle of a reply, which is the end of one without any other framing."""
-        try:
-            asked.parser.feed_eof()
-            if exc is not None:
-                raise intake.broken_off(str(exc))
-            self._take_payload(asked, at_ns)
-        except (HttpProcessingError, aiohttp.ClientPayloadError) as fault:
-            self._fail(asked, at_ns, intake.broken_off(_words_of(fault)))
-        except CallFailure as failure:
-            self._fail(asked, at_ns, failure)
+            words = str(exc or "the connection was closed before its end")
+            self._fail(asked, at_ns, asked.intake.broken_off(words))
 
     def _conclude(self, asked: _Asked, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
@@ -399,38 +368,27 @@ class Wire(asyncio.Protocol):
 
 
 class _Asked:
-    """The call under way on a connection. `answered` is set once the reader has all it wants.
+    """The call under way on a connection. `answered` is set once the reader has all it wants."""
 
-    `head` is what came before the head was whole, in reads of its own; mostly nothing.
-    """
-
-    __slots__ = (
-        "answered",
-        "done",
-        "head",
-        "intake",
-        "n_received",
-        "parser",
-        "payload",
-        "reader",
-        "sink",
-        "waiting",
-        "words_until_s",
-    )
+    __slots__ = ("answered", "done", "intake", "n_framing", "n_received", "reader", "sink", "waiting", "words_until_s")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sink: Clock, reader: Reader, words_until_s: float) -> None:
         self.sink = sink
         self.reader = reader
         self.words_until_s = words_until_s
         self.done: asyncio.Future[None] = loop.create_future()
-        self.parser = new_parser(loop)
-        self.head = bytearray()
         self.n_received = 0
-        self.payload: StreamReader | None = None
+        self.n_framing = 0
         self.intake: Intake | None = None
         self.answered = False
         self.waiting: asyncio.TimerHandle | None = None
 
-
-def _words_of(fault: Exception) -> str:
-    return " ".join(str(getattr(fault, "message", fault)).split())
+    def count(self, n_bytes: int) -> None:
+        """So much more has come. The payload has a cap of its own; these are for what is spent around it."""
+        self.n_received += n_bytes
+        self.n_framing += n_bytes
+        if self.n_framing > FRAMING_CAP_BYTES:
+            words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
+            raise CallFailure("error", "invalid_response", words)
+        if self.n_received > REPLY_CAP_BYTES:
+            raise too_large()

@@ -11,8 +11,6 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import aiohttp
-
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.providers.http.lenient_json import decode_lenient
@@ -55,29 +53,25 @@ def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
 
 def connect_failure(fault: Exception, where: str) -> CallFailure:
     """No connection to `where`: this machine's limits, the name, the way there, the time it took, the certificate."""
-    if isinstance(fault, UnicodeError):
-        return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
-    if isinstance(fault, ssl.SSLError):
-        return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    if (own := client_limit(fault, networking=True)) is not None:
-        return own
-    if isinstance(fault, socket.gaierror):
+    if (failure := _own_or_tls(fault, where)) is not None:
+        return failure
+    if isinstance(fault, UnicodeError | socket.gaierror):
         return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
     if isinstance(fault, TimeoutError) and fault.errno is None:
         return CallFailure(_SKIPPED, "connect_timeout", f"no connection to {where} within {CONNECT_TIMEOUT_S:g} s")
     return CallFailure(_SKIPPED, "connection_refused", f"nothing answers at {where}: {_reason(fault)}")
 
 
-def exchange_failure(fault: Exception, where: str) -> CallFailure:
+def exchange_failure(fault: OSError, where: str) -> CallFailure:
     """A connection that ended under a request."""
+    words = f"{where} closed the connection: {_reason(fault)}"
+    return _own_or_tls(fault, where) or CallFailure("error", "connection_reset", words, retryable=True)
+
+
+def _own_or_tls(fault: Exception, where: str) -> CallFailure | None:
     if isinstance(fault, ssl.SSLError):
         return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    if (own := client_limit(fault, networking=True)) is not None:
-        return own
-    if isinstance(fault, aiohttp.ClientConnectionError | OSError):
-        words = f"{where} closed the connection: {_reason(fault)}"
-        return CallFailure("error", "connection_reset", words, retryable=True)
-    return CallFailure("error", "invalid_response", f"{type(fault).__name__}: {fault}")
+    return client_limit(fault, networking=True)
 
 
 def _reason(fault: Exception) -> str:

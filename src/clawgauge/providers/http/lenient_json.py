@@ -7,13 +7,18 @@ strings and absurdly long numbers.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
 
 from clawgauge.errors import CallFailure
 
 MAX_VALUES = 250_000
 # Python turns no more than 4,300 digits into an integer, and nothing we read has more than a few.
 _MAX_DIGITS = 100
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode_lenient(data: bytes) -> dict[str, Any] | None:
@@ -47,3 +52,23 @@ def _decode_text(data: bytes) -> str:
 
 def _read_int(digits: str) -> int | None:
     return int(digits) if len(digits) <= _MAX_DIGITS else None
+
+
+def fit(kind: type[S], fields: Mapping[str, Any], **defaults: Any) -> S:
+    """A struct of what fits in `fields`: a member of another type is as if it were left out, or as in `defaults`."""
+    fitted = {field.name: _fitted(field.type, fields.get(field.encode_name)) for field in msgspec.structs.fields(kind)}
+    return kind(**defaults | {name: value for name, value in fitted.items() if value is not None})
+
+
+def _fitted(annotation: Any, value: Any) -> Any:
+    """`value` where it is of that type, else None. msgspec itself stumbles over half a character in a wrong place."""
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if kind in (Union, UnionType):
+        return next((fitted for option in inner if (fitted := _fitted(option, value)) is not None), None)
+    if kind is Any:
+        return value
+    if kind is list and isinstance(value, list):
+        return [fitted for one in value if (fitted := _fitted(inner[0], one)) is not None]
+    if issubclass(kind, msgspec.Struct):
+        return fit(kind, value) if isinstance(value, dict) else None
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None

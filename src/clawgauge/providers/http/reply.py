@@ -150,16 +150,8 @@ class Intake:
     """
 
     __slots__ = (
-        "_body",
-        "_declared",
-        "_decoder",
-        "_headers",
-        "_held",
-        "_last_ns",
-        "_reader",
-        "_sink",
-        "_status",
-        "behind",
+        *("_declared", "_decoder", "_encoding", "_headers", "_held", "_inflate", "_last_ns", "_n_bytes", "_reader"),
+        *("_sink", "_status", "behind"),
     )
 
     def __init__(self, sink: Clock, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
@@ -175,7 +167,9 @@ class Intake:
         self._status = status
         self._headers = headers
         self._declared = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
-        self._body = CappedBody(headers.get("Content-Encoding", ""))
+        self._encoding = headers.get("Content-Encoding", "").strip().lower()
+        self._inflate: Any = None
+        self._n_bytes = 0
         self._decoder: SseDecoder | None = None
         self._held = bytearray()
         self._last_ns = at_ns
@@ -189,17 +183,17 @@ class Intake:
     def feed(self, at_ns: int, chunk: bytes) -> bool:
         """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
         self._last_ns = at_ns
-        body = self._body
         try:
-            part = body.take(chunk)
+            part = self._readable(chunk)
         except CallFailure:
             self.behind = False
             if self._status < 400:
                 raise
             return False  # what cannot be read of an error's words is left out
-        self.behind = body.behind
         if self._status >= 400:
-            self._hold_words(part)
+            self._held += part
+            if len(self._held) >= ERROR_BODY_CAP_BYTES:
+                raise self._error_reply()
             return False
         if self._take(at_ns, part):
             self.behind = False
@@ -226,6 +220,30 @@ class Intake:
             return self._error_reply()
         return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
 
+    def _readable(self, chunk: bytes) -> bytes:
+        """What `chunk` adds, decompressed if the server compressed unasked, and never more than the cap in all."""
+        if self._encoding not in ("", "identity"):
+            chunk = self._inflated(chunk)
+        self._n_bytes += len(chunk)
+        if self._n_bytes > REPLY_CAP_BYTES:
+            raise too_large()
+        return chunk
+
+    def _inflated(self, chunk: bytes) -> bytes:
+        """One slice: a few kilobytes of a bomb must not become megabytes in one go."""
+        inflate = self._inflate = self._inflate or _inflater(self._encoding)
+        self.behind = False
+        if inflate.eof:
+            # Whatever stands behind the end of the compressed data is no part of it.
+            return b""
+        try:
+            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
+        except zlib.error as fault:
+            words = f"the compressed reply cannot be read: {fault}"
+            raise CallFailure("error", "invalid_response", words) from fault
+        self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
+        return block
+
     def _take(self, at_ns: int, chunk: bytes) -> bool:
         """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
         if self._decoder is None:
@@ -244,59 +262,14 @@ class Intake:
                 return True
         return False
 
-    def _hold_words(self, part: bytes) -> None:
-        """The beginning of an error's words."""
-        self._held += part
-        if len(self._held) >= ERROR_BODY_CAP_BYTES:
-            raise self._error_reply()
-
     def _error_reply(self) -> CallFailure:
         words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
         return classify_error_reply(self._status, self._headers, words, now_s=time.time(), model=self._reader.model)
 
 
-class CappedBody:
-    """A payload made readable: decompressed if the server compressed unasked, and never more than the cap in all.
-
-    A few kilobytes of a bomb must not become megabytes in one go: where a slice was not all, the body is `behind`, and
-    taking nothing gives the next.
-    """
-
-    __slots__ = ("_encoding", "_inflate", "_n_bytes", "behind")
-
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding.strip().lower()
-        self._inflate: Any = None
-        self._n_bytes = 0
-        self.behind = False
-
-    def take(self, chunk: bytes) -> bytes:
-        """What `chunk` adds. Raises `CallFailure` for what cannot be read, or is too much."""
-        if self._encoding not in ("", "identity"):
-            chunk = self._inflated(chunk)
-        self._n_bytes += len(chunk)
-        if self._n_bytes > REPLY_CAP_BYTES:
-            raise too_large()
-        return chunk
-
-    def _inflated(self, chunk: bytes) -> bytes:
-        inflate = self._inflate = self._inflate or _inflater(self._encoding)
-        self.behind = False
-        if inflate.eof:
-            # Whatever stands behind the end of the compressed data is no part of it.
-            return b""
-        try:
-            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
-        except zlib.error as fault:
-            words = f"the compressed reply cannot be read: {fault}"
-            raise CallFailure("error", "invalid_response", words) from fault
-        self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
-        return block
-
-
-def too_large(cap: int = REPLY_CAP_BYTES) -> CallFailure:
+def too_large() -> CallFailure:
     """A reply without end, however its bytes are spent."""
-    return CallFailure("error", "response_too_large", f"the reply exceeds {cap} bytes")
+    return CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
 
 
 def _is_stream(head: bytearray, *, declared: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Provider, ProviderSettings, Sink
@@ -18,28 +18,20 @@ MAX_LABEL_CHARS = 256
 _LISTS_NOTHING = (404, 405, 501)
 
 
-def refused_question(status: int, path: str) -> CallFailure:
-    """What a server's refusal to tell about itself is."""
-    kind = "auth_error" if status in (401, 403) else "error"
-    return CallFailure(kind, f"http_{status}", f"the server answered {status} to {path}", http_status=status)
-
-
 class HttpServer(Provider):
-    """One server at one address. Subclasses add `attempt`."""
+    """One server at one address, the user's own where its table says `local = true`. Subclasses add `attempt`."""
 
-    def __init__(self, settings: ProviderSettings, *, base_url: str, local: bool) -> None:
+    default_base_url: str
+
+    def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
-        self.local = local
+        self.local = self.local or bool(settings.extra.get("local", False))
         self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
-        self._client = HttpClient(base_url, headers=_headers(settings))
+        self._client = HttpClient(settings.base_url or self.default_base_url, headers=_headers(settings))
         self.base_url = self._client.base_url
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._client.__aexit__(*exc_info)
+        await self._client.aclose()
 
     async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader, timeout_s: float) -> None:
         """One call. A key that is named but not set ends it before anything is sent."""
@@ -68,10 +60,13 @@ class HttpServer(Provider):
         )
 
     async def models(self) -> list[ModelInfo]:
-        reply = await self._client.get_json(self.base_url + "/models")
-        if reply.status not in (200, *_LISTS_NOTHING):
-            raise refused_question(reply.status, "/models")
-        return _parse_models(reply.data) if reply.status == 200 else []
+        try:
+            data = await self._client.ask(self.base_url + "/models")
+        except CallFailure as failure:
+            if failure.http_status in _LISTS_NOTHING:
+                return []
+            raise
+        return [ModelInfo(name=item["id"]) for item in listed_models(data, "data", "id")]
 
     def describe(self) -> dict[str, Any]:
         known: dict[str, Any] = {"type": self.settings.type, "base_url": public_address(self.base_url)}
@@ -103,11 +98,6 @@ def _headers(settings: ProviderSettings) -> dict[str, str]:
     if settings.api_key:
         headers["Authorization"] = f"Bearer {settings.api_key}"
     return headers
-
-
-def _parse_models(data: bytes) -> list[ModelInfo]:
-    """The ids of an OpenAI-style `/models` reply; an empty list for anything else."""
-    return [ModelInfo(name=item["id"]) for item in listed_models(data, "data", "id")]
 
 
 def listed_models(data: bytes, list_name: str, key: str) -> list[dict[str, Any]]:

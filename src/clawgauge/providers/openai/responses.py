@@ -7,11 +7,18 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
 from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.chat import arguments_text, encode_body, not_the_protocol, past_turns, report_counts
+from clawgauge.providers.openai.events import (
+    ODD,
+    EventReader,
+    arguments_text,
+    encode_body,
+    past_turns,
+    report_counts,
+)
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -40,11 +47,6 @@ def flat_tools(call: Call) -> list[Any]:
     return [{"strict": False, **tool} if isinstance(tool, dict) else tool for tool in flat]
 
 
-def flat_tool_choice(call: Call) -> Any:
-    """`auto`, `none` and `required` are the same words in both protocols; a named function is flat here."""
-    return _flat(call.tool_choice)
-
-
 def _flat(tool: Any) -> Any:
     if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
         return {"type": "function", **tool["function"]}
@@ -66,51 +68,48 @@ class _Event(msgspec.Struct):
 _decode_event = msgspec.json.Decoder(_Event).decode
 
 
-def responses_body(call: Call, extra: dict[str, Any] | None = None) -> bytes:
+def responses_body(call: Call, extra: dict[str, Any]) -> bytes:
     """The request. `store` is off: a benchmark leaves nothing behind on the server."""
-    body: dict[str, Any] = {"model": call.model, "input": responses_input(call), "stream": call.stream, "store": False}
-    if call.system:
-        body["instructions"] = call.system
-    if call.max_tokens is not None:
-        body["max_output_tokens"] = call.max_tokens
-    if call.temperature is not None:
-        body["temperature"] = call.temperature
-    if call.thinking_level is not None:
-        body["reasoning"] = {"effort": call.thinking_level}
-    if call.tools:
-        body["tools"] = flat_tools(call)
-        if call.tool_choice is not None:
-            body["tool_choice"] = flat_tool_choice(call)
-    body.update(extra or {})
-    return encode_body(body)
+    body = {
+        "model": call.model,
+        "input": responses_input(call),
+        "stream": call.stream,
+        "store": False,
+        "instructions": call.system or None,
+        "max_output_tokens": call.max_tokens,
+        "temperature": call.temperature,
+        "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
+        "tools": flat_tools(call) or None,
+        "tool_choice": _flat(call.tool_choice) if call.tools else None,
+    }
+    return encode_body(body, extra)
 
 
-class ResponsesReader:
-    """Feeds one Responses reply, streamed or whole, to a sink. Implements `http_reply.Reader`."""
+class ResponsesReader(EventReader[_Event]):
+    """Feeds one Responses reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_ended", "_max_tokens", "_read_any", "_sink", "_told", "_unread", "model")
+    __slots__ = ("_calls", "_ended", "_max_tokens", "_told")
 
     def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
-        self.model = model
-        self._sink = sink
+        super().__init__(sink, model, _Event, "a Responses reply")
         self._max_tokens = max_tokens
         self._ended = False
         # The ids of the items that deltas have told, by the type of item.
         self._told: dict[str, set[str | None]] = {"message": set(), "reasoning": set()}
         self._calls = _StreamedCalls(sink)
-        self._read_any = False
-        self._unread = b""
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data.strip() == b"[DONE]":
-            if self._unread and not self._read_any:
-                raise not_the_protocol(self._unread, "a Responses stream")
+            self._require_any()
             return self._ended
-        event = self._decode(name, data)
+        refuse_crowded(data)
+        try:
+            event: _Event | None = _decode_event(data)
+        except ODD:
+            event = self._decode_odd(name, data, type=name.decode("utf-8", "replace"))
         if event is None:
-            if name == b"error":
-                raise stream_failure(data.decode("utf-8", "replace"))
             return False
+        self._read_any = True
         match event.type:
             case "response.output_text.delta":
                 if isinstance(event.delta, str):
@@ -144,19 +143,6 @@ class ResponsesReader:
                 raise stream_failure(event.error)
         return False
 
-    def _decode(self, name: bytes, data: bytes) -> _Event | None:
-        refuse_crowded(data)
-        try:
-            event = _decode_event(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            lenient = decode_lenient(data)
-            if lenient is None:
-                self._unread = self._unread or data
-                return None
-            event = _event_from(lenient, name)
-        self._read_any = True
-        return event
-
     def _final(self, at_ns: int, response: dict[str, Any], *, failed: bool) -> None:
         """What neither deltas nor items told: some servers only send the response whole."""
         if not (self._calls.told or any(self._told.values())):
@@ -176,17 +162,17 @@ class ResponsesReader:
         """By its id; where ids are left out or changed, as many items were told as there are of this type."""
         kind = item.get("type")
         told = self._told.get(_text(kind), set())
-        return item.get("id") in told or len(told) >= sum(other.get("type") == kind for other in items)
+        return _text(item.get("id")) in told or len(told) >= sum(other.get("type") == kind for other in items)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
         reply = decode_lenient(data)
         if reply is None:
-            raise not_the_protocol(data, "a Responses reply")
+            raise self._not_the_protocol(data)
         if reply.get("status") == "failed" or (reply.get("error") is not None and "output" not in reply):
             raise stream_failure(reply.get("error") or {"message": "the response failed"}, "the response failed")
         if not isinstance(reply.get("output"), list):
-            raise not_the_protocol(data, "a Responses reply")
+            raise self._not_the_protocol(data)
         self._sink.note(first_token_captured=False)
         for position, item in enumerate(_items(reply)):
             report_item(self._sink, at_ns, item, str(position))
@@ -329,43 +315,18 @@ def _finish_reason(response: dict[str, Any], output_tokens: int | None, max_toke
     return "stop"
 
 
-def _event_from(fields: dict[str, Any], name: bytes) -> _Event:
-    kind = fields.get("type")
-    text = {k: v for k in ("item_id",) if isinstance(v := fields.get(k), str)}
-    objects = {k: v for k in ("item", "response") if isinstance(v := fields.get(k), dict)}
-    return _Event(
-        type=kind if isinstance(kind, str) else name.decode("utf-8", "replace"),
-        delta=fields.get("delta"),
-        arguments=fields.get("arguments"),
-        error=fields.get("error"),
-        code=fields.get("code"),
-        message=fields.get("message"),
-        item_id=text.get("item_id"),
-        item=objects.get("item"),
-        response=objects.get("response"),
-    )
-
-
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
-
-
 class ResponsesServer(HttpServer):
-    """The Responses API. Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
+    """The Responses API of OpenAI, or of the server at `OPENAI_BASE_URL`.
 
+    Sends a temperature only if asked (reasoning models refuse one), and never a seed.
+    """
+
+    default_base_url = "https://api.openai.com/v1"
     takes = frozenset({"temperature"})
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        await self.post(
-            "/responses",
-            responses_body(call, self.extra_body),
-            sink,
-            ResponsesReader(sink, call.model, call.max_tokens),
-            call.timeout_s,
-        )
+        reader = ResponsesReader(sink, call.model, call.max_tokens)
+        await self.post("/responses", responses_body(call, self.extra_body), sink, reader, call.timeout_s)
 
 
-def create(settings: ProviderSettings) -> Provider:
-    """OpenAI, or the server at `OPENAI_BASE_URL`."""
-    return ResponsesServer(
-        settings, base_url=settings.base_url or DEFAULT_BASE_URL, local=bool(settings.extra.get("local", False))
-    )
+create = ResponsesServer

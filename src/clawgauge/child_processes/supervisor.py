@@ -1,4 +1,4 @@
-"""Ends what a dead program left running. A script of its own that `process_groups` starts; never imported.
+"""Ends what a dead program left running. A script of its own that `groups` starts; never imported.
 
 Its standard input names process groups, a line each: `+N` must not outlive whoever holds the other end, `-N` is gone.
 When that end closes, however it came to close, the groups still named are killed, and so it ends by itself: there is

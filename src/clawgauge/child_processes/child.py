@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from clawgauge.child_processes import adopt, release, signal_group
+from clawgauge.child_processes.groups import adopt, release, signal_group
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 
@@ -39,12 +39,15 @@ _DESCRIPTORS_TO_START = 10
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved."""
+    """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved.
+
+    Where `stdin` is None, the child's standard input stays open for as long as it is wanted.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path | None = None
-    stdin: bytes = b""
+    stdin: bytes | None = b""
 
 
 class StampedLine(NamedTuple):
@@ -62,41 +65,6 @@ class Captured(NamedTuple):
     stderr: str
 
 
-class _LineFrames:
-    """Cuts stamped chunks into lines, each byte copied once however the chunks fall. Does not look into them."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._at_ns = 0
-        self.longest_bytes = 0
-
-    def feed(self, at_ns: int, chunk: bytes) -> list[StampedLine]:
-        self._at_ns = at_ns
-        first, *others = chunk.split(b"\n")
-        self._add(first)
-        lines = []
-        for piece in others:
-            lines.append(StampedLine(at_ns, self._take()))
-            self._add(piece)
-        return lines
-
-    def end(self) -> list[StampedLine]:
-        """The last line, where it came without a newline."""
-        return [StampedLine(self._at_ns, self._take())] if self._size else []
-
-    def _add(self, piece: bytes) -> None:
-        self._parts.append(piece)
-        self._size += len(piece)
-        self.longest_bytes = max(self.longest_bytes, self._size)
-
-    def _take(self) -> bytes:
-        line = b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return line
-
-
 class _ChildWire(asyncio.SubprocessProtocol):
     """Hears the child. Stamps stdout inside the loop's own callback: a busy task must not move a time stamp."""
 
@@ -110,7 +78,8 @@ class _ChildWire(asyncio.SubprocessProtocol):
         self.stdout_ended = False
         self._stderr_ended = False
         self.too_large: str | None = None
-        self._frames = _LineFrames()
+        self._rest = bytearray()
+        self._rest_ns = 0
         self._output_bytes = 0
         self._group_id = 0
 
@@ -127,10 +96,15 @@ class _ChildWire(asyncio.SubprocessProtocol):
         if self.too_large is not None:
             return
         self._output_bytes += len(data)
-        self.lines.extend(self._frames.feed(at_ns, data))
+        # The beginning of a line grows in place: a long one is not copied with every piece.
+        self._rest += data
+        self._rest_ns = at_ns
+        *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
+        self._rest = rest
+        self.lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
         if self._output_bytes > MAX_OUTPUT_BYTES:
             self._refuse_more(f"more than {MAX_OUTPUT_BYTES} bytes of output")
-        elif self._frames.longest_bytes > MAX_LINE_BYTES:
+        elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
             self._refuse_more(f"a line of more than {MAX_LINE_BYTES} bytes")
         self.news.set()
 
@@ -162,7 +136,8 @@ class _ChildWire(asyncio.SubprocessProtocol):
     def _end_stdout(self) -> None:
         if not self.stdout_ended:
             self.stdout_ended = True
-            self.lines.extend(self._frames.end())
+            if self._rest:
+                self.lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
         self.news.set()
 
     def _refuse_more(self, what: str) -> None:
@@ -209,8 +184,10 @@ class Child:
         """Let the child leave by itself, its last words heard, for so long and no longer."""
         await _wait(self._wire.settled, timeout_s)
 
-    def send(self, data: bytes) -> None:
-        """Write all of stdin and close it; a child that does not read it does not stop us."""
+    def send(self, data: bytes | None) -> None:
+        """Write all of stdin and close it; a child that does not read it does not stop us. None leaves it open."""
+        if data is None:
+            return
         # A cast and not a check: uvloop's transports are none of asyncio's classes.
         pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
         if not pipe.is_closing():
