@@ -37,7 +37,7 @@ from clawgauge.runner.target import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
 from clawgauge.suites import prompts_sha256
 
-_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+_VERSIONED = ("google-re2", "httptools", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
 async def run_session(
