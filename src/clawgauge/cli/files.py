@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from clawgauge.journal import is_run_folder, locate_run, read_config, read_event
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.summary import render_markdown
-from clawgauge.reports.words import plural
+from clawgauge.reports.words import word_unreadable
 from clawgauge.summary import summarize_folder
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -55,7 +56,7 @@ def tell_unreadable(n_lines: int) -> int:
     """Say what was left out, and give the exit code for it."""
     if not n_lines:
         return DONE
-    sys.stderr.write(f"{plural(n_lines, 'line')} of results.jsonl could not be read and counted in nothing\n")
+    sys.stderr.write(f"{word_unreadable(n_lines)}\n")
     return UNREADABLE_LINES
 
 
@@ -96,6 +97,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def output_width(default: int | None = None) -> int | None:
+    """How wide standard output is: a terminal's width, or what COLUMNS says; else `default`."""
+    return shutil.get_terminal_size((0, 0)).columns or default
 
 
 def print_output(path: Path | None, text: str) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import yaml
 
-from clawgauge.cli.files import configured_prices, open_run, print_output, tell_unreadable, write_output
+from clawgauge.cli.files import configured_prices, open_run, output_width, print_output, tell_unreadable, write_output
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices
 from clawgauge.reports.clean import clean_cell, clean_terminal
-from clawgauge.reports.route import render_decision, render_diff, render_forecast, render_reasons
+from clawgauge.reports.document import Prose, Section
+from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
 from clawgauge.routing import (
     ChainForecast,
     Decision,
@@ -83,7 +84,9 @@ def route(arguments: argparse.Namespace) -> int:
         text = encode_document(settings).decode()
     before = _read_existing(arguments)
     notes += find_conflicts(before or {}, settings) if arguments.made_for == "openclaw" else []
-    _tell(render_decision(decision))
+    from clawgauge.reports.terminal import as_text
+
+    _tell(as_text([describe_decision(decision)], output_width()))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
     if before is not None:
@@ -106,13 +109,16 @@ def simulate(arguments: argparse.Namespace) -> int:
         facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
         sys.stdout.write(encode_document(facts).decode())
         return code
-    sys.stdout.write(render_forecast(asked))
+    from clawgauge.reports.terminal import as_text
+
+    sections = [describe_forecast(asked)]
     if best is None:
-        sys.stdout.write("\nno model keeps the policy's limits: there is no best chain\n")
+        sections.append(Section("", [Prose(["no model keeps the policy's limits: there is no best chain"])]))
     elif best.chain == asked.chain:
-        sys.stdout.write("\nno chain under the policy is better\n")
+        sections.append(Section("", [Prose(["no chain under the policy is better"])]))
     else:
-        sys.stdout.write("\nthe best under the policy\n" + render_forecast(best))
+        sections += [Section("", [Prose(["the best under the policy"])]), describe_forecast(best)]
+    sys.stdout.write(as_text(sections, output_width()))
     return code
 
 

@@ -38,7 +38,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Event, ProviderProbe, RunConfig, RunSummary, Target
 from clawgauge.reports.clean import clean_cell
-from clawgauge.reports.summary import render_ending
+from clawgauge.reports.summary import describe_ending
+from clawgauge.reports.terminal import as_text
 from clawgauge.runner.agenda import Agenda
 from clawgauge.runner.clock import SystemClock
 from clawgauge.runner.run import RunRequest, run
@@ -61,7 +62,8 @@ def print_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: b
     """The summary, the tiers, what was not answered, and the command that refills it."""
     if not quiet:
         width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        sys.stderr.write(render_ending(summary, path, refill, interrupted=interrupted, width=width))
+        sections = describe_ending(summary, path, refill, interrupted=interrupted)
+        sys.stderr.write(f"\n{as_text(sections, width)}\n")
         sys.stderr.flush()
 
 

@@ -26,7 +26,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _MARKUP = re.compile(r"[\\|`*~$\[\]]")
 # Underscores inside a word are literal in Markdown, and model names are full of them.
 _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+# What could begin or end a tag; `<1%` and `>99%` cannot.
+_TAG_MARK = re.compile(r"&|[<>](?!\d)")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_BLOCK_MARK = re.compile(r"[#>+=-]")
 
 
 def clean_terminal(text: str) -> str:
@@ -49,7 +52,13 @@ def escape_cell(text: str, *, limit: int | None = None) -> str:
     if limit is not None and len(plain) > limit:
         plain = plain[: limit - 1].rstrip() + "…"
     escaped = _EDGE_UNDERSCORE.sub(r"\\_", _MARKUP.sub(r"\\\g<0>", plain))
-    return escaped.translate(_ENTITIES)
+    return _TAG_MARK.sub(lambda mark: _ENTITIES[mark[0]], escaped)
+
+
+def escape_line(text: str) -> str:
+    """`text` as a line of a paragraph or list, which begins no block of its own."""
+    escaped = escape_cell(text)
+    return f"\\{escaped}" if _BLOCK_MARK.match(escaped) else escaped
 
 
 def one_row(text: str) -> str:

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from clawgauge.records import ClockTrust, CostSummary, GroupSummary, Percentiles, Repeatability, Result, Target, ToolUse
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from clawgauge.records import (
+    ClockTrust,
+    CostSummary,
+    GroupSummary,
+    Percentiles,
+    Repeatability,
+    Result,
+    RunConfig,
+    RunOptions,
+    Target,
+    ToolUse,
+)
 from clawgauge.reports.clean import clean_cell
 from clawgauge.stats import samples_needed
 
@@ -34,9 +50,59 @@ def name_target(group: GroupSummary) -> str:
     return Target(group.provider, group.model, group.thinking_level).label
 
 
+def list_names(names: Sequence[str], at_most: int) -> str:
+    """`a, b and c`; `a, b and 3 more` where there are more than `at_most`."""
+    if len(names) > at_most:
+        return f"{', '.join(names[:at_most])} and {len(names) - at_most} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def rounded(value: float, digits: int = 0) -> str:
+    """A half goes up, as it does in the page of a report: one figure must not be 140 here and 141 there."""
+    return f"{math.floor(value * 10**digits + 0.5) / 10**digits:.{digits}f}" if math.isfinite(value) else f"{value}"
+
+
 def format_number(value: float | None, digits: int = 0) -> str:
     """A plain number, or a dash where there is none."""
-    return ABSENT if value is None else f"{value:.{digits}f}"
+    return ABSENT if value is None else rounded(value, digits)
+
+
+def format_ms(value_ms: float | None) -> str:
+    """A latency in whole milliseconds, as columns of them compare best."""
+    return ABSENT if value_ms is None else f"{rounded(value_ms)} ms"
+
+
+def format_latency(value_ms: float) -> str:
+    """A latency in a sentence, as in the page of a report: `8.5 ms`, `204 ms`, `1.50 s`, `42.0 s`."""
+    if value_ms < 10:
+        return f"{rounded(value_ms, 1).removesuffix('.0')} ms"
+    if value_ms < 1000:
+        return f"{rounded(value_ms)} ms"
+    return f"{rounded(value_ms / 1000, 2 if value_ms < 10_000 else 1)} s"
+
+
+def format_date(at_ms: float) -> str:
+    """Local date and time to the minute."""
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def format_money(usd: float | None) -> str:
+    """Dollars with enough digits to be more than nothing: `$1.32`, `$0.0041`, `$0.000012`, `$0`."""
+    if usd is None:
+        return ABSENT
+    if not usd or not math.isfinite(usd):
+        return f"${usd:.0f}"
+    return f"${usd:.{max(2 if usd >= 1 else 4, 1 - math.floor(math.log10(abs(usd))))}f}"
+
+
+def format_p(p: float) -> str:
+    """A p-value that never claims to be 0."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def word_p(p: float) -> str:
+    """`p = 0.004`, `p < 0.001`."""
+    return f"p < {format_p(p)[1:]}" if p < 0.001 else f"p = {format_p(p)}"
 
 
 def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
@@ -45,15 +111,15 @@ def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
     return format_number(value) + mark
 
 
-def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
+def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
     """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`."""
     value = getattr(figures, name)
     if value is None:
         return ABSENT
     mark = INDICATIVE if name in figures.indicative else ""
-    ends = getattr(figures, f"{name}_ci95")
-    interval = f" ({format_number(ends[0], digits)}–{format_number(ends[1], digits)})" if ends else ""
-    return f"{format_number(value, digits)}{mark}{interval}"
+    ends = getattr(figures, f"{name}_ci95") if interval else None
+    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
+    return f"{rounded(value, digits)}{mark}{between}"
 
 
 def format_percent(rate: float | None) -> str:
@@ -64,12 +130,12 @@ def format_percent(rate: float | None) -> str:
         return "<1%"
     if 0.99 < rate < 1:
         return ">99%"
-    return f"{rate * 100:.0f}%"
+    return f"{rounded(rate * 100)}%"
 
 
 def format_interval(ci95: tuple[float, float] | None) -> str:
     """A 95% interval in per cent."""
-    return ABSENT if ci95 is None else f"{ci95[0] * 100:.0f}–{ci95[1] * 100:.0f}%"
+    return ABSENT if ci95 is None else f"{rounded(ci95[0] * 100)}–{rounded(ci95[1] * 100)}%"
 
 
 def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
@@ -93,7 +159,7 @@ def format_duration(value_ms: float | None) -> str:
     if value_ms is None:
         return ABSENT
     if value_ms < 1000:
-        return f"{value_ms:.0f} ms"
+        return format_ms(value_ms)
     seconds = round(value_ms / 1000)
     if seconds < 60:
         return f"{seconds} s"
@@ -105,6 +171,39 @@ def format_duration(value_ms: float | None) -> str:
 def plural(n: int, noun: str, many: str | None = None) -> str:
     """`1 cell`, `2 cells`."""
     return f"{n} {noun if n == 1 else many or noun + 's'}"
+
+
+def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
+    """What becomes of lines that nobody can read."""
+    return f"{plural(n_lines, 'line')} of {where} could not be read and counted in nothing"
+
+
+def word_suites(config: RunConfig) -> str:
+    """The suites with their versions and how much of each was asked: `core 3 (5 of 36 prompts)`."""
+    asked = Counter(prompt.suite for prompt in config.prompts)
+    parts = []
+    for suite in config.suites:
+        some = f"{asked[suite.name]} of " if asked[suite.name] not in (0, suite.n_prompts) else ""
+        parts.append(f"{suite.name} {suite.version} ({some}{plural(suite.n_prompts, 'prompt')})")
+    return ", ".join(parts)
+
+
+def word_options(options: RunOptions) -> str:
+    """How the prompts were asked."""
+    asked = [
+        plural(options.repeats, "repeat"),
+        f"concurrency {options.concurrency}",
+        f"timeout {options.timeout_s:g} s",
+        "streaming" if options.stream else "no streaming",
+        f"at most {plural(options.max_retries, 'retry', 'retries')}",
+    ]
+    asked += [f"at most {plural(options.max_tokens, 'token')}"] if options.max_tokens is not None else []
+    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
+    asked += [f"seed {options.seed}"] if options.seed is not None else []
+    asked += ["warm-up calls"] if options.warm_up else []
+    asked += ["a unique line before every prompt"] if options.unique_prefix else []
+    asked += ["stopped when a tier was decided"] if options.until_decided else []
+    return ", ".join(asked)
 
 
 def word_source(use: ToolUse) -> str:
@@ -153,7 +252,9 @@ def word_beside(group: GroupSummary) -> str:
 
 
 def word_repeats(repeats: Repeatability) -> str:
-    """pass@k and pass^k in words."""
+    """pass@k and pass^k in words; empty where no prompt was judged that often."""
+    if not repeats.n_prompts:
+        return ""
     of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
     one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
     return (
@@ -166,8 +267,8 @@ def word_temperatures(group: GroupSummary) -> str:
     cold, warm = group.latency_cold_ms, group.latency_warm_ms
     if not cold.n:
         return ""
-    said = f"cold calls p50 {format_number(cold.p50)} ms (n={cold.n})"
-    return said + (f", warm calls p50 {format_number(warm.p50)} ms (n={warm.n})" if warm.n else "")
+    said = f"cold calls p50 {format_ms(cold.p50)} (n={cold.n})"
+    return said + (f", warm calls p50 {format_ms(warm.p50)} (n={warm.n})" if warm.n else "")
 
 
 def word_clock(clock: ClockTrust) -> str:
@@ -182,7 +283,7 @@ def word_clock(clock: ClockTrust) -> str:
         calls = plural(clock.n_retried, "call")
         parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
     if clock.busy:
-        parts.append(f"the machine was busy before the first call (load {clock.load_1m:.1f} on {clock.cores} cores)")
+        parts.append(f"the machine was busy before the first call (load {_load(clock)})")
     return "; ".join(parts)
 
 
@@ -194,8 +295,7 @@ def word_cost(clock: ClockTrust) -> str:
     if clock.client_cpu_s is not None:
         parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
     if clock.load_1m is not None and not clock.busy:
-        cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
-        parts.append(f"load {clock.load_1m:.1f}{cores}")
+        parts.append(f"load {_load(clock)}")
     return "; ".join(parts)
 
 
@@ -203,8 +303,13 @@ def word_money(cost: CostSummary | None) -> str:
     """What the calls cost: `$0.1320 ($0.0020 a call, n=66; $0.0041 a pass)`."""
     if cost is None:
         return ABSENT
-    per_pass = "" if cost.per_pass_usd is None else f"; ${cost.per_pass_usd:.4f} a pass"
-    return f"${cost.usd:.4f} (${cost.per_call_usd:.4f} a call, n={cost.n_priced}{per_pass})"
+    per_pass = "" if cost.per_pass_usd is None else f"; {format_money(cost.per_pass_usd)} a pass"
+    return f"{format_money(cost.usd)} ({format_money(cost.per_call_usd)} a call, n={cost.n_priced}{per_pass})"
+
+
+def _load(clock: ClockTrust) -> str:
+    cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
+    return f"{clock.load_1m:.1f}{cores}"
 
 
 def _milliseconds(value_ms: float) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
-from clawgauge.reports.compare import render_comparison_junit, render_comparison_text
+from clawgauge.reports.compare import describe_comparison, render_comparison_junit
+from clawgauge.reports.terminal import as_text
 from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -108,7 +109,8 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     assert not compare_runs(b, a, Wishes(rules=rules)).gate_failed
     cases = ElementTree.fromstring(render_comparison_junit(found)).iter("testcase")
     assert sum(case.find("error") is not None for case in cases) == 2
-    assert f"{PROVIDER}:gone: n_error>0: B has no such target" in render_comparison_text(found, 200)
+    shown = " ".join(as_text(describe_comparison(found), 200).split())
+    assert f"{PROVIDER}:gone n_error>0: B has no such target" in shown
 
 
 def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:

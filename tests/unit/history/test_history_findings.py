@@ -13,7 +13,8 @@ import pytest
 
 from clawgauge.errors import RunFolderError
 from clawgauge.history import FillStep, History, read_history
-from clawgauge.reports.history import render_history_text
+from clawgauge.reports.history import describe_history
+from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
 from support.written_runs import (
     LABEL,
@@ -103,7 +104,7 @@ def test_ids_and_times_are_never_cut(tmp_path: Path) -> None:
     plan = config(PROMPTS, ["a-rather-long-model-name:70b-instruct-q4_K_M", MODEL], created_at_ms=T0)
     write_run(tmp_path / long, [record(i) for i in IDS], config=plan)
     write_run(tmp_path / f"{long}-2", [record(i) for i in IDS], config={**plan, "created_at_ms": T0 + 1})
-    lines = render_history_text(look(tmp_path), 80).splitlines()
+    lines = as_text(describe_history(look(tmp_path)), 80).splitlines()
     first, second = lines[2], lines[3]
     assert first.split()[0] == f"{long}-2" and second.split()[0] == long
     assert re.search(r" 2026-\d\d-\d\d \d\d:\d\d( |$)", first) and "…" not in "".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from clawgauge.reports.html.sentences import find_answers
+from clawgauge.reports.findings import find_answers
 from clawgauge.summary import summarize_folder
 from unit.summary.run_folders import failed, record, tool_record, write_run
 
@@ -42,7 +42,7 @@ def test_the_fastest_must_pass(tmp_path):
     rows = as_model("quick", [record(f"P{i}", e2e_ms=50, objective_pass=i == 0, violation="v: x") for i in range(4)])
     rows += as_model("good", [record(f"P{i}", e2e_ms=1500) for i in range(4)])
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
-    assert answer == "good, median 1.5 s over 4 calls."
+    assert answer == "good, median 1.50 s over 4 calls."
     assert "Faster, but not passing: quick (25% · 1/4" in notes
 
 

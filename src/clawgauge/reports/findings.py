@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clawgauge.records import GroupSummary, RunSummary, Target
-from clawgauge.reports.words import format_duration, format_percent, format_rate, one_line, plural
+from clawgauge.reports.words import (
+    format_duration,
+    format_latency,
+    format_percent,
+    format_rate,
+    list_names,
+    one_line,
+    plural,
+    word_unreadable,
+)
 
 PASSING_RATE = 0.8
 _MAX_NAMED = 4
@@ -31,6 +41,21 @@ class Finding:
     question: str
     answer: str
     notes: list[str]
+
+
+def pace_ms(group: GroupSummary) -> float:
+    """What models are ranked by; those without a successful call come last."""
+    return math.inf if group.latency_ms.p50 is None else group.latency_ms.p50
+
+
+def is_passing(group: GroupSummary) -> bool:
+    """Of what was scheduled: a model that is down most of the time is quick to no purpose."""
+    return (group.pass_rate_scheduled or 0.0) >= PASSING_RATE
+
+
+def word_median(group: GroupSummary) -> str:
+    """`median 204 ms over 18 calls`."""
+    return f"median {format_latency(group.latency_ms.p50 or 0.0)} over {plural(group.n_success, 'call')}"
 
 
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
@@ -63,9 +88,7 @@ class _Model:
 
     @property
     def median(self) -> str:
-        p50 = self.figures.latency_ms.p50 or 0.0
-        shown = f"{p50:.0f} ms" if p50 < 1000 else f"{p50 / 1000:.3g} s"
-        return f"median {shown} over {plural(self.figures.n_success, 'call')}"
+        return word_median(self.figures)
 
     @property
     def passes(self) -> str:
@@ -88,13 +111,6 @@ def _nothing_recorded(summary: RunSummary) -> list[str]:
     return [*notes, *_unreadable(summary.n_unreadable_lines)]
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown, more = list(names[:_MAX_NAMED]), len(names) - _MAX_NAMED
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
 def _tier_one(models: Sequence[_Model]) -> Finding:
     question = "Who is Tier 1?"
     uses = [(model, model.figures.tool_use) for model in models]
@@ -106,9 +122,10 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
     notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
     if sure:
         verb = "is" if len(sure) == 1 else "are"
-        answer = f"{_listed([m.name for m in sure])} {verb} Tier 1: recommended for subagents."
+        answer = f"{list_names([m.name for m in sure], _MAX_NAMED)} {verb} Tier 1: recommended for subagents."
     elif unsure:
-        answer = f"Nobody for certain yet. {_listed([m.name for m in unsure])} could be: Tier 1 so far, not decided."
+        named = list_names([m.name for m in unsure], _MAX_NAMED)
+        answer = f"Nobody for certain yet. {named} could be: Tier 1 so far, not decided."
     elif any(use.n for _, use in uses):
         answer = "No model is Tier 1."
     else:
@@ -118,11 +135,8 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
 
 def _fastest(models: Sequence[_Model]) -> Finding:
     question = "Which is the fastest that passes?"
-    timed = sorted(
-        (m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: m.figures.latency_ms.p50 or 0.0
-    )
-    # Of what was scheduled: a model that is down most of the time is quick to no purpose.
-    passing = [m for m in timed if (m.figures.pass_rate_scheduled or 0.0) >= PASSING_RATE]
+    timed = sorted((m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: pace_ms(m.figures))
+    passing = [m for m in timed if is_passing(m.figures)]
     bar = f"{format_percent(PASSING_RATE)} of what was scheduled"
     if not timed:
         return Finding(question, "None: no call succeeded.", [])
@@ -134,7 +148,7 @@ def _fastest(models: Sequence[_Model]) -> Finding:
     notes = [f"It passes {best.passes}. Passing here means at least {bar}."]
     notes += [f"Next: {other.name}, {other.median}, passes {other.passes}." for other in others[:2]]
     if faster := timed[: timed.index(best)]:
-        notes.append(f"Faster, but not passing: {_listed([f'{m.name} ({m.passes})' for m in faster])}.")
+        notes.append(f"Faster, but not passing: {list_names([f'{m.name} ({m.passes})' for m in faster], _MAX_NAMED)}.")
     return Finding(question, f"{best.name}, {best.median}.", notes)
 
 
@@ -168,7 +182,7 @@ def _no_answers(models: Sequence[_Model]) -> list[str]:
 
 
 def _unreadable(n_lines: int) -> list[str]:
-    return [f"{plural(n_lines, 'line')} of results.jsonl could not be read and count in nothing."] if n_lines else []
+    return [f"{word_unreadable(n_lines)}."] if n_lines else []
 
 
 def describe_run(summary: RunSummary) -> str:
