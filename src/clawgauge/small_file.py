@@ -1,13 +1,16 @@
-"""A small file of the user's: a regular one, its size known before it is read; as text, or as TOML of a given type."""
+"""Files of the user's: small ones read whole, their size known before, as text or as TOML; any replaced at a stroke."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -54,6 +57,32 @@ def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None
         raise UnfitFile("is not a regular file; name one")
     if found.st_size > max_bytes:
         raise UnfitFile(too_large)
+
+
+@contextmanager
+def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path`, whole and synced, once the block ends well; else it leaves no trace.
+
+    It has the permissions of what was there, else `mode`, else those of any new file.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+    temp = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask() if mode is None else mode)
+        temp.replace(path)
+    finally:
+        with suppress(OSError):
+            temp.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 T = TypeVar("T")

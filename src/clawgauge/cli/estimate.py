@@ -11,6 +11,7 @@ from clawgauge.journal import read_summary
 from clawgauge.records import Target
 from clawgauge.reports.clean import one_row
 from clawgauge.runner.budgets import Foresight, foresee, tier_pool
+from clawgauge.words import format_duration, format_percent, plural
 
 _RUNS_LOOKED_AT = 20
 
@@ -29,14 +30,14 @@ class PastCalls(NamedTuple):
 def plan_lines(plan: Plan, work: OpenWork) -> list[str]:
     """The plan as a person reads it."""
     known = past_calls(plan.runs_dir)
-    suites = ", ".join(f"{suite.name} ({_n_asked(plan, suite.name)} prompts)" for suite in plan.suites)
+    suites = ", ".join(f"{suite.name} ({plural(_n_asked(plan, suite.name), 'prompt')})" for suite in plan.suites)
     lines = [f"suites: {suites}; repeats: {plan.options.repeats}; concurrency: {plan.options.concurrency}"]
     calls = _open_calls(plan, work)
     lines += [_target_line(plan, target, n, known.get(target)) for target, n in calls.items()]
     at_most = "at most " if plan.options.until_decided else ""
     ending = _total_time(plan, calls, known)
     lines.append(
-        f"in all: {counted(len(plan.targets), 'target')}, {at_most}{counted(sum(calls.values()), 'call')}{ending}"
+        f"in all: {plural(len(plan.targets), 'target')}, {at_most}{plural(sum(calls.values()), 'call')}{ending}"
     )
     return [one_row(line).rstrip("\n") for line in lines]
 
@@ -47,9 +48,12 @@ def tier_lines(plan: Plan) -> list[str]:
     if not n_prompts:
         return []
     first, *others = foresee(n_prompts)
-    settled = f"settle it for {first.p_decided:.0%} of models right {first.rate:.0%} of the time"
-    rest = "".join(f", {seen.p_decided:.0%} at {seen.rate:.0%} ({_half(seen)})" for seen in others)
-    return [f"tier: {counted(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
+    p_decided, rate = format_percent(first.p_decided), format_percent(first.rate)
+    settled = f"settle it for {p_decided} of models right {rate} of the time"
+    rest = "".join(
+        f", {format_percent(seen.p_decided)} at {format_percent(seen.rate)} ({_half(seen)})" for seen in others
+    )
+    return [f"tier: {plural(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
 
 
 def _half(seen: Foresight) -> str:
@@ -99,20 +103,6 @@ def past_calls(runs_dir: Path) -> dict[Target, PastCalls]:
     return known
 
 
-def spoken(seconds: float) -> str:
-    """A duration in words a person uses."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def _open_calls(plan: Plan, work: OpenWork) -> dict[Target, int]:
     return {target: plan.agenda(target, work).n_open for target in plan.targets}
 
@@ -128,9 +118,9 @@ def _estimate_s(plan: Plan, n_calls: int, past: PastCalls | None) -> float | Non
 def _target_line(plan: Plan, target: Target, n_calls: int, past: PastCalls | None) -> str:
     seconds = _estimate_s(plan, n_calls, past)
     if past is None or seconds is None:
-        return f"  {target.label}: {counted(n_calls, 'call')}, time unknown (not measured here yet)"
-    basis = f"as measured here before, {counted(past.n_calls, 'call')}"
-    return f"  {target.label}: {counted(n_calls, 'call')}, about {spoken(seconds)} ({basis})"
+        return f"  {target.label}: {plural(n_calls, 'call')}, time unknown (not measured here yet)"
+    basis = f"as measured here before, {plural(past.n_calls, 'call')}"
+    return f"  {target.label}: {plural(n_calls, 'call')}, about {format_duration(seconds * 1000)} ({basis})"
 
 
 def _total_time(plan: Plan, calls: dict[Target, int], known: dict[Target, PastCalls]) -> str:
@@ -139,4 +129,4 @@ def _total_time(plan: Plan, calls: dict[Target, int], known: dict[Target, PastCa
     if not told:
         return ""
     rest = "" if len(told) == len(estimates) else f", and {len(estimates) - len(told)} of unknown speed"
-    return f", about {spoken(sum(told))}{rest}"
+    return f", about {format_duration(sum(told) * 1000)}{rest}"

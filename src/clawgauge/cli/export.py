@@ -15,7 +15,7 @@ from clawgauge.cli.files import open_run, output_file, tell_unreadable
 from clawgauge.errors import ConfigError
 from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
 from clawgauge.reports.clean import clean_lines, clean_terminal
-from clawgauge.reports.words import plural
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:

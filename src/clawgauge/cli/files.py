@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +21,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunConfig, RunSummary
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import word_unreadable
+from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -72,31 +71,10 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as direct:
                 yield direct
             return
-        with _replacement(path.resolve()) as file:
+        with replacing(path.resolve()) as file:
             yield file
     except OSError as error:
         raise _refusal(path, error) from error
-
-
-@contextmanager
-def _replacement(path: Path) -> Iterator[BinaryIO]:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        # mkstemp makes a file for the owner's eyes alone; a report is a file like any other.
-        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        temp.replace(path)
-    finally:
-        with suppress(OSError):
-            temp.unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def output_width(default: int | None = None) -> int | None:

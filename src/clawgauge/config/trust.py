@@ -5,11 +5,9 @@ A file is trusted where it was trusted and as it was: a link elsewhere to it, a 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Self
 import msgspec
 
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.small_file import UnfitFile, read_small_file
+from clawgauge.small_file import UnfitFile, read_small_file, replacing
 
 _MAX_BYTES = 4 << 20
 
@@ -86,19 +84,11 @@ class TrustStore:
         if self.path is None:
             raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
         content = msgspec.json.format(msgspec.json.encode(_Entries(entries)), indent=2)
-        part = ""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Made with mode 0600.
-            descriptor, part = tempfile.mkstemp(dir=self.path.parent, prefix=".trusted-")
-            with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
+            with replacing(self.path, 0o600) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(part).replace(self.path)
         except OSError as fault:
-            with contextlib.suppress(OSError):
-                Path(part).unlink()
             raise DiskFailure(f"cannot keep the list of trusted files {self.path}: {fault.strerror}") from fault
 
 

@@ -10,16 +10,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from clawgauge.characters import UNSEEN, repair_value
 from clawgauge.records import Result
 from clawgauge.secrets import SecretMask, mask_strings
 
-REPLACEMENT = "\ufffd"
-
-# As UTF-8: DEL, the C1 controls (U+0085 among them), U+061C, U+200E/F, U+2028-202E, U+2066-2069, U+FEFF. Raw, they
-# end a line for some reader, reorder text, or move a terminal's cursor. msgspec escapes only what lies below U+0020.
-_UNSAFE = re.compile(
-    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf",
-)
+# DEL, the C1 controls and the separators, which raw end a line for some reader or move a terminal's cursor, and what is
+# not seen. msgspec escapes only what lies below U+0020.
+_UNSAFE = re.compile(f"[\x7f-\x9f\u2028\u2029]|{UNSEEN}")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -32,32 +29,6 @@ def encode_document(record: Any, *, pretty: bool = True) -> bytes:
     """`record` as a whole file, indented for a person unless told otherwise."""
     encoded = _encode(record)
     return (msgspec.json.format(encoded, indent=2) if pretty else encoded) + b"\n"
-
-
-def repair_text(text: str) -> tuple[str, bool]:
-    """Join surrogate halves and put U+FFFD for those that stay alone; the flag says that one did."""
-    if text.isascii():
-        return text, False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # UTF-16 is where a surrogate pair is one character, so a round trip joins what belongs together.
-        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return repaired, repaired.count(REPLACEMENT) > text.count(REPLACEMENT)
-    return text, False
-
-
-def repair_value(value: Any) -> tuple[Any, bool]:
-    """`repair_text` for every string, key or value, of a JSON-like value."""
-    if isinstance(value, str):
-        return repair_text(value)
-    if isinstance(value, dict):
-        pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
-        return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)
-    if isinstance(value, (list, tuple)):
-        items = [repair_value(item) for item in value]
-        return [item for item, _ in items], any(lost for _, lost in items)
-    return value, False
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:
@@ -112,7 +83,7 @@ def _encode(record: Any) -> bytes:
         encoded = msgspec.json.encode(_repair_record(record))
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
-    return _UNSAFE.sub(_escape, encoded)
+    return _UNSAFE.sub(_escape, encoded.decode()).encode()
 
 
 def _repair_record(record: Any) -> Any:
@@ -122,8 +93,8 @@ def _repair_record(record: Any) -> Any:
     return repaired
 
 
-def _escape(match: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(match.group().decode())
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1]
 
 
 KEY_WITHHELD = "key_withheld: the reply held one of your keys, recorded as ***; the verdict is of the reply as it came"

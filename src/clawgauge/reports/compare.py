@@ -20,13 +20,11 @@ from clawgauge.compare import (
     SideInfo,
     StoppedSide,
 )
-from clawgauge.reports.clean import clean_terminal
+from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
-from clawgauge.reports.words import (
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
+from clawgauge.words import (
     ABSENT,
-    INDICATIVE,
-    LEGEND,
-    MIN_SAMPLES_P95,
     format_date,
     format_money,
     format_ms,
@@ -34,10 +32,8 @@ from clawgauge.reports.words import (
     format_p,
     format_percent,
     list_names,
-    one_line,
     plural,
     word_p,
-    word_unreadable,
 )
 
 TESTS = {"mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation"}

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clawgauge.records import GroupSummary, RunSummary, Target
-from clawgauge.reports.words import (
+from clawgauge.reports.clean import one_line
+from clawgauge.reports.words import word_unreadable
+from clawgauge.words import (
     format_duration,
     format_latency,
     format_percent,
     format_rate,
     list_names,
-    one_line,
     plural,
-    word_unreadable,
 )
 
 PASSING_RATE = 0.8

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from clawgauge.history import Coverage, History, Point, RunLine, Trend
+from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
-from clawgauge.reports.words import (
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
+from clawgauge.words import (
     ABSENT,
-    INDICATIVE,
-    LEGEND,
-    MIN_SAMPLES_P95,
     format_date,
     format_ms,
     format_percent,
     format_rate,
     list_names,
-    one_line,
     plural,
-    word_unreadable,
 )
 
 _MAX_IDS = 8

@@ -7,21 +7,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from clawgauge.reports.clean import clean_lines
+from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
-from clawgauge.reports.words import (
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
+from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
+from clawgauge.words import (
     ABSENT,
-    INDICATIVE,
-    LEGEND,
-    MIN_SAMPLES_P95,
     format_money,
     format_ms,
     format_number,
     format_rate,
-    one_line,
     rounded,
 )
-from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
 
 _VALUE_CHARS = 400
 _COLUMNS = (

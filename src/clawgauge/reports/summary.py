@@ -6,23 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawgauge.records import FailureCount, GroupSummary, Percentiles, Resources, RunConfig, RunSummary
+from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.findings import is_passing, pace_ms, word_median
 from clawgauge.reports.words import (
-    ABSENT,
     INDICATIVE,
     LEGEND,
     MIN_SAMPLES_P95,
-    format_bytes,
-    format_duration,
     format_measure,
-    format_number,
-    format_percent,
     format_percentile,
-    format_rate,
     name_target,
-    one_line,
-    plural,
     word_beside,
     word_channels,
     word_clock,
@@ -35,6 +28,15 @@ from clawgauge.reports.words import (
     word_temperatures,
     word_tier,
     word_unreadable,
+)
+from clawgauge.words import (
+    ABSENT,
+    format_bytes,
+    format_duration,
+    format_number,
+    format_percent,
+    format_rate,
+    plural,
 )
 
 _MAX_NAME = 120

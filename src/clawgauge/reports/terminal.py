@@ -16,7 +16,7 @@ from rich.text import Text
 
 from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal
 from clawgauge.reports.document import Column, Commands, Part, Points, Section, Table, display_width, pad, shown
-from clawgauge.reports.words import ABSENT
+from clawgauge.words import ABSENT, plural
 
 _PROSE_WIDTH = 100
 _NARROWEST = 40
@@ -162,7 +162,7 @@ def side_by_side(left: str, right: str, width: int) -> str:
 def _fold(text: str, column: int) -> list[str]:
     lines = [piece for line in clean_terminal(text).split("\n") for piece in _pieces(line.replace("\t", _TAB), column)]
     more = len(lines) - _MAX_ANSWER_LINES
-    return lines if more <= 0 else [*lines[:_MAX_ANSWER_LINES], f"… {more} more {'line' if more == 1 else 'lines'}"]
+    return lines if more <= 0 else [*lines[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]
 
 
 def _pieces(line: str, column: int) -> list[str]:

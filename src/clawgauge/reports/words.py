@@ -1,11 +1,8 @@
-"""Figures and findings as a person reads them, each with the n it rests on: the words all reports share."""
+"""What is recorded of a run and a model in words, each figure with the n it rests on: for all reports."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
 
 from clawgauge.records import (
     ClockTrust,
@@ -19,10 +16,19 @@ from clawgauge.records import (
     Target,
     ToolUse,
 )
-from clawgauge.reports.clean import clean_cell
 from clawgauge.stats import samples_needed
+from clawgauge.words import (
+    ABSENT,
+    format_duration,
+    format_money,
+    format_ms,
+    format_number,
+    format_percent,
+    format_rate,
+    plural,
+    rounded,
+)
 
-ABSENT = "–"
 INDICATIVE = "†"
 MIN_SAMPLES_P95 = samples_needed(0.95)
 MIN_SAMPLES_P99 = samples_needed(0.99)
@@ -39,70 +45,9 @@ def verdict_word(result: Result) -> str:
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
 
 
-def one_line(text: str, limit: int) -> str:
-    """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
-    plain = clean_cell(text)
-    return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
-
-
 def name_target(group: GroupSummary) -> str:
     """`provider:model@thinking`, as on the command line."""
     return Target(group.provider, group.model, group.thinking_level).label
-
-
-def list_names(names: Sequence[str], at_most: int) -> str:
-    """`a, b and c`; `a, b and 3 more` where there are more than `at_most`."""
-    if len(names) > at_most:
-        return f"{', '.join(names[:at_most])} and {len(names) - at_most} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def rounded(value: float, digits: int = 0) -> str:
-    """A half goes up, as it does in the page of a report: one figure must not be 140 here and 141 there."""
-    return f"{math.floor(value * 10**digits + 0.5) / 10**digits:.{digits}f}" if math.isfinite(value) else f"{value}"
-
-
-def format_number(value: float | None, digits: int = 0) -> str:
-    """A plain number, or a dash where there is none."""
-    return ABSENT if value is None else rounded(value, digits)
-
-
-def format_ms(value_ms: float | None) -> str:
-    """A latency in whole milliseconds, as columns of them compare best."""
-    return ABSENT if value_ms is None else f"{rounded(value_ms)} ms"
-
-
-def format_latency(value_ms: float) -> str:
-    """A latency in a sentence, as in the page of a report: `8.5 ms`, `204 ms`, `1.50 s`, `42.0 s`."""
-    if value_ms < 10:
-        return f"{rounded(value_ms, 1).removesuffix('.0')} ms"
-    if value_ms < 1000:
-        return f"{rounded(value_ms)} ms"
-    return f"{rounded(value_ms / 1000, 2 if value_ms < 10_000 else 1)} s"
-
-
-def format_date(at_ms: float) -> str:
-    """Local date and time to the minute."""
-    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M")
-
-
-def format_money(usd: float | None) -> str:
-    """Dollars with enough digits to be more than nothing: `$1.32`, `$0.0041`, `$0.000012`, `$0`."""
-    if usd is None:
-        return ABSENT
-    if not usd or not math.isfinite(usd):
-        return f"${usd:.0f}"
-    return f"${usd:.{max(2 if usd >= 1 else 4, 1 - math.floor(math.log10(abs(usd))))}f}"
-
-
-def format_p(p: float) -> str:
-    """A p-value that never claims to be 0."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def word_p(p: float) -> str:
-    """`p = 0.004`, `p < 0.001`."""
-    return f"p < {format_p(p)[1:]}" if p < 0.001 else f"p = {format_p(p)}"
 
 
 def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
@@ -120,57 +65,6 @@ def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval
     ends = getattr(figures, f"{name}_ci95") if interval else None
     between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
     return f"{rounded(value, digits)}{mark}{between}"
-
-
-def format_percent(rate: float | None) -> str:
-    """A rate in whole per cent; never rounded up to 100 or down to 0."""
-    if rate is None:
-        return ABSENT
-    if 0 < rate < 0.01:
-        return "<1%"
-    if 0.99 < rate < 1:
-        return ">99%"
-    return f"{rounded(rate * 100)}%"
-
-
-def format_interval(ci95: tuple[float, float] | None) -> str:
-    """A 95% interval in per cent."""
-    return ABSENT if ci95 is None else f"{rounded(ci95[0] * 100)}–{rounded(ci95[1] * 100)}%"
-
-
-def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
-    """k of n: `83% · 5/6 · 44–97%`."""
-    if not n:
-        return ABSENT
-    parts = [format_percent(k / n), f"{k}/{n}"]
-    return " · ".join(parts if ci95 is None else [*parts, format_interval(ci95)])
-
-
-def format_bytes(value: float | None) -> str:
-    """Bytes in GiB or MiB."""
-    if value is None:
-        return ABSENT
-    mib = value / 2**20
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
-
-
-def format_duration(value_ms: float | None) -> str:
-    """Milliseconds as a person says them: `850 ms`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
-    if value_ms is None:
-        return ABSENT
-    if value_ms < 1000:
-        return format_ms(value_ms)
-    seconds = round(value_ms / 1000)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
-
-
-def plural(n: int, noun: str, many: str | None = None) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{n} {noun if n == 1 else many or noun + 's'}"
 
 
 def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from clawgauge.characters import repair_text, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
-from clawgauge.journal import repair_text
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
@@ -93,7 +93,7 @@ def _fits(arguments: Any) -> bool:
 
 
 def _cut(text: str) -> str:
-    text = repair_text(text)[0]
+    text = well_formed(text)
     return text.encode()[:STRING_CAP_BYTES].decode("utf-8", "ignore")
 
 
@@ -225,7 +225,7 @@ def bounded_error(context: CellContext, words: str | None) -> str | None:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
     if not words:
         return None
-    return cut_text(context.redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0]
+    return cut_text(context.redact(well_formed(words)), ERROR_CAP_BYTES)[0]
 
 
 def bounded_label(words: str | None) -> str | None:

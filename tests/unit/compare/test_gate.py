@@ -60,7 +60,7 @@ def test_a_change_on_the_limit_does_not_cross_it(tmp_path: Path, before: int, af
 def test_evidence_can_be_demanded(tmp_path: Path) -> None:
     """Two of twenty lost may be luck and is said to be; ten of twenty is not."""
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 18))
-    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.5 over 20 prompts" in reason
+    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.50 over 20 prompts" in reason
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 10))
     assert (outcome, failed) == ("broken", True) and "more than luck" in reason
 
@@ -129,7 +129,7 @@ def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
     rule = "p50_ms>10% (significant)"
     assert slower(tmp_path / "a", rule, [200] * 8) == (
         "broken",
-        "beyond the limit, and more than luck: p = 0.0078 over 8 prompts",
+        "beyond the limit, and more than luck: p = 0.008 over 8 prompts",
     )
     assert slower(tmp_path / "b", rule, [200] * 5) == (
         "not_significant",

@@ -88,7 +88,7 @@ def test_drift_beyond_the_interval_is_said(tmp_path: Path) -> None:
     assert look(tmp_path).trends[0].drift == []
     write_passes(tmp_path, 4, 12)
     (sentence,) = look(tmp_path).trends[0].drift
-    assert sentence.startswith("pass rate fell from 93% (84/90 in 3 earlier runs) to 40% (12/30, 95% 25%–58%) in day4")
+    assert sentence.startswith("pass rate fell from 93% · 84/90 in 3 earlier runs to 40% · 12/30 · 25–58% in day4")
 
 
 def test_luck_on_either_side_is_no_drift(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.journal import encode_line, repair_text
+from clawgauge.characters import repair_text
+from clawgauge.journal import encode_line
 from clawgauge.journal.lines import decode_object, encode_document
 from clawgauge.records import Result
 

@@ -30,7 +30,8 @@ from clawgauge.reports.html.survey import (
     register_prompts,
 )
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
-from clawgauge.reports.words import format_bytes, format_duration, plural, word_options, word_suites
+from clawgauge.reports.words import word_options, word_suites
+from clawgauge.words import format_bytes, format_duration, plural
 
 _LEFT_OUT = frozenset({"resources_before", "resources_after"})
 _STATIC = files("clawgauge.reports.html") / "static"

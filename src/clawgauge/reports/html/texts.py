@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from clawgauge.journal import repair_text
+from clawgauge.characters import well_formed
 
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 TEXT_BUDGET_BYTES = 7_000_000
@@ -150,9 +150,9 @@ def _n_chars(value: Packed) -> int:
 
 def _plain(value: Packed) -> Any:
     if isinstance(value, _CutText):
-        return {"t": repair_text(str(value))[0], "n": value.n_whole}
+        return {"t": well_formed(str(value)), "n": value.n_whole}
     if isinstance(value, str):
-        return repair_text(value)[0]
+        return well_formed(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
