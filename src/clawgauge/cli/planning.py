@@ -483,12 +483,6 @@ def _sampling(plan: Plan, provider: Provider) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     # Takes as long to load as all else that a rehearsal, which needs no versions, does.
-    from importlib.metadata import PackageNotFoundError, version
+    from clawgauge.host.inventory import package_versions
 
-    found = {"clawgauge": __version__, "python": sys.version.split()[0]}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {"clawgauge": __version__, "python": sys.version.split()[0], **package_versions(_VERSIONED)}

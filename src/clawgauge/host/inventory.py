@@ -57,7 +57,7 @@ def collect_inventory(
         schema_version=SCHEMA_VERSION,
         collected_at_ms=time.time_ns() // 1_000_000,
         python_version=platform.python_version(),
-        packages=_list_packages(),
+        packages=package_versions(),
         host=describe_host(environ),
         cpu=describe_cpu(environ),
         memory=describe_memory(),
@@ -90,9 +90,10 @@ def _find_ollama(providers: Sequence[ProviderProbe]) -> ProviderProbe | None:
     return next((probe for probe in providers if probe.provider.startswith("ollama") and probe.reachable), None)
 
 
-def _list_packages() -> dict[str, str]:
+def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """The versions of those that are installed."""
     versions = {}
-    for name in PACKAGES:
+    for name in names:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
