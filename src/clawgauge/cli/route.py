@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -201,44 +202,24 @@ def _write_reasons(
 def _facts(
     made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
 ) -> dict[str, Any]:
-    return {
-        "for": made_for,
-        "models": [
-            {
-                "model": standing.evidence.label,
-                "run_id": standing.evidence.run_id,
-                "kept": standing.kept,
-                "removed_by": list(standing.removed_by),
-                "score": standing.score,
-                "scores": standing.scores,
-            }
-            for standing in decision.standings
-        ],
-        "configuration": settings,
-        "reasons": [
-            {"path": reason.path, "value": reason.setting, "why": reason.why, "model": reason.model}
-            for reason in reasons
-        ],
-        "notes": notes,
-    }
+    models = [
+        {
+            "model": standing.evidence.label,
+            "run_id": standing.evidence.run_id,
+            "kept": standing.kept,
+            "removed_by": standing.removed_by,
+            "score": standing.score,
+            "scores": standing.scores,
+        }
+        for standing in decision.standings
+    ]
+    whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
+    return {"for": made_for, "models": models, "configuration": settings, "reasons": whys, "notes": notes}
 
 
 def _forecast_facts(found: ChainForecast) -> dict[str, Any]:
-    return {
-        "chain": [evidence.label for evidence in found.chain],
-        "n_cells": found.n_cells,
-        "n_answered": found.n_answered,
-        "n_judged": found.n_judged,
-        "n_passed": found.n_passed,
-        "pass_rate": found.pass_rate,
-        "pass_ci95": found.pass_ci95,
-        "p50_ms": found.p50_ms,
-        "p50_ci95": found.p50_ci95,
-        "p95_ms": found.p95_ms,
-        "p95_ci95": found.p95_ci95,
-        "cost_per_call_usd": found.cost_per_call_usd,
-        "answered_by": list(found.answered_by),
-    }
+    figures = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {**figures, "chain": [evidence.label for evidence in found.chain]}
 
 
 def _tell(words: str) -> None:

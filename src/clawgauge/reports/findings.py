@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.words import word_unreadable
+from clawgauge.reports.words import target_of, word_failure, word_tier, word_unreadable
 from clawgauge.words import (
     format_duration,
     format_latency,
@@ -22,7 +23,6 @@ from clawgauge.words import (
 PASSING_RATE = 0.8
 _MAX_NAMED = 4
 _NAME_CHARS = 80
-_EXAMPLE_CHARS = 160
 _CODE_CHARS = 60
 
 
@@ -62,33 +62,15 @@ def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]
     """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
     if not any(group.n_total for group in summary.models):
         return [Finding("What came of it?", "This run recorded no call.", _nothing_recorded(summary))]
-    models = [_Model(name, group) for name, group in _named(summary.models)]
+    models = _named(summary.models)
     return [_tier_one(models), _fastest(models), _failed(models, violations, summary.n_unreadable_lines)]
 
 
-@dataclass(frozen=True)
-class _Model:
+class _Model(NamedTuple):
     """A group under the name it has in the sentences."""
 
     name: str
     figures: GroupSummary
-
-    @property
-    def evidence(self) -> str:
-        use = self.figures.tool_use
-        sure = (
-            f", {format_percent(use.p_tier[use.tier - 1])} sure of Tier {use.tier}" if use.p_tier and use.tier else ""
-        )
-        return f"called the tool in {use.k} of {use.n} answers{sure}"
-
-    @property
-    def needed(self) -> str:
-        needed = self.figures.tool_use.needed
-        return f"; {plural(needed, 'more clean pass', 'more clean passes')} would decide it" if needed else ""
-
-    @property
-    def median(self) -> str:
-        return word_median(self.figures)
 
     @property
     def passes(self) -> str:
@@ -99,10 +81,9 @@ class _Model:
         return f"{judged} of its judged answers, {figures.n_passed}/{figures.n_scheduled_judged} of what was scheduled"
 
 
-def _named(groups: Sequence[GroupSummary]) -> list[tuple[str, GroupSummary]]:
-    targets = [Target(group.provider, group.model, group.thinking_level) for group in groups]
-    names = short_names(targets)
-    return [(one_line(names[target], _NAME_CHARS), group) for target, group in zip(targets, groups, strict=True)]
+def _named(groups: Sequence[GroupSummary]) -> list[_Model]:
+    names = short_names(map(target_of, groups))
+    return [_Model(one_line(names[target_of(group)], _NAME_CHARS), group) for group in groups]
 
 
 def _nothing_recorded(summary: RunSummary) -> list[str]:
@@ -116,9 +97,7 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
     uses = [(model, model.figures.tool_use) for model in models]
     sure = [model for model, use in uses if use.recommended_for_subagents]
     unsure = [model for model, use in uses if use.tier == 1 and not use.recommended_for_subagents]
-    notes = [f"{m.name}: {m.evidence}." for m in sure]
-    notes += [f"{m.name}, not decided: {m.evidence}{m.needed}." for m in unsure]
-    notes += [f"{m.name}, {use.label}: {m.evidence}." for m, use in uses if (use.tier or 0) > 1]
+    notes = [f"{m.name}, {use.label}: {word_tier(use)}." for m, use in uses if use.n]
     notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
     if sure:
         verb = "is" if len(sure) == 1 else "are"
@@ -142,14 +121,14 @@ def _fastest(models: Sequence[_Model]) -> Finding:
         return Finding(question, "None: no call succeeded.", [])
     if not passing:
         first = timed[0]
-        note = f"The fastest of all is {first.name}: {first.median}; it passes {first.passes}."
+        note = f"The fastest of all is {first.name}: {word_median(first.figures)}; it passes {first.passes}."
         return Finding(question, f"None: no model passes {bar}.", [note])
     best, *others = passing
     notes = [f"It passes {best.passes}. Passing here means at least {bar}."]
-    notes += [f"Next: {other.name}, {other.median}, passes {other.passes}." for other in others[:2]]
+    notes += [f"Next: {other.name}, {word_median(other.figures)}, passes {other.passes}." for other in others[:2]]
     if faster := timed[: timed.index(best)]:
         notes.append(f"Faster, but not passing: {list_names([f'{m.name} ({m.passes})' for m in faster], _MAX_NAMED)}.")
-    return Finding(question, f"{best.name}, {best.median}.", notes)
+    return Finding(question, f"{best.name}, {word_median(best.figures)}.", notes)
 
 
 def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: int) -> Finding:
@@ -172,11 +151,7 @@ def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: in
 def _no_answers(models: Sequence[_Model]) -> list[str]:
     """The commonest ways of not answering, each with who, how often, the server's words and the way out."""
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
-    notes = []
-    for n, name, failure in counted[:_MAX_NAMED]:
-        words = f" (“{one_line(failure.example, _EXAMPLE_CHARS)}”)" if failure.example else ""
-        hint = f" {failure.hint}" if failure.hint else ""
-        notes.append(f"{name}: {n} × {failure.failure_type}{words}.{hint}")
+    notes = [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
     rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
     return [*notes, f"{plural(rest, 'more call')} ended in other ways."] if rest else notes
 

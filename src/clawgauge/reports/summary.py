@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from clawgauge.records import FailureCount, GroupSummary, Percentiles, Resources, RunConfig, RunSummary
+from clawgauge.records import GroupSummary, Percentiles, Resources, RunConfig, RunSummary
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.findings import is_passing, pace_ms, word_median
 from clawgauge.reports.words import (
     INDICATIVE,
     LEGEND,
+    MAX_HINT,
     MIN_SAMPLES_P95,
     format_measure,
     format_percentile,
-    name_target,
+    target_of,
     word_beside,
     word_channels,
     word_clock,
     word_cost,
+    word_failure,
     word_money,
     word_options,
     word_repeats,
@@ -41,7 +43,6 @@ from clawgauge.words import (
 
 _MAX_NAME = 120
 _MAX_EXAMPLE = 160
-_MAX_HINT = 240
 _TERMINAL_COLUMNS = (
     Column("model", narrow="name"),
     *(
@@ -79,7 +80,7 @@ def _cut(text: str) -> str:
 
 
 def _title(group: GroupSummary) -> str:
-    return _cut(name_target(group))
+    return _cut(target_of(group).label)
 
 
 def _headings(*headings: str, left: Sequence[str] = ()) -> list[Column]:
@@ -394,12 +395,6 @@ def _clock_lines(groups: Sequence[GroupSummary]) -> list[str]:
 def _worth_knowing(summary: RunSummary) -> list[str]:
     lines = []
     for group in summary.models:
-        lines += [f"{_title(group)}: {_failure(failure)}" for failure in group.failures]
-        lines += [f"{_title(group)}: {one_line(warning, _MAX_HINT)}" for warning in group.warnings]
+        lines += [f"{_title(group)}: {word_failure(failure)}" for failure in group.failures]
+        lines += [f"{_title(group)}: {one_line(warning, MAX_HINT)}" for warning in group.warnings]
     return [*lines, word_unreadable(n)] if (n := summary.n_unreadable_lines) else lines
-
-
-def _failure(failure: FailureCount) -> str:
-    said = f": {one_line(failure.example, _MAX_EXAMPLE)}" if failure.example else ""
-    hint = f" → {one_line(failure.hint, _MAX_HINT)}" if failure.hint else ""
-    return f"{failure.n} × {failure.failure_type}{said}{hint}"

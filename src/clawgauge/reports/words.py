@@ -7,6 +7,7 @@ from collections import Counter
 from clawgauge.records import (
     ClockTrust,
     CostSummary,
+    FailureCount,
     GroupSummary,
     Percentiles,
     Repeatability,
@@ -16,6 +17,7 @@ from clawgauge.records import (
     Target,
     ToolUse,
 )
+from clawgauge.reports.clean import one_line
 from clawgauge.stats import samples_needed
 from clawgauge.words import (
     ABSENT,
@@ -30,6 +32,8 @@ from clawgauge.words import (
 )
 
 INDICATIVE = "†"
+MAX_HINT = 240
+_MAX_EXAMPLE = 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
 MIN_SAMPLES_P99 = samples_needed(0.99)
 LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
@@ -45,9 +49,16 @@ def verdict_word(result: Result) -> str:
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
 
 
-def name_target(group: GroupSummary) -> str:
-    """`provider:model@thinking`, as on the command line."""
-    return Target(group.provider, group.model, group.thinking_level).label
+def target_of(group: GroupSummary) -> Target:
+    """Whom a group's figures are of."""
+    return Target(group.provider, group.model, group.thinking_level)
+
+
+def word_failure(failure: FailureCount) -> str:
+    """How often calls failed in one way, the server's words, the way out: `3 × timeout: no answer → raise …`."""
+    said = f": {one_line(failure.example, _MAX_EXAMPLE)}" if failure.example else ""
+    hint = f" → {one_line(failure.hint, MAX_HINT)}" if failure.hint else ""
+    return f"{failure.n} × {failure.failure_type}{said}{hint}"
 
 
 def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:

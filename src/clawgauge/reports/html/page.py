@@ -30,7 +30,7 @@ from clawgauge.reports.html.survey import (
     register_prompts,
 )
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
-from clawgauge.reports.words import word_options, word_suites
+from clawgauge.reports.words import target_of, word_options, word_suites
 from clawgauge.words import format_bytes, format_duration, plural
 
 _LEFT_OUT = frozenset({"resources_before", "resources_after"})
@@ -146,14 +146,10 @@ def _survey(runs: Sequence[ReportRun]) -> Survey:
     for number, run in enumerate(runs):
         register_prompts(run.config, survey)
         for group in run.summary.models:
-            survey.target_number(number, _target(group))
+            survey.target_number(number, target_of(group))
     for number, run in enumerate(runs):
         survey.look_at(number, run.rows)
     return survey
-
-
-def _target(group: GroupSummary) -> Target:
-    return Target(group.provider, group.model, group.thinking_level)
 
 
 def _violations(survey: Survey, run: int) -> Counter[str]:
@@ -178,7 +174,7 @@ def _run_entry(run: ReportRun, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target for _, target in survey.targets)
-    figures = {(number, _target(group)): group for number, run in enumerate(runs) for group in run.summary.models}
+    figures = {(number, target_of(group)): group for number, run in enumerate(runs) for group in run.summary.models}
     return [
         {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": _figures(figures.get(key))}
         for key in sorted(survey.targets, key=survey.targets.__getitem__)
