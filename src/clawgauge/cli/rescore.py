@@ -198,11 +198,11 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
     kept = {
-        "cut at 64 KB": rescoring.n_truncated,
-        "with a key in it, which is not recorded": rescoring.n_withheld,
-        "with calls too large to be recorded": rescoring.n_dropped,
-        "to a prompt that is not known": rescoring.n_without_prompt,
+        "ran over 64 KB": rescoring.n_truncated,
+        "held a key, which is not recorded": rescoring.n_withheld,
+        "made calls too large to be recorded": rescoring.n_dropped,
+        "belonged to a prompt that is not known": rescoring.n_without_prompt,
     }
-    lines += [f"verdict kept of {plural(n, 'answer')} {why}" for why, n in kept.items() if n]
+    lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in kept.items() if n]
     lines += [word_unreadable(bad_lines)] if bad_lines else []
     sys.stderr.write(clean_lines("\n".join(lines)))

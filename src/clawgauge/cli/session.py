@@ -7,7 +7,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from clawgauge.cli.planning import (
 )
 from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
 from clawgauge.cli.resume import changes_extent, forced_changes, open_work, recorded_config, settle_plan
-from clawgauge.console.plain import PlainLines, Silent
+from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
 from clawgauge.host import collect_inventory
 from clawgauge.journal import encode_document, read_events
@@ -49,7 +49,7 @@ from clawgauge.runner.target import Observer
 def make_observer(targets: list[Target], cells_per_target: int, *, quiet: bool) -> AbstractContextManager[Observer]:
     """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
     if quiet:
-        return Silent()
+        return nullcontext(Observer())
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable, can_redraw
 

@@ -1,4 +1,4 @@
-"""Progress as plain lines, for logs and pipes: one per call; or none at all."""
+"""Progress as plain lines, for logs and pipes: one per call."""
 
 from __future__ import annotations
 
@@ -71,13 +71,3 @@ class PlainLines(Observer):
     def _line(self, text: str) -> None:
         self._out.write(one_row(text))
         self._out.flush()
-
-
-class Silent(Observer):
-    """For `--quiet`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        return None

@@ -279,42 +279,28 @@ def closing_notes(comparison: Comparison) -> list[str]:
 
 def render_comparison_junit(comparison: Comparison) -> str:
     """One test suite per pair of targets, and one per target that rules could not be judged on for want of a pair."""
-    lone = (_lone_suite(target, comparison) for target in comparison.only_in_a)
-    suites = [_suite(pair, comparison) for pair in comparison.pairs] + [suite for suite in lone if suite is not None]
     root = ET.Element("testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}"))
-    root.extend(suites)
+    for pair in comparison.pairs:
+        said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
+        suite = _suite(title_pair(pair), comparison, (pair.target_a, pair.target_b), pair.flips)
+        ET.SubElement(suite, "system-out").text = _text("\n".join(filter(None, said)))
+        root.append(suite)
+    lone = (_suite(target, comparison, (target, target)) for target in comparison.only_in_a)
+    root.extend(suite for suite in lone if len(suite))
     for count in ("tests", "failures", "errors"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(pair: PairComparison, comparison: Comparison) -> ET.Element:
-    name = _text(title_pair(pair))
-    rules = [r for r in comparison.rules if (r.target_a, r.target_b) == (pair.target_a, pair.target_b)]
-    cases = [_rule_case(rule, name) for rule in rules] + [_flip_case(flip, name) for flip in pair.flips]
-    started = datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
-    suite = ET.Element(
-        "testsuite",
-        name=name,
-        tests=str(len(cases)),
-        failures=str(sum(case.find("failure") is not None for case in cases)),
-        errors=str(sum(case.find("error") is not None for case in cases)),
-        timestamp=started.isoformat(timespec="seconds"),
-    )
+def _suite(title: str, comparison: Comparison, targets: tuple[str, str], flips: Sequence[Flip] = ()) -> ET.Element:
+    name, started = _text(title), datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
+    cases = [_rule_case(rule, name) for rule in comparison.rules if (rule.target_a, rule.target_b) == targets]
+    cases += [_flip_case(flip, name) for flip in flips]
+    counts = {f"{kind}s": str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
+    facts = {"name": name, "tests": str(len(cases)), **counts, "timestamp": started.isoformat(timespec="seconds")}
+    suite = ET.Element("testsuite", facts)
     suite.extend(cases)
-    said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
-    ET.SubElement(suite, "system-out").text = _text("\n".join(line for line in said if line))
-    return suite
-
-
-def _lone_suite(target: str, comparison: Comparison) -> ET.Element | None:
-    rules = [rule for rule in comparison.rules if rule.target_a == rule.target_b == target]
-    if not rules:
-        return None
-    name = _text(target)
-    suite = ET.Element("testsuite", name=name, tests=str(len(rules)), failures="0", errors=str(len(rules)))
-    suite.extend(_rule_case(rule, name) for rule in rules)
     return suite
 
 
