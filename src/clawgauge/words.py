@@ -23,7 +23,9 @@ def list_names(names: Sequence[str], at_most: int) -> str:
 
 def rounded(value: float, digits: int = 0) -> str:
     """A half goes up, as it does in the page of a report: one figure must not be 140 here and 141 there."""
-    return f"{math.floor(value * 10**digits + 0.5) / 10**digits:.{digits}f}" if math.isfinite(value) else f"{value}"
+    if abs(value) < 1e12:
+        value = math.floor(value * 10**digits + 0.5) / 10**digits
+    return f"{value:.{digits}f}"
 
 
 def format_number(value: float | None, digits: int = 0) -> str:

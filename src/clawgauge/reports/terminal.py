@@ -70,8 +70,8 @@ def wrap(line: str, room: int) -> str:
 
 def _table(table: Table, room: int) -> Iterator[str]:
     indent = "" if table.ruled else "    " if table.grouped else "  "
-    columns = [column for column in table.columns[table.grouped :] if column.narrow != "below"]
-    places = [table.columns.index(column) for column in columns]
+    places = [n for n, column in enumerate(table.columns) if column.narrow != "below" and n >= table.grouped]
+    columns = [table.columns[place] for place in places]
     rows = [[clean_cell(row[place]) for place in places] for row in table.rows]
     columns, rows = _fitted(table, columns, rows, room - len(indent))
     lines = _laid_out(columns, rows, room - len(indent), bare=table.bare)
@@ -139,17 +139,23 @@ def _without_providers(names: list[str]) -> list[str]:
 
 def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, bare: bool) -> list[str]:
     laid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style="")
-    for column, width in zip(columns, _widths(columns, rows), strict=True):
+    widths = _widths(columns, rows)
+    for column, width in zip(columns, widths, strict=True):
         fixed = column.narrow == "fixed"
-        laid.add_column(column.heading, justify=column.align, no_wrap=fixed, min_width=_least(column, width))
+        laid.add_column(
+            Text(column.heading, no_wrap=True), justify=column.align, no_wrap=fixed, min_width=_least(column, width)
+        )
     for row in rows:
         cells = zip(row, columns, strict=True)
-        laid.add_row(*(Text(cell, no_wrap=column.narrow != "wrapped", overflow="ellipsis") for cell, column in cells))
+        laid.add_row(
+            *(Text(cell or " ", no_wrap=column.narrow != "wrapped", overflow="ellipsis") for cell, column in cells)
+        )
     out = io.StringIO()
     # What a terminal would be asked is answered here: this is text for whoever reads it.
+    room = max(room, sum(map(_least, columns, widths)) + _GAP * len(columns))
     console = Console(file=out, width=room, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
     console.print(laid, crop=False, soft_wrap=False)
-    return [line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")]
+    return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def side_by_side(left: str, right: str, width: int) -> str:
