@@ -1,4 +1,4 @@
-"""A file of the user's: a small regular one, its size known before it is read, as text or TOML; or one put in place."""
+"""Files of the user's: small ones read whole, their size known before, as text or as TOML; any replaced at a stroke."""
 
 from __future__ import annotations
 
@@ -59,24 +59,33 @@ def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None
         raise UnfitFile(too_large)
 
 
-T = TypeVar("T")
-
-
 @contextmanager
-def replaced_file(path: Path, mode: int) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of `path` at one stroke once the block ends well; else `path` is as it was."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path`, whole and synced, once the block ends well; else it leaves no trace.
+
+    It has the permissions of what was there, else `mode`, else those of any new file.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+    temp = Path(name)
     try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
+        with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes a file for the owner's eyes alone.
-        Path(name).chmod(mode)
-        Path(name).replace(path)
+        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask() if mode is None else mode)
+        temp.replace(path)
     finally:
         with suppress(OSError):
-            Path(name).unlink()
+            temp.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+T = TypeVar("T")
 
 
 def has_key_bomb(toml: str) -> bool:

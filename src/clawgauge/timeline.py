@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks.answer import answer_start, well_formed
+from clawgauge.characters import well_formed
+from clawgauge.checks.answer import answer_start
 from clawgauge.checks.json import JsonRefused, decode_strictly
 from clawgauge.checks.validators import MAX_INVOCATIONS
 from clawgauge.records import MAX_TOKENS, ToolInvocation, TranscriptTurn, as_count

@@ -44,7 +44,7 @@ def test_one_table_of_all_runs(place: Path, server: ScriptedServer) -> None:
         clawgauge(place, *SMALL, "fake:scripted-model", "--run-id", run_id)
     done = history(place)
     assert done.code == 0 and done.stdout.index("two") < done.stdout.index("one")
-    assert "100% 3/3" in done.stdout and "67% 2/3" in done.stdout and "4/4" in done.stdout
+    assert "100% · 3/3" in done.stdout and "67% · 2/3" in done.stdout and "4/4" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "| two" in history(place, "--format", "markdown").stdout
     assert json.loads(history(place, "--json", "--models", "nothing*").stdout)["runs"] == []

@@ -88,7 +88,7 @@ def test_a_chain_is_forecast_without_a_call(runs: Path) -> None:
     """Pass rate, times, cost and shares, each with its n, and the best chain under the policy beside it."""
     done = clawgauge(runs, "route", "measured", "--simulate", "tiny>opus")
     assert done.code == 0
-    assert "(3/30, 95%" in done.stdout
+    assert "10% · 3/30 · " in done.stdout
     assert "the best under the policy" in done.stdout
     facts = json.loads(clawgauge(runs, "route", "measured", "--simulate", "tiny>opus", "--json").stdout)
     assert facts["asked"]["answered_by"] == [30, 0]
@@ -162,4 +162,4 @@ def test_prices_of_the_configuration_file_hold_for_routes_too(runs: Path) -> Non
         '[[price]]\nprovider = "ollama_openai"\nmodel = "qwen3:8b"\ninput = 1\noutput = 1\n'
     )
     (runs / "clawgauge.toml").write_text('[run]\nprices = "mine.toml"\n')
-    assert "0.00110" in clawgauge(runs, "route", "measured").stderr
+    assert "$0.0011" in clawgauge(runs, "route", "measured").stderr

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from support.command import clawgauge
+import pytest
+
+from support.command import clawgauge, clean_environment
 from support.scripted_server import ScriptedServer
+from support.waiting import PATIENCE_S
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 
@@ -29,6 +34,20 @@ def test_the_runs_folder_of_the_configuration_is_known_to_the_readers(place: Pat
         found = clawgauge(place, *words)
         assert found.code == 0, found.stderr
     assert clawgauge(place, "show", "one", "--runs-dir", "elsewhere").code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["suites", "list"], ["show", "--json"], ["export", "latest"], ["history", "--json"]]
+)
+def test_what_needs_no_table_loads_no_layout(place: Path, server: ScriptedServer, words: list[str]) -> None:
+    """Laying out tables takes a tenth of a second to load: whoever prints none does not wait for it."""
+    assert clawgauge(place, *SMALL).code == 0
+    script = f"import sys; sys.argv[1:] = {words}; from clawgauge.cli import main\ntry: main()\n"
+    script += "finally: print('rich' in sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", script]
+    env = clean_environment()
+    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stderr.endswith("False\n"), done.stderr
 
 
 def test_an_error_sentence_cannot_steer_the_terminal(place: Path) -> None:

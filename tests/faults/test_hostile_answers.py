@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from clawgauge.characters import repair_text
 from clawgauge.checks import answer_start, judge_answer
-from clawgauge.journal import encode_line, repair_text
+from clawgauge.journal import encode_line
 from clawgauge.records import Prompt
-from clawgauge.reports.clean import clean_lines, clean_terminal, escape_cell
-from clawgauge.reports.words import one_line
+from clawgauge.reports.clean import clean_lines, clean_terminal, escape_cell, one_line
 from clawgauge.secrets import Redactor, SecretMask
 from clawgauge.timeline import Timeline
 from support.command import clawgauge, write_suite

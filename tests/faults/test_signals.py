@@ -292,16 +292,25 @@ def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer)
     assert len(read_records(folder)) == 4
 
 
-@pytest.mark.parametrize("words", [CUT, ("suites", "list"), ("--help",)], ids=["run", "suites", "help"])
-def test_row_40_results_into_a_closed_pipe(place: Path, words: tuple[str, ...]) -> None:
-    """A reader of stdout that is gone before the first line ends any verb with 130 and no traceback."""
+@pytest.mark.parametrize(
+    ("words", "expected"), [(CUT, 130), (("suites", "list"), 0), (("--help",), 0)], ids=["run", "suites", "help"]
+)
+def test_row_40_results_into_a_closed_pipe(place: Path, words: tuple[str, ...], expected: int) -> None:
+    """A reader that is gone before the first line ends a run as a signal does, and is nothing to whoever only reads."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed, started(place, *words, stdout=closed) as process:
         code, _, err = ended(process)
-    assert code == 130 and says_nothing_strange(err)
+    assert code == expected and says_nothing_strange(err)
     if words == CUT:
         assert len(read_records(place / "runs" / "cut")) == 4 and summary_of(place / "runs" / "cut")["models"]
+
+
+def test_row_40_a_reader_that_has_had_enough(place: Path, server: ScriptedServer) -> None:
+    """`export | head` ends quietly and well, as other filters do, also under pipefail."""
+    assert clawgauge(place, *CUT).code == 0
+    lines, err = in_shell(place, "set -o pipefail; $CG export cut cut cut --format jsonl | head -n 1 | wc -l; echo $?")
+    assert ([line.strip() for line in lines], says_nothing_strange(err)) == (["1", "0"], True)
 
 
 def test_row_40_ctrl_c_for_a_whole_pipeline(place: Path, server: ScriptedServer) -> None:

@@ -306,7 +306,7 @@ def test_an_output_file_never_takes_the_place_of_a_record(runs: Path, victim: Pa
 
 AS_NOBODY = """
 import os, sys
-import clawgauge.cli.show, clawgauge.cli.report, clawgauge.reports.clean, encodings.idna
+import clawgauge.cli.show, clawgauge.cli.report, clawgauge.reports.terminal, encodings.idna
 from clawgauge.cli import main
 if os.getuid() == 0:
     os.setuid(65534)

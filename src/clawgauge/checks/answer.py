@@ -21,28 +21,6 @@ MENTION = "mention"
 NONE = "none"
 
 
-def well_formed(text: str) -> str:
-    """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def well_formed_value(value: Any) -> Any:
-    """The same for every string in a decoded JSON value of bounded depth."""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, list):
-        return [well_formed_value(item) for item in value]
-    if isinstance(value, dict):
-        return {well_formed(key): well_formed_value(item) for key, item in value.items()}
-    return value
-
-
 def _answer_spans(text: str) -> list[tuple[int, int]]:
     """The stretches of `text` that are answer, in order."""
     if "<" not in text:

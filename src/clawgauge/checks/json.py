@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawgauge.checks.answer import Verdict, failed, passed, quoted, well_formed_value
+from clawgauge.characters import repair_value
+from clawgauge.checks.answer import Verdict, failed, passed, quoted
 from clawgauge.checks.spec import (
     kind_of,
     matches_fully,
@@ -57,7 +58,7 @@ def decode_strictly(text: str) -> Any:
     except json.JSONDecodeError as error:
         detail = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise JsonRefused("json_parse_error", detail) from None
-    return well_formed_value(value) if _SURROGATE_ESCAPE.search(text) else value
+    return repair_value(value)[0] if _SURROGATE_ESCAPE.search(text) else value
 
 
 def _refuse_deep_nesting(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from clawgauge.checks.answer import well_formed
+from clawgauge.characters import well_formed
 from clawgauge.errors import SuiteError
 
 # What RE2 calls the piece it stumbled over, and what the author knows it as.

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.characters import well_formed
 from clawgauge.checks.answer import (
     Answer,
     Verdict,
@@ -21,7 +22,6 @@ from clawgauge.checks.answer import (
     tool_calls_of,
     tool_channel_of,
     tool_use_success,
-    well_formed,
 )
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import check_json_keys, judge_json_keys

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from clawgauge.characters import well_formed
 from clawgauge.checks.answer import (
     NATIVE,
     Answer,
@@ -19,7 +20,6 @@ from clawgauge.checks.answer import (
     passed,
     quoted,
     tool_calls_of,
-    well_formed,
 )
 from clawgauge.checks.spec import (
     compile_pattern,

@@ -87,6 +87,7 @@ def _execute(argv: Sequence[str] | None) -> int:
         try:
             words = sys.argv[1:] if argv is None else argv
             arguments = build_parser(words).parse_args(words)
+            interruption.ends_with_reader = arguments.verb == "run"
             return int(arguments.execute(arguments))
         finally:
             sys.stdout.flush()

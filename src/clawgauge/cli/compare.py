@@ -7,18 +7,17 @@ With --fail-on it is a gate: exit 1 when a rule is broken, or cannot be judged.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, print_output
+from clawgauge.cli.files import open_run, output_width, print_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
 from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_document
 from clawgauge.reports.clean import one_row
-from clawgauge.reports.compare import render_comparison_junit, render_comparison_markdown, render_comparison_text
-from clawgauge.reports.compare_words import say_difference
+from clawgauge.reports.compare import describe_comparison, render_comparison_junit, say_difference
+from clawgauge.reports.document import as_markdown
 
 EXAMPLES = """\
 rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
@@ -91,11 +90,14 @@ def _locate(a: str, b: str | None, runs_dir: Path | None) -> tuple[Path, Path]:
 def _render(comparison: Comparison, form: str) -> str:
     if form == "json":
         return encode_document(comparison).decode()
-    if form == "markdown":
-        return render_comparison_markdown(comparison)
     if form == "junit":
         return render_comparison_junit(comparison)
-    return render_comparison_text(comparison, shutil.get_terminal_size((100, 24)).columns)
+    sections = describe_comparison(comparison)
+    if form == "markdown":
+        return as_markdown(f"{comparison.a.run_id} → {comparison.b.run_id}", sections)
+    from clawgauge.reports.terminal import as_text
+
+    return as_text(sections, output_width(100))
 
 
 def _say_refusal(wrong: IncomparableRuns) -> str:

@@ -24,6 +24,7 @@ from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.secrets import mask_strings
+from clawgauge.words import list_names
 
 EXAMPLES = """\
 examples:
@@ -93,8 +94,7 @@ def _lines(probe: ProviderProbe) -> str:
     lines = [f"{mark}{probe.provider}{version}{where}: {probe.detail}"]
     names = [model.name + (" (loaded)" if model.name in probe.loaded_models else "") for model in probe.models]
     if names and probe.provider != "embedded":
-        more = f", … {len(names) - _MODELS_SHOWN} more" if len(names) > _MODELS_SHOWN else ""
-        lines.append(f"      models: {', '.join(names[:_MODELS_SHOWN])}{more}")
+        lines.append(f"      models: {list_names(names, _MODELS_SHOWN)}")
     if probe.hint:
         lines.append(f"      → {probe.hint}")
     return "".join(map(one_row, lines))

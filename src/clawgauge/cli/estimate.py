@@ -11,9 +11,9 @@ from clawgauge.journal import read_summary
 from clawgauge.plan import Plan
 from clawgauge.records import Target
 from clawgauge.reports.clean import one_row
-from clawgauge.reports.words import plural
 from clawgauge.runner.agenda import make_agenda
 from clawgauge.runner.budgets import Foresight, cost_budget, foresee, tier_pool
+from clawgauge.words import format_duration, format_percent, plural
 
 _RUNS_LOOKED_AT = 20
 
@@ -52,17 +52,17 @@ def plan_lines(plan: Plan) -> list[str]:
     """The plan as a person reads it."""
     settings, calls = plan.settings, _expected_calls(plan)
     n_asked = Counter(prompt.suite for prompt in plan.asked)
-    suites = ", ".join(f"{suite.name} ({n_asked[suite.name]} prompts)" for suite in plan.suites)
+    suites = ", ".join(f"{suite.name} ({plural(n_asked[suite.name], 'prompt')})" for suite in plan.suites)
     lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}"]
     for each in calls:
         known = "time unknown (not measured here yet)"
         if each.past is not None and each.seconds is not None:
             basis = f"as measured here before, {plural(each.past.n_calls, 'call')}"
-            known = f"about {spoken(each.seconds)} ({basis})"
+            known = f"about {format_duration(each.seconds * 1000)} ({basis})"
         lines.append(f"  {each.label}: {plural(each.n, 'call')}, {known}")
     estimates = [each.seconds for each in calls if each.seconds is not None]
     at_most = "at most " if settings.until_decided else ""
-    ending = f", about {spoken(sum(estimates))}" if estimates else ""
+    ending = f", about {format_duration(sum(estimates) * 1000)}" if estimates else ""
     if 0 < len(estimates) < len(calls):
         ending += f", and {len(calls) - len(estimates)} of unknown speed"
     n_calls = sum(each.n for each in calls)
@@ -76,8 +76,11 @@ def tier_lines(plan: Plan) -> list[str]:
     if not n_prompts:
         return []
     first, *others = foresee(n_prompts)
-    settled = f"settle it for {first.p_decided:.0%} of models right {first.rate:.0%} of the time"
-    rest = "".join(f", {seen.p_decided:.0%} at {seen.rate:.0%} ({_half(seen)})" for seen in others)
+    p_decided, rate = format_percent(first.p_decided), format_percent(first.rate)
+    settled = f"settle it for {p_decided} of models right {rate} of the time"
+    rest = "".join(
+        f", {format_percent(seen.p_decided)} at {format_percent(seen.rate)} ({_half(seen)})" for seen in others
+    )
     return [f"tier: {plural(n_prompts, 'tool prompt')}, which {settled} (half of these within {_half(first)}){rest}"]
 
 
@@ -122,12 +125,3 @@ def past_calls(runs_dir: Path) -> dict[Target, PastCalls]:
                 total_ms = before.total_ms + group.latency_ms.mean * group.n_success
                 known[target] = PastCalls(before.n_calls + group.n_success, total_ms)
     return known
-
-
-def spoken(seconds: float) -> str:
-    """A duration in words a person uses."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -12,10 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_file, tell_unreadable
+from clawgauge.cli.process import interruption
 from clawgauge.errors import ConfigError
 from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
 from clawgauge.reports.clean import clean_lines, clean_terminal
-from clawgauge.reports.words import plural
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
@@ -103,6 +104,8 @@ def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:
         # A pipe gets what was recorded; a terminal must not be steered by it.
         shown = clean_terminal if sys.stdout.isatty() else str
         for line in lines:
+            if interruption.reader_left:
+                return
             sys.stdout.write(shown(line.decode()))
         return
     with output_file(output) as file:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ from clawgauge.journal import is_run_folder, locate_run, read_config, read_event
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
-from clawgauge.reports.words import plural
-from clawgauge.small_file import replaced_file
+from clawgauge.reports.words import word_unreadable
+from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -54,7 +54,7 @@ def tell_unreadable(n_lines: int) -> int:
     """Say what was left out, and give the exit code for it."""
     if not n_lines:
         return DONE
-    sys.stderr.write(f"{plural(n_lines, 'line')} of results.jsonl could not be read and counted in nothing\n")
+    sys.stderr.write(f"{word_unreadable(n_lines)}\n")
     return UNREADABLE_LINES
 
 
@@ -70,18 +70,15 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as direct:
                 yield direct
             return
-        # A report is a file like any other: whoever may read the one before it may read this one.
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        with replaced_file(path.resolve(), mode) as file:
+        with replacing(path.resolve()) as file:
             yield file
     except OSError as error:
         raise _refusal(path, error) from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def output_width(default: int | None = None) -> int | None:
+    """How wide standard output is: a terminal's width, or what COLUMNS says; else `default`."""
+    return shutil.get_terminal_size((0, 0)).columns or default
 
 
 def print_output(path: Path | None, text: str) -> None:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.files import configured_runs_dir, print_output, refill_command
+from clawgauge.cli.files import configured_runs_dir, output_width, print_output, refill_command
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.history import FillCommand, FillStep, History, read_history
 from clawgauge.journal import encode_document
 from clawgauge.records import RunOptions
-from clawgauge.reports.history import render_history_markdown, render_history_text
+from clawgauge.reports.clean import one_row
+from clawgauge.reports.document import as_markdown
+from clawgauge.reports.history import describe_history
 
 EXAMPLES = """\
 examples:
@@ -63,9 +64,14 @@ def execute(arguments: argparse.Namespace) -> int:
 def _render(history: History, form: str) -> str:
     if form == "json":
         return encode_document(history).decode()
+    sections = describe_history(history)
     if form == "markdown":
-        return render_history_markdown(history)
-    return render_history_text(history, shutil.get_terminal_size((120, 24)).columns)
+        return as_markdown(f"Runs in {history.runs_dir}", sections)
+    if not history.runs and not history.unreadable:
+        return one_row(f"no run in {history.runs_dir} fits: make one with clawgauge run, or name its --runs-dir")
+    from clawgauge.reports.terminal import as_text
+
+    return as_text(sections, output_width(120))
 
 
 def _command(step: FillStep, runs_dir: Path | None) -> FillCommand:

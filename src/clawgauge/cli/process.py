@@ -111,7 +111,7 @@ class _Output(io.TextIOBase):
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
         if isinstance(error, BrokenPipeError):
-            interruption.request()
+            interruption.lose_reader()
         elif self._must_arrive:
             raise DiskFailure(
                 f"Cannot write to standard output ({error.strerror or error}); what was recorded stands: make room, "
@@ -180,12 +180,14 @@ class Interruption:
 
     def __init__(self) -> None:
         self.happened = False
+        self.ends_with_reader = False
+        self.reader_left = False
         self._cancel: Callable[[], object] | None = None
         self._first_signal_s: float | None = None
 
     def listen(self) -> None:
         """From now on the signals are ours, and none has come yet."""
-        self.happened = False
+        self.happened = self.ends_with_reader = self.reader_left = False
         self._first_signal_s = None
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -200,6 +202,12 @@ class Interruption:
                 # The interpreter gives up handlers before its end, but leaves alone what is ignored. Only at the very
                 # end: a program started by whoever called us would inherit it.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
+
+    def lose_reader(self) -> None:
+        """Whoever read the output has had enough. That ends a run as a signal does; all else goes on unheard."""
+        self.reader_left = True
+        if self.ends_with_reader:
+            self.request()
 
     def request(self) -> None:
         """End the work in order, as the first signal does. Repeated, it changes nothing; callable from any thread."""

@@ -23,8 +23,10 @@ from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
+from clawgauge.reports.words import word_unreadable
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import check_recorded, load_suite, prompts_sha256
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
@@ -190,20 +192,17 @@ def _verdict(result: Result) -> str:
 
 def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     would = "would change" if dry_run else "changed"
-    lines = [f"{rescoring.n_judged} answers judged again: {len(rescoring.changes)} verdicts {would}"]
+    verdicts = plural(len(rescoring.changes), "verdict")
+    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {would}"]
     lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
-    if rescoring.n_truncated:
-        lines.append(f"{rescoring.n_truncated} answers were cut at 64 KB and keep their verdict")
-    if rescoring.n_withheld:
-        lines.append(f"{rescoring.n_withheld} answers held a key, which is not recorded, and keep their verdict")
-    if rescoring.n_dropped:
-        lines.append(f"{rescoring.n_dropped} answers made calls too large to be recorded and keep their verdict")
-    if rescoring.n_without_prompt:
-        lines.append(
-            f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
-        )
-    if bad_lines:
-        lines.append(f"{bad_lines} lines could not be read")
+    kept = {
+        "ran over 64 KB": rescoring.n_truncated,
+        "held a key, which is not recorded": rescoring.n_withheld,
+        "made calls too large to be recorded": rescoring.n_dropped,
+        "belonged to a prompt that is not known": rescoring.n_without_prompt,
+    }
+    lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in kept.items() if n]
+    lines += [word_unreadable(bad_lines)] if bad_lines else []
     sys.stderr.write(clean_lines("\n".join(lines)))

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from clawgauge.cli.files import configured_prices, open_run, print_output, tell_unreadable, write_output
+from clawgauge.cli.files import configured_prices, open_run, output_width, print_output, tell_unreadable, write_output
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices
 from clawgauge.reports.clean import clean_cell, clean_terminal
-from clawgauge.reports.route import render_decision, render_diff, render_forecast, render_reasons
+from clawgauge.reports.document import Prose, Section
+from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
 from clawgauge.routing import (
     ChainForecast,
     Decision,
@@ -108,7 +110,9 @@ def route(request: Request) -> int:
     if (path := request.patched) is not None:
         before = read_openclaw(path) if path.exists() else {}
     notes += find_conflicts(before or {}, settings) if request.made_for == "openclaw" else []
-    _tell(render_decision(decision))
+    from clawgauge.reports.terminal import as_text
+
+    _tell(as_text([describe_decision(decision)], output_width()))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
     if path is not None and before is not None:
@@ -131,13 +135,16 @@ def simulate(request: Request, chain: str) -> int:
         facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
         sys.stdout.write(encode_document(facts).decode())
         return code
-    sys.stdout.write(render_forecast(asked))
+    from clawgauge.reports.terminal import as_text
+
+    sections = [describe_forecast(asked)]
     if best is None:
-        sys.stdout.write("\nno model keeps the policy's limits: there is no best chain\n")
+        sections.append(Section("", [Prose(["no model keeps the policy's limits: there is no best chain"])]))
     elif best.chain == asked.chain:
-        sys.stdout.write("\nno chain under the policy is better\n")
+        sections.append(Section("", [Prose(["no chain under the policy is better"])]))
     else:
-        sys.stdout.write("\nthe best under the policy\n" + render_forecast(best))
+        sections += [Section("", [Prose(["the best under the policy"])]), describe_forecast(best)]
+    sys.stdout.write(as_text(sections, output_width()))
     return code
 
 
@@ -211,44 +218,24 @@ def _write_reasons(
 def _facts(
     made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
 ) -> dict[str, Any]:
-    return {
-        "for": made_for,
-        "models": [
-            {
-                "model": standing.evidence.label,
-                "run_id": standing.evidence.run_id,
-                "kept": standing.kept,
-                "removed_by": list(standing.removed_by),
-                "score": standing.score,
-                "scores": standing.scores,
-            }
-            for standing in decision.standings
-        ],
-        "configuration": settings,
-        "reasons": [
-            {"path": reason.path, "value": reason.setting, "why": reason.why, "model": reason.model}
-            for reason in reasons
-        ],
-        "notes": notes,
-    }
+    models = [
+        {
+            "model": standing.evidence.label,
+            "run_id": standing.evidence.run_id,
+            "kept": standing.kept,
+            "removed_by": standing.removed_by,
+            "score": standing.score,
+            "scores": standing.scores,
+        }
+        for standing in decision.standings
+    ]
+    whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
+    return {"for": made_for, "models": models, "configuration": settings, "reasons": whys, "notes": notes}
 
 
 def _forecast_facts(found: ChainForecast) -> dict[str, Any]:
-    return {
-        "chain": [evidence.label for evidence in found.chain],
-        "n_cells": found.n_cells,
-        "n_answered": found.n_answered,
-        "n_judged": found.n_judged,
-        "n_passed": found.n_passed,
-        "pass_rate": found.pass_rate,
-        "pass_ci95": found.pass_ci95,
-        "p50_ms": found.p50_ms,
-        "p50_ci95": found.p50_ci95,
-        "p95_ms": found.p95_ms,
-        "p95_ci95": found.p95_ci95,
-        "cost_per_call_usd": found.cost_per_call_usd,
-        "answered_by": list(found.answered_by),
-    }
+    figures = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {**figures, "chain": [evidence.label for evidence in found.chain]}
 
 
 def _tell(words: str) -> None:

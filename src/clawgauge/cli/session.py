@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from clawgauge.cli.files import refill_command, write_summary
 from clawgauge.cli.loop import interruptible
 from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
 from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
-from clawgauge.console.plain import PlainLines, Silent
+from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
-from clawgauge.host import collect_inventory, installed_versions
+from clawgauge.host import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
@@ -29,7 +29,8 @@ from clawgauge.providers.base import Provider
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary, Target
 from clawgauge.reports.clean import clean_cell
-from clawgauge.reports.summary import render_ending
+from clawgauge.reports.summary import describe_ending
+from clawgauge.reports.terminal import as_text
 from clawgauge.runner.agenda import make_agenda
 from clawgauge.runner.budgets import cost_budget
 from clawgauge.runner.run import run
@@ -120,7 +121,7 @@ def _tell_idle(plan: Plan, tell: Callable[[str], None]) -> None:
 def make_observer(plan: Plan, *, quiet: bool) -> AbstractContextManager[Observer]:
     """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
     if quiet:
-        return Silent()
+        return nullcontext(Observer())
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable, can_redraw
 
@@ -146,8 +147,8 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> i
     if not quiet:
         refill = refill_command(folder.path, plan.config_file)
         width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        ending = render_ending(summary, folder.path, refill, interrupted=interruption.happened, width=width)
-        sys.stderr.write(ending)
+        sections = describe_ending(summary, folder.path, refill, interrupted=interruption.happened)
+        sys.stderr.write(f"\n{as_text(sections, width)}\n")
         sys.stderr.flush()
     if folder.n_events_lost:
         sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")
@@ -201,7 +202,7 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         versions={
             "clawgauge": __version__,
             "python": sys.version.split()[0],
-            **installed_versions(_VERSIONED),
+            **package_versions(_VERSIONED),
         },
         argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
     )

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from clawgauge.cli.files import open_run, tell_unreadable
+from clawgauge.cli.files import open_run, output_width, tell_unreadable
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import encode_document, iter_results, read_config
 from clawgauge.records import Prompt, Result, RunSummary, Target
 from clawgauge.reports.call import render_call
-from clawgauge.reports.summary import render_summary
+from clawgauge.reports.summary import describe_summary
 from clawgauge.summary import summarize_folder
 
 EXAMPLES = """\
@@ -46,7 +46,12 @@ def execute(arguments: argparse.Namespace) -> int:
 def print_summary(path: Path, *, as_json: bool, out: TextIO) -> int:
     """`show RUN`: computed from the records, so that it is right even where summary.json is old or missing."""
     summary = summarize_folder(path)
-    out.write(to_json(summary) if as_json else render_summary(summary))
+    if as_json:
+        out.write(to_json(summary))
+    else:
+        from clawgauge.reports.terminal import as_text
+
+        out.write(as_text(describe_summary(summary), output_width()))
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 

@@ -9,8 +9,9 @@ from typing import TextIO
 
 from clawgauge.cli.process import DONE
 from clawgauge.journal import encode_document
-from clawgauge.reports.clean import clean_cell, clean_lines
+from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
 from clawgauge.suites import list_builtin, load_suite, suite_path
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
@@ -65,11 +66,10 @@ def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
     if as_json:
         out.write(encode_document(suite).decode())
         return DONE
-    head = f"{suite.name} v{suite.version}: {suite.description}"
-    out.write(clean_lines(f"{clean_cell(head)}\n{len(suite.prompts)} prompts, sha256 {suite.sha256}\n") + "\n")
+    out.write(one_row(f"{suite.name} v{suite.version}: {suite.description}"))
+    out.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
     for prompt in suite.prompts:
-        text = clean_cell(prompt.prompt)
-        preview = text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
+        preview = one_line(prompt.prompt, _PREVIEW_CHARS)
         out.write(
             clean_lines(
                 f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16} {preview}"
@@ -85,5 +85,5 @@ def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
     for prompt in suite.prompts:
         kinds[prompt.validator["type"]] = kinds.get(prompt.validator["type"], 0) + 1
     mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-    out.write(clean_lines(f"{suite.name}: {len(suite.prompts)} prompts are fine ({mix})"))
+    out.write(clean_lines(f"{suite.name}: {plural(len(suite.prompts), 'prompt is', 'prompts are')} fine ({mix})"))
     return DONE

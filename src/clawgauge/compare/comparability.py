@@ -18,6 +18,7 @@ from clawgauge.compare.findings import Difference, Scope
 from clawgauge.compare.pairing import SharedPrompt, question_fingerprint, verdict_fingerprint
 from clawgauge.compare.tallies import RunSide
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
+from clawgauge.words import list_names
 
 _NOT_KNOWN = "not recorded"
 _MAX_NAMED = 5
@@ -75,7 +76,7 @@ def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) 
         if changed:
             yield Difference(
                 scope="verdicts",
-                what=f"{_name_some([s.label for s in changed])} {_agree(words, len(changed))}",
+                what=f"{list_names([s.label for s in changed], _MAX_NAMED)} {_agree(words, len(changed))}",
                 a=_joint([fingerprint(prompts_a[s.key_a]) for s in changed]),
                 b=_joint([fingerprint(prompts_b[s.key_b]) for s in changed]),
                 advice=advice if len(changed) == 1 else advice.replace(" it ", " them "),
@@ -84,11 +85,6 @@ def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) 
 
 def _agree(words: str, n: int) -> str:
     return words if n == 1 else words.replace("asks ", "ask ").replace("is ", "are ")
-
-
-def _name_some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def _joint(fingerprints: Sequence[str]) -> str:
@@ -141,7 +137,7 @@ def _name_judges(judges: set[str | None]) -> str:
 def _reported_note(a: set[str], b: set[str]) -> Iterator[Difference]:
     # A cloud service may put another snapshot behind a name at any time; to see that is what one compares for.
     if a and b and a != b:
-        said_a, said_b = _name_some(sorted(a)), _name_some(sorted(b))
+        said_a, said_b = list_names(sorted(a), _MAX_NAMED), list_names(sorted(b), _MAX_NAMED)
         yield Difference(scope="note", what="the server says another model answered", a=said_a, b=said_b)
 
 

@@ -50,6 +50,7 @@ from clawgauge.compare.tallies import RunSide, read_side
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
 from clawgauge.summary.schedule import read_schedule
+from clawgauge.words import plural
 
 MAX_ANSWERS = 50
 
@@ -139,7 +140,7 @@ def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: boo
 
 
 def _count_prompts(prompts: PromptPairs) -> str:
-    return f"{len(prompts.only_a)} prompts only in A, {len(prompts.only_b)} only in B"
+    return f"{plural(len(prompts.only_a), 'prompt')} only in A, {len(prompts.only_b)} only in B"
 
 
 def _without_changed(a: RunSide, b: RunSide, prompts: PromptPairs) -> PromptPairs:

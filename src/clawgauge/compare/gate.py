@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from clawgauge.compare.findings import METRICS, Metric, PairComparison, PairedRate, PairedShift, RuleFinding
 from clawgauge.errors import ConfigError
+from clawgauge.words import plural, word_p
 
 SIGNIFICANCE_LEVEL = 0.05
 # 0.85 − 0.9 is not −0.05 in floats; a change within this of a limit is on it.
@@ -119,7 +120,7 @@ def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
         return finding("broken", "beyond the limit")
     if evidence is None or not evidence.n_prompts:
         return finding("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on")
-    paired = f"p = {evidence.p_holm:.2g} over {evidence.n_prompts} prompts"
+    paired = f"{word_p(evidence.p_holm)} over {plural(evidence.n_prompts, 'prompt')}"
     if evidence.p_holm < SIGNIFICANCE_LEVEL and (evidence.difference or 0) * change > 0:
         return finding("broken", f"beyond the limit, and more than luck: {paired}")
     return finding("not_significant", f"beyond the limit, but not enough evidence: {paired}")

@@ -24,6 +24,7 @@ from clawgauge.stats import (
     sign_flip_p,
 )
 from clawgauge.summary.schedule import PromptKey
+from clawgauge.words import cut_text
 
 Numbers: TypeAlias = Sequence[float]
 # The sign test and the order-statistic interval can say nothing at 95% of fewer; a Student interval only seems to.
@@ -218,11 +219,5 @@ def read_answers(path: Path, target: Target, wanted: dict[PromptKey, bool]) -> d
         if key in answers or wanted.get(key) is not row.objective_pass or row.objective_pass is None:
             continue
         if Target(row.provider, row.model, row.thinking_level) == target:
-            answers[key] = _bounded(row.raw_output)
+            answers[key] = cut_text(row.raw_output, MAX_ANSWER_CHARS)
     return answers
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= MAX_ANSWER_CHARS:
-        return text
-    return f"{text[:MAX_ANSWER_CHARS]}\n… {len(text) - MAX_ANSWER_CHARS} characters more"

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.small_file import UnfitFile, read_small_file, replaced_file
+from clawgauge.small_file import UnfitFile, read_small_file, replacing
 
 _MAX_BYTES = 4 << 20
 
@@ -86,7 +86,7 @@ class TrustStore:
         content = msgspec.json.format(msgspec.json.encode(_Entries(entries)), indent=2)
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replaced_file(self.path, 0o600) as file:
+            with replacing(self.path, 0o600) as file:
                 file.write(content)
         except OSError as fault:
             raise DiskFailure(f"cannot keep the list of trusted files {self.path}: {fault.strerror}") from fault

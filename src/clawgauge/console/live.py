@@ -17,9 +17,10 @@ from rich.text import Text
 from clawgauge.console.plain import outcome_words
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
-from clawgauge.reports.words import one_line
+from clawgauge.reports.clean import one_line
 from clawgauge.runner.target import Observer
 from clawgauge.stats import percentile
+from clawgauge.words import ABSENT, format_duration, format_money, format_ms
 
 # Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a person.
 _REFRESH_PER_SECOND = 4
@@ -140,26 +141,26 @@ class LiveTable(Observer):
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
-    passed = f"{row.n_passed}/{row.n_judged}" if row.n_judged else "–"
+    passed = f"{row.n_passed}/{row.n_judged}" if row.n_judged else ABSENT
     return (
         row.label,
         f"{row.n_done}/{row.n_cells}",
         passed,
-        str(row.n_failed or "–"),
+        str(row.n_failed or ABSENT),
         _median(row.latencies_ms),
         _median(row.first_tokens_ms),
-        "–" if row.cost_usd is None else f"${row.cost_usd:.4f}",
+        format_money(row.cost_usd),
         _time_left(row),
         row.current,
     )
 
 
 def _median(values: deque[int]) -> str:
-    return f"{percentile(sorted(values), 0.5):.0f} ms" if values else "–"
+    return format_ms(percentile(sorted(values), 0.5))
 
 
 def _time_left(row: _Row) -> str:
     if row.started_s is None or not row.n_done or row.n_done >= row.n_cells:
-        return "–"
+        return ABSENT
     left_s = (time.monotonic() - row.started_s) / row.n_done * (row.n_cells - row.n_done)
-    return f"{left_s / 60:.0f} min" if left_s >= 120 else f"{left_s:.0f} s"
+    return format_duration(max(1.0, left_s) * 1000)

@@ -1,4 +1,4 @@
-"""Progress as plain lines, for logs and pipes: one per call; or none at all."""
+"""Progress as plain lines, for logs and pipes: one per call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
 from clawgauge.runner.target import Observer
+from clawgauge.words import format_money, format_percent, plural
 
 
 def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
@@ -17,19 +18,16 @@ def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
     if event == "budget_spent":
         option = str(detail["budget"]).replace("_", "-")
         if detail.get("unknown_cost"):
-            unasked = _count(detail["not_asked"], "call")
+            unasked = plural(detail["not_asked"], "call")
             return f"--{option} cannot be kept: a call came back without a cost; {unasked} not made"
-        return f"--{option} {detail['limit']:g} is spent; {_count(detail['not_asked'], 'call')} not made"
-    seen = f"{detail['k']} of {_count(detail['n'], 'tool prompt')} passed"
+        return f"--{option} {detail['limit']:g} is spent; {plural(detail['not_asked'], 'call')} not made"
+    seen = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
     if event == "decided":
-        return f"Tier {detail['tier']} decided ({detail['p']:.0%} sure): {seen}, {detail['not_needed']} not needed"
+        sure = f"{format_percent(detail['p'])} sure"
+        return f"Tier {detail['tier']} decided ({sure}): {seen}, {detail['not_needed']} not needed"
     if detail["tier"] is None:
         return "tier undecided: no tool prompt was answered"
-    return f"tier undecided: {seen}, Tier {detail['tier']} is {detail['p']:.0%} likely"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"tier undecided: {seen}, Tier {detail['tier']} is {format_percent(detail['p'])} likely"
 
 
 class PlainLines(Observer):
@@ -49,13 +47,13 @@ class PlainLines(Observer):
 
     def target_started(self, target: Target, n_cells: int) -> None:
         self._n_cells, self._n_done = n_cells, 0
-        self._line(f"{target.label}: {n_cells} calls")
+        self._line(f"{target.label}: {plural(n_cells, 'call')}")
 
     def recorded(self, target: Target, result: Result) -> None:
         self._n_done += 1
         ttft = f" ttft {result.ttft_ms} ms" if result.ttft_ms is not None else ""
         self._cost_usd += result.cost_usd or 0.0
-        cost = f", ${self._cost_usd:.4f} so far" if result.cost_usd is not None else ""
+        cost = f", {format_money(self._cost_usd)} so far" if result.cost_usd is not None else ""
         self._line(
             f"  [{self._n_done}/{self._n_cells}] {result.suite}/{result.prompt_id} {result.prompt_name}: "
             f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}"
@@ -73,13 +71,3 @@ class PlainLines(Observer):
     def _line(self, text: str) -> None:
         self._out.write(one_row(text))
         self._out.flush()
-
-
-class Silent(Observer):
-    """For `--quiet`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        return None

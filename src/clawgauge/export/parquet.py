@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from clawgauge.characters import well_formed
 from clawgauge.export.rows import Column
-from clawgauge.journal import repair_text
 from clawgauge.records import Result
 
 _GROUP_ROWS = 1_000
@@ -54,5 +54,5 @@ def _repaired(value: Any) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return None
     if isinstance(value, str):
-        return repair_text(value)[0]
-    return [repair_text(text)[0] for text in value] if isinstance(value, list) else value
+        return well_formed(value)
+    return [well_formed(text) for text in value] if isinstance(value, list) else value

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from clawgauge.characters import well_formed
 from clawgauge.errors import ConfigError
-from clawgauge.journal import encode_line, iter_results, repair_text
+from clawgauge.journal import encode_line, iter_results
 from clawgauge.records import Result, Target, TimingsUs
 
 
@@ -144,7 +145,7 @@ def _csv_cell(value: Value, *, excel_safe: bool) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if excel_safe and _begins_a_formula(text):
         text = f"'{text}"
-    return '"' + repair_text(text)[0].replace("\0", "\ufffd").replace('"', '""') + '"'
+    return '"' + well_formed(text).replace("\0", "\ufffd").replace('"', '""') + '"'
 
 
 def _begins_a_formula(text: str) -> bool:

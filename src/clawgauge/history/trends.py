@@ -14,6 +14,7 @@ from clawgauge.history.coverage import FillStep, describe_coverage, make_grid, p
 from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries, target_of
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, SuiteBreakdown, Target
 from clawgauge.stats import newcombe_interval, percentile
+from clawgauge.words import format_ms, format_rate, plural, rounded
 
 _FORM_CHARS = 8
 
@@ -113,8 +114,8 @@ def _rate_drift(earlier: Sequence[Point], latest: Point) -> str | None:
         return None
     word = "fell" if latest.pass_rate < before else "rose"
     return (
-        f"pass rate {word} from {before:.0%} ({passed}/{judged} in {_runs(usable)}) to {latest.pass_rate:.0%} "
-        f"({latest.n_passed}/{latest.n_judged}, 95% {interval[0]:.0%}–{interval[1]:.0%}) in {latest.run_id}"
+        f"pass rate {word} from {format_rate(passed, judged)} in {plural(len(usable), 'earlier run')} "
+        f"to {format_rate(latest.n_passed, latest.n_judged, interval)} in {latest.run_id}"
     )
 
 
@@ -126,13 +127,10 @@ def _pace_drift(earlier: Sequence[Point], latest: Point) -> str | None:
         return None
     word = "rose" if latest.p50_ms > before else "fell"
     return (
-        f"p50 {word} from {before:.0f} ms (median of {_runs(earlier)}) to {latest.p50_ms:.0f} ms "
-        f"(95% {interval[0]:.0f}–{interval[1]:.0f} ms, {latest.n_timed} calls) in {latest.run_id}"
+        f"p50 {word} from {format_ms(before)} (median of {plural(len(earlier), 'earlier run')}) "
+        f"to {format_ms(latest.p50_ms)} (95% {rounded(interval[0])}–{format_ms(interval[1])}, "
+        f"{plural(latest.n_timed, 'call')}) in {latest.run_id}"
     )
-
-
-def _runs(points: Sequence[Point]) -> str:
-    return "1 earlier run" if len(points) == 1 else f"{len(points)} earlier runs"
 
 
 def read_history(

@@ -6,7 +6,7 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -57,7 +57,7 @@ def collect_inventory(
         schema_version=SCHEMA_VERSION,
         collected_at_ms=time.time_ns() // 1_000_000,
         python_version=platform.python_version(),
-        packages=installed_versions(PACKAGES),
+        packages=package_versions(),
         host=describe_host(environ),
         cpu=describe_cpu(environ),
         memory=describe_memory(),
@@ -90,8 +90,8 @@ def _find_ollama(providers: Sequence[ProviderProbe]) -> ProviderProbe | None:
     return next((probe for probe in providers if probe.provider.startswith("ollama") and probe.reachable), None)
 
 
-def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """The versions of those that are installed."""
     versions = {}
     for name in names:
         try:

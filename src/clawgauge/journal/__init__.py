@@ -5,7 +5,7 @@ needs no lock, no right to write and no event loop.
 """
 
 from clawgauge.journal.disk import replace_beside_records, stat_file
-from clawgauge.journal.lines import KEY_WITHHELD, encode_document, encode_line, repair_text, withhold
+from clawgauge.journal.lines import KEY_WITHHELD, encode_document, encode_line, withhold
 from clawgauge.journal.locate import is_run_folder, list_runs, locate_run, started_at_ms
 from clawgauge.journal.names import check_run_id, resource_tag
 from clawgauge.journal.reader import (
@@ -41,7 +41,6 @@ __all__ = [
     "read_inventory",
     "read_raw_config",
     "read_summary",
-    "repair_text",
     "replace_beside_records",
     "resource_tag",
     "started_at_ms",

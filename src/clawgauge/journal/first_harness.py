@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from clawgauge.journal.lines import repair_value
+from clawgauge.characters import repair_value
 from clawgauge.records import STATUSES, Event, Result, Status, TimingsUs
 
 _NO_LEVEL = frozenset({"", "null", "none"})

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO, Self
 
+from clawgauge.characters import well_formed
 from clawgauge.errors import RunFolderError
 from clawgauge.journal.appender import Appender, EventLog
 from clawgauge.journal.disk import (
@@ -24,7 +25,7 @@ from clawgauge.journal.disk import (
     read_lines,
     sync_folder,
 )
-from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, repair_text, result_line
+from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
 from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
 from clawgauge.journal.lock import RunLock
 from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_file_name, check_run_id, default_run_id
@@ -283,7 +284,7 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a whole text file as `write_json` does, in UTF-8."""
-        self._write_file(name, repair_text(text)[0].encode())
+        self._write_file(name, well_formed(text).encode())
 
     def supersede(self, keys: set[CellKey]) -> int:
         """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many."""

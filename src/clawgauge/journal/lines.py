@@ -10,16 +10,19 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from clawgauge.characters import repair_value
 from clawgauge.records import Result
 from clawgauge.secrets import SecretMask, mask_strings
 
-REPLACEMENT = "\ufffd"
-
-# As UTF-8: DEL, the C1 controls (U+0085 among them), U+061C, U+200E/F, U+2028-202E, U+2066-2069, U+FEFF. Raw, they
-# end a line for some reader, reorder text, or move a terminal's cursor. msgspec escapes only what lies below U+0020.
+# As UTF-8: DEL, the C1 controls and the separators, which raw end a line for some reader or move a terminal's cursor,
+# and what `characters.UNSEEN` names. Nothing is looked behind: the search would take ten times as long.
 _UNSAFE = re.compile(
-    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf",
+    rb"\x7f|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
+    rb"|\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf]|\xa0\x80)|\xe3\x85\xa4"
+    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb9-\xbb])|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\xbf]{2}",
 )
+_JOINERS = ("\u200c".encode(), "\u200d".encode())
+_VARIATION_LEAD = b"\xef\xb8"
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -32,32 +35,6 @@ def encode_document(record: Any, *, pretty: bool = True) -> bytes:
     """`record` as a whole file, indented for a person unless told otherwise."""
     encoded = _encode(record)
     return (msgspec.json.format(encoded, indent=2) if pretty else encoded) + b"\n"
-
-
-def repair_text(text: str) -> tuple[str, bool]:
-    """Join surrogate halves and put U+FFFD for those that stay alone; the flag says that one did."""
-    if text.isascii():
-        return text, False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # UTF-16 is where a surrogate pair is one character, so a round trip joins what belongs together.
-        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return repaired, repaired.count(REPLACEMENT) > text.count(REPLACEMENT)
-    return text, False
-
-
-def repair_value(value: Any) -> tuple[Any, bool]:
-    """`repair_text` for every string, key or value, of a JSON-like value."""
-    if isinstance(value, str):
-        return repair_text(value)
-    if isinstance(value, dict):
-        pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
-        return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)
-    if isinstance(value, (list, tuple)):
-        items = [repair_value(item) for item in value]
-        return [item for item, _ in items], any(lost for _, lost in items)
-    return value, False
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:
@@ -123,7 +100,12 @@ def _repair_record(record: Any) -> Any:
 
 
 def _escape(match: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(match.group().decode())
+    found = match.group()
+    # Within a JSON string there is always a byte on either side.
+    follows, leads = match.string[match.start() - 1] >= 0x80, match.string[match.end()] >= 0x80
+    if follows and (found.startswith(_VARIATION_LEAD) or (leads and found in _JOINERS)):
+        return found
+    return json.dumps(found.decode())[1:-1].encode()
 
 
 KEY_WITHHELD = "key_withheld: the reply held one of your keys, recorded as ***; the verdict is of the reply as it came"

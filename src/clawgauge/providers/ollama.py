@@ -14,6 +14,7 @@ from clawgauge.providers.http.server import label, listed_models
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.secrets import public_address
+from clawgauge.words import plural
 
 _EMBEDDING_WORDS = ("embed", "bge-", "minilm", "e5-", "gte-")
 _EMBEDDING_FAMILIES = frozenset({"bert", "nomic-bert"})
@@ -36,7 +37,7 @@ class Ollama(ChatServer):
             version = await self._version()
         except CallFailure as failure:
             return self.unreachable(failure)
-        detail = f"{len(models)} models, {len(loaded)} loaded"
+        detail = f"{plural(len(models), 'model')}, {len(loaded)} loaded"
         return ProviderProbe(
             provider=self.name,
             reachable=True,

@@ -7,6 +7,7 @@ import json
 from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import verdict_word
+from clawgauge.words import cut_text
 
 _TEXT_CHARS = 20_000
 
@@ -27,8 +28,8 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
         ("system", prompt.system or "" if prompt else ""),
         ("prompt", prompt.prompt if prompt else ""),
         ("expected", json.dumps(prompt.validator, ensure_ascii=False) if prompt else ""),
-        ("reasoning", _bounded(result.reasoning_text or "")),
-        ("answer", _bounded(result.raw_output)),
+        ("reasoning", cut_text(result.reasoning_text or "", _TEXT_CHARS)),
+        ("answer", cut_text(result.raw_output, _TEXT_CHARS)),
     ]
     lines = [clean_cell(head)]
     for name, text in blocks:
@@ -70,7 +71,3 @@ def _attempt(attempt: Attempt) -> str:
     asked = f", server asked for {attempt.retry_after_s:g} s" if attempt.retry_after_s is not None else ""
     waited = f", then waited {attempt.waited_ms} ms" if attempt.waited_ms else ""
     return f"{attempt.status} {attempt.failure_type or ''} after {attempt.e2e_ms} ms{asked}{waited}".replace("  ", " ")
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}\n… {len(text) - _TEXT_CHARS} characters more"

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import re
 
-# ECMA-48 sequences in their 7-bit and 8-bit forms, then every control character that is left, then the marks that
-# reorder text, have no width or are not seen; joiners, which scripts and emoji need, only beside ASCII. Possessive
-# repeats keep this linear on hostile input. A string sequence (OSC, DCS…) must end on its own line: otherwise one stray
-# introducer could hide pages of an answer from whoever reads it.
+from clawgauge.characters import UNSEEN, well_formed
+
+# ECMA-48 sequences in their 7-bit and 8-bit forms, then every control character that is left, then what is not seen.
+# Possessive repeats keep this linear on hostile input. A string sequence (OSC, DCS…) must end on its own line:
+# otherwise one stray introducer could hide pages of an answer from whoever reads it.
 _UNSAFE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[ -/]*+[0-~]"
     "|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    "|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164]"
-    "|[\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    "|(?<![^\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f]|[\u200c\u200d](?![^\x00-\x7f])"
+    f"|{UNSEEN}"
 )
 _LINE_ENDS = re.compile("\r\n|[\x85\u2028\u2029]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _MARKUP = re.compile(r"[\\|`*~$\[\]]")
 # Underscores inside a word are literal in Markdown, and model names are full of them.
 _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+# What could begin or end a tag; `<1%` and `>99%` cannot.
+_TAG_MARK = re.compile(r"&|[<>](?!\d)")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_BLOCK_MARK = re.compile(r"[#>+=-]")
 
 
 def clean_terminal(text: str) -> str:
@@ -34,8 +35,7 @@ def clean_terminal(text: str) -> str:
 
     Line ends and tabs stay.
     """
-    text = _LINE_ENDS.sub("\n", text)
-    return _SURROGATES.sub("\ufffd", _UNSAFE.sub("", text))
+    return well_formed(_UNSAFE.sub("", _LINE_ENDS.sub("\n", text)))
 
 
 def clean_cell(text: str) -> str:
@@ -43,13 +43,23 @@ def clean_cell(text: str) -> str:
     return " ".join(clean_terminal(text).split())
 
 
+def one_line(text: str, limit: int) -> str:
+    """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
+    plain = clean_cell(text)
+    return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
+
+
 def escape_cell(text: str, *, limit: int | None = None) -> str:
     """`text` as one Markdown table cell: one line, no markup, at most `limit` characters of the original."""
-    plain = clean_cell(text)
-    if limit is not None and len(plain) > limit:
-        plain = plain[: limit - 1].rstrip() + "…"
+    plain = clean_cell(text) if limit is None else one_line(text, limit)
     escaped = _EDGE_UNDERSCORE.sub(r"\\_", _MARKUP.sub(r"\\\g<0>", plain))
-    return escaped.translate(_ENTITIES)
+    return _TAG_MARK.sub(lambda mark: _ENTITIES[mark[0]], escaped)
+
+
+def escape_line(text: str) -> str:
+    """`text` as a line of a paragraph or list, which begins no block of its own."""
+    escaped = escape_cell(text)
+    return f"\\{escaped}" if _BLOCK_MARK.match(escaped) else escaped
 
 
 def one_row(text: str) -> str:

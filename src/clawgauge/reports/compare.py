@@ -1,270 +1,306 @@
-"""A comparison as plain text, as Markdown and as JUnit XML."""
+"""A comparison's figures and findings in words, as sections of a report, and as JUnit XML."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import zip_longest
 from xml.etree import ElementTree as ET
 
-from clawgauge.compare import Comparison, Flip, PairComparison, RuleFinding, Unanswered
-from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal, escape_cell
-from clawgauge.reports.compare_words import (
-    closing_notes,
-    figure_rows,
-    say_pace,
-    say_rule,
-    say_side,
-    say_verdict,
-    side_by_side,
-    title_pair,
+from clawgauge.compare import (
+    METRICS,
+    SIGNIFICANCE_LEVEL,
+    Comparison,
+    Difference,
+    Flip,
+    PairComparison,
+    PairedRate,
+    PairedShift,
+    RuleFinding,
+    SideInfo,
+    StoppedSide,
 )
-from clawgauge.reports.table import Column, display_width, render_table
-from clawgauge.reports.words import one_line, plural
+from clawgauge.reports.clean import clean_terminal, one_line
+from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
+from clawgauge.words import (
+    ABSENT,
+    format_date,
+    format_money,
+    format_ms,
+    format_number,
+    format_p,
+    format_percent,
+    list_names,
+    plural,
+    word_p,
+)
 
-_DEFAULT_WIDTH = 100
-_MAX_LISTED = 50
-_NAME_CHARS = 120
-_HEADINGS = ("", "A", "B", "B − A [95%]", "p")
-# Where a cell may be broken: before its interval, before its n, and between an interval and the per cent.
-_BREAKS = ((" [", "\n["), (" (n=", "\n(n="), ("], ", "],\n"))
+TESTS = {"mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation"}
+RATE_TITLES = {
+    "objective_pass_rate": "passed",
+    "pass_rate_scheduled": "passed of scheduled",
+    "tool_use_rate": "tool use",
+    "restraint": "restraint",
+    "tasks": "tasks",
+}
+SHIFT_TITLES = {"latency_ms": "latency, warm", "ttft_ms": "first token, warm", "output_tokens": "output tokens"}
+FIGURE_TITLES = {
+    "p50_ms": "p50, all calls",
+    "p95_ms": "p95, all calls",
+    "output_tps_p50": "tokens/s p50",
+    "n_ok": "answered",
+    "n_error": "errors",
+    "n_timeouts": "timeouts",
+    "n_truncated": "cut by token limit",
+    "cost_usd": "cost",
+}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
-_MAX_FLIPS = 100
 _MAX_CELL = 200
-_MAX_ANSWER = 600
+_MAX_ANSWER = 10_000
+_MAX_NAMED = 10
 _REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_CHARS = 10_000
+_FIGURE_COLUMNS = (
+    Column("", narrow="wrapped"),
+    Column("A", "right", "wrapped"),
+    Column("B", "right", "wrapped"),
+    Column("B − A [95%]", "right", "wrapped"),
+    Column("p", "right"),
+)
+_FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
+_ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
+_GATE_COLUMNS = (Column("outcome"), Column("target", narrow="wrapped"), Column("rule", narrow="wrapped"))
 
 
-def render_comparison_text(comparison: Comparison, width: int | None = None) -> str:
+def describe_comparison(comparison: Comparison) -> list[Section]:
     """All of it: who, what changed, what flipped, the gate, and what to bear in mind."""
-    width = width or _DEFAULT_WIDTH
-    parts = [f"A  {clean_cell(say_side(comparison.a))}\nB  {clean_cell(say_side(comparison.b))}\n"]
-    parts += [_pair_text(pair, width) for pair in comparison.pairs]
-    parts += [_gate_text(comparison, width), _notes_text(comparison, width)]
-    return clean_lines("\n".join(part for part in parts if part))
-
-
-def _pair_text(pair: PairComparison, width: int) -> str:
-    lines = [one_line(title_pair(pair), _NAME_CHARS), *_table([_HEADINGS, *figure_rows(pair)], width), ""]
-    lines += [_wrap(sentence, width) for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
-    for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
-        lines += _flips_text([flip for flip in pair.flips if flip.direction == direction], heading, width)
-    for side, letter in (("a", "A"), ("b", "B")):
-        lines += _unanswered([u for u in pair.unanswered if u.missing_in == side], letter, width)
-    for prompts, letter in ((pair.only_in_a, "A"), (pair.only_in_b, "B")):
-        if prompts:
-            lines.append(_wrap(f"{plural(len(prompts), 'prompt')} only in {letter}: {_some(prompts)}", width))
-    return "\n".join(lines) + "\n"
-
-
-def _table(rows: Sequence[tuple[str, ...]], room: int) -> list[str]:
-    """Aligned columns. In a narrow terminal the parts of a cell go below each other, as few as it takes."""
-    heading, *figures = rows
-    for mark, broken in _BREAKS:
-        if 2 * len(heading) + sum(_widths([heading, *figures])) > room:
-            figures = [tuple(cell.replace(mark, broken) for cell in row) for row in figures]
-    widths = _widths([heading, *figures])
-    lines = []
-    for row in [heading, *figures]:
-        for parts in zip_longest(*(cell.split("\n") for cell in row), fillvalue=""):
-            cells = [
-                _pad(part, width, left=place == 0)
-                for place, (part, width) in enumerate(zip(parts, widths, strict=True))
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
-    return lines
-
-
-def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
+    sides = Prose([f"{letter}  {_side(side)}" for letter, side in (("A", comparison.a), ("B", comparison.b))])
+    sections = [Section("", [sides])]
+    for pair in comparison.pairs:
+        sections += [Section(title_pair(pair), [Table(_FIGURE_COLUMNS, list(figure_rows(pair)))]), *_findings(pair)]
+    verdict = f"gate: {'failed' if comparison.gate_failed else 'passed'}"
+    rules = [(_MARKS[found.outcome], found.target_b, say_rule(found)) for found in comparison.rules]
+    several = len({target for _, target, _ in rules}) > 1
+    columns = _GATE_COLUMNS if several else (_GATE_COLUMNS[0], _GATE_COLUMNS[2])
+    rows = rules if several else [(mark, rule) for mark, _, rule in rules]
     return [
-        max(display_width(part) for row in rows for part in row[place].split("\n")) for place in range(len(rows[0]))
+        *sections,
+        Section(verdict, [Table(columns, rows, bare=True)]),
+        Section("worth knowing", [Points(closing_notes(comparison))]),
     ]
 
 
-def _pad(cell: str, width: int, *, left: bool) -> str:
-    space = " " * (width - display_width(cell))
-    return cell + space if left else space + cell
+def _side(side: SideInfo) -> str:
+    return f"{side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
 
 
-def _flips_text(flips: Sequence[Flip], heading: str, width: int) -> list[str]:
-    if not flips:
-        return []
-    lines = [f"{heading} ({len(flips)})"]
-    for flip in flips[:_MAX_LISTED]:
-        name = f"{flip.suite}/{flip.prompt_id}" if flip.suite else flip.prompt_id
+def _findings(pair: PairComparison) -> list[Section]:
+    """What the figures amount to, and the prompts behind them."""
+    said = [sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
+    sections = [Section("", [Prose(said)])]
+    for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
+        flips = [flip for flip in pair.flips if flip.direction == direction]
+        sections.append(Section(f"{heading} ({len(flips)})", _flips(flips)))
+    alone = []
+    for side, letter in (("a", "A"), ("b", "B")):
+        named = [f"{_prompt(u.suite, u.prompt_id)} ({u.failure_type})" for u in pair.unanswered if u.missing_in == side]
+        alone += [f"no answer in {letter} alone ({len(named)}): {list_names(named, _MAX_NAMED)}"] if named else []
+    for prompts, letter in ((pair.only_in_a, "A"), (pair.only_in_b, "B")):
+        if prompts:
+            alone.append(f"{plural(len(prompts), 'prompt')} only in {letter}: {list_names(prompts, _MAX_NAMED)}")
+    return [*sections, Section("", [Prose(alone)])]
+
+
+def _flips(flips: Sequence[Flip]) -> list[Part]:
+    answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
+    rows = []
+    for flip in flips[:MAX_LISTED]:
+        name = one_line(f"{_prompt(flip.suite, flip.prompt_id)} {flip.prompt_name}", _MAX_CELL)
         counts = f"{flip.passes_a}/{flip.trials_a} → {flip.passes_b}/{flip.trials_b}"
-        head = f"  {name} {flip.prompt_name}  {counts}"
-        lines.append(one_line(f"{head}  {flip.violation or ''}", max(width, len(head)) - 2).join(("  ", "")))
-        if flip.answer_a is not None or flip.answer_b is not None:
-            lines.append(side_by_side(f"A\n{flip.answer_a or ''}", f"B\n{flip.answer_b or ''}", width))
-            lines.append("")
-    if len(flips) > _MAX_LISTED:
-        lines.append(f"  … and {len(flips) - _MAX_LISTED} more (--json has all)")
-    return lines
+        both = [(answer or "")[:_MAX_ANSWER] for answer in (flip.answer_a, flip.answer_b)]
+        rows.append([name, counts, one_line(flip.violation or "", _MAX_CELL), *(both if answers else [])])
+    more = [f"… and {len(flips) - MAX_LISTED} more (--json has all)"] if len(flips) > MAX_LISTED else []
+    return [Table([*_FLIP_COLUMNS, *(_ANSWER_COLUMNS if answers else ())], rows, bare=True), Points(more)]
 
 
-def _unanswered(prompts: Sequence[Unanswered], letter: str, width: int) -> list[str]:
-    if not prompts:
-        return []
-    named = [f"{u.suite}/{u.prompt_id} ({u.failure_type})" if u.suite else u.prompt_id for u in prompts]
-    return [_wrap(f"no answer in {letter} alone ({len(prompts)}): {_some(named)}", width)]
+def _prompt(suite: str, prompt_id: str) -> str:
+    return f"{suite}/{prompt_id}" if suite else prompt_id
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return one_line(", ".join(names[:10]), 400) + more
+def say_difference(difference: Difference) -> str:
+    """One difference with both sides and the way out."""
+    where = f"{difference.target}: " if difference.target else ""
+    values = f": {difference.a} in A, {difference.b} in B" if difference.a or difference.b else ""
+    advice = f" ({difference.advice})" if difference.advice else ""
+    return f"{where}{difference.what}{values}{advice}"
 
 
-def _gate_text(comparison: Comparison, width: int) -> str:
-    if not comparison.rules:
+def title_pair(pair: PairComparison) -> str:
+    """One name, or two where they differ."""
+    return pair.target_a if pair.target_a == pair.target_b else f"{pair.target_a} → {pair.target_b}"
+
+
+def figure_rows(pair: PairComparison) -> Iterator[tuple[str, str, str, str, str]]:
+    """The table of a pair: name, A, B, change with its interval, p-value. Figures that are nothing are left out."""
+    for name, title in RATE_TITLES.items():
+        if (rate := pair.rates.get(name)) is not None:
+            sides = _rate(rate.rate_a, rate.n_trials_a), _rate(rate.rate_b, rate.n_trials_b)
+            yield title, *sides, say_points(rate), format_p(rate.p_holm)
+    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
+    for name, shift in shifts.items():
+        if shift is not None and shift.n_prompts:
+            unit = " ms" if name.endswith("_ms") else ""
+            sides = f"{format_number(shift.median_a)}{unit}", f"{format_number(shift.median_b)}{unit}"
+            yield f"{SHIFT_TITLES[name]} (n={shift.n_prompts})", *sides, say_shift(shift, unit), format_p(shift.p_holm)
+    for figure in pair.figures:
+        if figure.name in FIGURE_TITLES and (figure.a or figure.b):
+            mark = f" {INDICATIVE}" if figure.name == "p95_ms" and has_thin_tail(pair) else ""
+            sides = say_figure(figure.name, figure.a), say_figure(figure.name, figure.b)
+            yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", ""
+
+
+def has_thin_tail(pair: PairComparison) -> bool:
+    """Whether a side's p95 rests on too few calls to be more than a hint."""
+    counts = next((figure.a, figure.b) for figure in pair.figures if figure.name == "n_ok")
+    return min(count or 0 for count in counts) < MIN_SAMPLES_P95
+
+
+def _rate(value: float | None, n_trials: int) -> str:
+    return ABSENT if value is None else f"{format_percent(value)} (n={n_trials})"
+
+
+def say_points(rate: PairedRate) -> str:
+    """A change of rates in percentage points, with its interval."""
+    if rate.difference is None:
+        return ABSENT
+    bounds = f" [{rate.ci95[0] * 100:+.0f}, {rate.ci95[1] * 100:+.0f}]" if rate.ci95 else ""
+    return f"{rate.difference * 100:+.0f} points{bounds}"
+
+
+def say_shift(shift: PairedShift, unit: str) -> str:
+    """The median change with its interval, and what it is in per cent."""
+    if shift.difference is None:
+        return ABSENT
+    bounds = f" [{shift.ci95[0]:+.0f}, {shift.ci95[1]:+.0f}]" if shift.ci95 else ""
+    share = f", {(shift.ratio - 1) * 100:+.0f}%" if shift.ratio is not None else ""
+    return f"{shift.difference:+.0f}{unit}{bounds}{share}"
+
+
+def say_figure(name: str, value: float | None) -> str:
+    """A metric's value in its unit."""
+    if value is None:
+        return ABSENT
+    unit = METRICS[name].unit
+    if unit == "rate":
+        return f"{value:.3f}"
+    if unit == "ms":
+        return format_ms(value)
+    if unit == "usd":
+        return format_money(value)
+    return f"{value:.1f}" if unit == "tps" else f"{value:.0f}"
+
+
+def say_verdict(pair: PairComparison) -> str:
+    """What the pass rates amount to, in one sentence."""
+    rate = pair.rates.get("objective_pass_rate")
+    if rate is None or rate.difference is None:
+        return "No prompt has a verdict on both sides: nothing can be said of the pass rates."
+    over = f"over {plural(rate.n_prompts, 'paired prompt')}"
+    if rate.only_a == rate.only_b == 0:
+        return f"The verdicts are the same {over}."
+    evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {word_p(rate.p_holm)}, {TESTS[rate.test]}"
+    if rate.p_holm >= SIGNIFICANCE_LEVEL:
+        return f"No difference in pass rate beyond luck {over} ({evidence})."
+    word = "more" if rate.difference > 0 else "fewer"
+    return f"B passes {word}: {rate.difference * 100:+.0f} points {over} ({evidence})."
+
+
+def say_pace(pair: PairComparison) -> str:
+    """What the latencies amount to, in one sentence; empty where they are not compared."""
+    shift = pair.latency_ms
+    if shift is None:
         return ""
-    several = len({(finding.target_a, finding.target_b) for finding in comparison.rules}) > 1
-    lines = [f"gate: {'failed' if comparison.gate_failed else 'passed'}"]
-    for finding in comparison.rules:
-        where = f"{one_line(finding.target_b, _NAME_CHARS)}: " if several else ""
-        lines.append(_wrap(f"{_MARKS[finding.outcome]:<10}  {where}{say_rule(finding)}", width, indent=14))
-    return "\n".join(lines) + "\n"
+    if shift.difference is None:
+        return "No prompt has a warm success on both sides: nothing can be said of the latency."
+    over = f"over {plural(shift.n_prompts, 'paired prompt')}"
+    moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B; {word_p(shift.p_holm)}, sign test"
+    if shift.p_holm >= SIGNIFICANCE_LEVEL:
+        return f"No difference in latency beyond luck {over} ({moved})."
+    return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift, ' ms')} {over} ({moved})."
 
 
-def _notes_text(comparison: Comparison, width: int) -> str:
-    notes = closing_notes(comparison)
-    if comparison.latency_compared and (left_out := _cold_left_out(comparison.pairs)):
-        notes.append(f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls")
-    if len(comparison.pairs) > 1:
-        notes.append(f"p-values are corrected for {len(comparison.pairs)} pairs (Holm)")
-    return "\n".join(["worth knowing", *(_wrap(note, width, indent=4) for note in notes)]) + "\n" if notes else ""
+def say_rule(finding: RuleFinding) -> str:
+    """A rule, the two figures and why it ended as it did."""
+    if finding.a is None and finding.b is None:
+        return f"{finding.rule}: {finding.reason}"
+    name = finding.rule.partition("<")[0].partition(">")[0].strip()
+    figures = f"{say_figure(name, finding.a)} → {say_figure(name, finding.b)}"
+    return f"{finding.rule}: {figures}; {finding.reason}"
 
 
-def _wrap(text: str, width: int, *, indent: int = 2) -> str:
-    """A sentence in lines of the terminal's width, all but the first further in; what is indented already stays so."""
-    own = len(text) - len(text.lstrip())
-    first = " " * (own if indent == 2 else own + 2)
-    further = " " * (own + indent)
-    # Names and paths are there to be typed: they are never cut.
-    return textwrap.fill(
-        text.strip(),
-        width,
-        initial_indent=first,
-        subsequent_indent=further,
-        break_long_words=False,
-        break_on_hyphens=False,
+def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
+    """That a side asked no further on purpose, and what that does to the figures."""
+    letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
+    return (
+        f"{letter} stopped early: the tier of {target} was decided after {plural(stopped.n_asked, 'call')}, "
+        f"{plural(stopped.n_not_needed, 'cell was', 'cells were')} not needed; "
+        "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
     )
 
 
-def _cold_left_out(pairs: Sequence[PairComparison]) -> int:
-    return sum(pair.latency_ms.n_cold_left_out for pair in pairs if pair.latency_ms)
-
-
-def render_comparison_markdown(comparison: Comparison) -> str:
-    """The whole comparison."""
-    sections = [
-        f"# {escape_cell(comparison.a.run_id, limit=120)} → {escape_cell(comparison.b.run_id, limit=120)}",
-        f"A: {escape_cell(say_side(comparison.a))}\\\nB: {escape_cell(say_side(comparison.b))}",
-        _gate_markdown(comparison),
-        *(section for pair in comparison.pairs for section in _pair_markdown(pair)),
-        _notes_markdown(comparison),
-    ]
-    return "\n\n".join(section for section in sections if section) + "\n"
-
-
-def _pair_markdown(pair: PairComparison) -> list[str]:
-    sentences = [sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
-    return [
-        f"## {escape_cell(title_pair(pair), limit=240)}",
-        " ".join(sentences),
-        _figures(pair),
-        _flips_markdown(pair.flips),
-    ]
-
-
-def _figures(pair: PairComparison) -> str:
-    columns = [Column(""), *(Column(heading, "right") for heading in ("A", "B", "B − A (95%)", "p"))]
-    return render_table(columns, [[escape_cell(cell) for cell in row] for row in figure_rows(pair)])
-
-
-def _flips_markdown(flips: Sequence[Flip]) -> str:
-    if not flips:
-        return ""
-    with_answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
-    headings = ["Prompt", "", "A", "B", "Why not", *(["Answer in A", "Answer in B"] if with_answers else [])]
-    rows = []
-    for flip in flips[:_MAX_FLIPS]:
-        cells = [
-            f"{flip.suite}/{flip.prompt_id} {flip.prompt_name}" if flip.suite else flip.prompt_id,
-            flip.direction,
-            f"{flip.passes_a}/{flip.trials_a}",
-            f"{flip.passes_b}/{flip.trials_b}",
-            flip.violation or "",
-        ]
-        row = [escape_cell(cell, limit=_MAX_CELL) for cell in cells]
-        if with_answers:
-            row += [escape_cell(answer or "", limit=_MAX_ANSWER) for answer in (flip.answer_a, flip.answer_b)]
-        rows.append(row)
-    more = f"\n\n… and {len(flips) - _MAX_FLIPS} more." if len(flips) > _MAX_FLIPS else ""
-    return "### Flipped prompts\n\n" + render_table([Column(heading) for heading in headings], rows) + more
-
-
-def _gate_markdown(comparison: Comparison) -> str:
-    if not comparison.rules:
-        return ""
-    head = f"**Gate {'failed' if comparison.gate_failed else 'passed'}.**"
-    rows = [
-        [
-            escape_cell(cell, limit=400)
-            for cell in (finding.outcome.replace("_", " "), finding.target_b, say_rule(finding))
-        ]
-        for finding in comparison.rules
-    ]
-    return f"{head}\n\n{render_table([Column('Outcome'), Column('Target'), Column('Rule')], rows)}"
-
-
-def _notes_markdown(comparison: Comparison) -> str:
-    notes = closing_notes(comparison)
-    lines = [f"{'  ' if note.startswith(' ') else ''}- {escape_cell(note.strip(), limit=400)}" for note in notes]
-    return "## Worth knowing\n\n" + "\n".join(lines) if lines else ""
+def closing_notes(comparison: Comparison) -> list[str]:
+    """What a reader must know besides the figures: what was not compared, forced, left out or unreadable."""
+    spoilt = [d for d in comparison.differences if d.scope == "latency"]
+    notes = []
+    if comparison.forced:
+        notes.append("compared by force although these differ:")
+        notes += [f"  {say_difference(d)}" for d in comparison.differences if d.scope != "note"]
+    elif spoilt:
+        notes.append("times are not compared (--force compares them) because these differ:")
+        notes += [f"  {say_difference(d)}" for d in spoilt]
+    notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
+    notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
+    for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
+        if targets:
+            notes.append(f"only in {letter}: {', '.join(targets)}")
+    if comparison.latency_compared and any(has_thin_tail(pair) for pair in comparison.pairs):
+        notes.append(LEGEND)
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        if side.n_unreadable_lines:
+            notes.append(word_unreadable(side.n_unreadable_lines, letter))
+    left_out = sum(pair.latency_ms.n_cold_left_out for pair in comparison.pairs if pair.latency_ms)
+    if comparison.latency_compared and left_out:
+        notes.append(f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls")
+    if len(comparison.pairs) > 1:
+        notes.append(f"p-values are corrected for {len(comparison.pairs)} pairs (Holm)")
+    return notes
 
 
 def render_comparison_junit(comparison: Comparison) -> str:
     """One test suite per pair of targets, and one per target that rules could not be judged on for want of a pair."""
-    lone = (_lone_suite(target, comparison) for target in comparison.only_in_a)
-    suites = [_suite(pair, comparison) for pair in comparison.pairs] + [suite for suite in lone if suite is not None]
     root = ET.Element("testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}"))
-    root.extend(suites)
+    for pair in comparison.pairs:
+        said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
+        suite = _suite(title_pair(pair), comparison, (pair.target_a, pair.target_b), pair.flips)
+        ET.SubElement(suite, "system-out").text = _text("\n".join(filter(None, said)))
+        root.append(suite)
+    lone = (_suite(target, comparison, (target, target)) for target in comparison.only_in_a)
+    root.extend(suite for suite in lone if len(suite))
     for count in ("tests", "failures", "errors"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(pair: PairComparison, comparison: Comparison) -> ET.Element:
-    name = _text(title_pair(pair))
-    rules = [r for r in comparison.rules if (r.target_a, r.target_b) == (pair.target_a, pair.target_b)]
-    cases = [_rule_case(rule, name) for rule in rules] + [_flip_case(flip, name) for flip in pair.flips]
-    started = datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
-    suite = ET.Element(
-        "testsuite",
-        name=name,
-        tests=str(len(cases)),
-        failures=str(sum(case.find("failure") is not None for case in cases)),
-        errors=str(sum(case.find("error") is not None for case in cases)),
-        timestamp=started.isoformat(timespec="seconds"),
-    )
+def _suite(title: str, comparison: Comparison, targets: tuple[str, str], flips: Sequence[Flip] = ()) -> ET.Element:
+    name, started = _text(title), datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
+    cases = [_rule_case(rule, name) for rule in comparison.rules if (rule.target_a, rule.target_b) == targets]
+    cases += [_flip_case(flip, name) for flip in flips]
+    counts = {f"{kind}s": str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
+    facts = {"name": name, "tests": str(len(cases)), **counts, "timestamp": started.isoformat(timespec="seconds")}
+    suite = ET.Element("testsuite", facts)
     suite.extend(cases)
-    said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
-    ET.SubElement(suite, "system-out").text = _text("\n".join(line for line in said if line))
-    return suite
-
-
-def _lone_suite(target: str, comparison: Comparison) -> ET.Element | None:
-    rules = [rule for rule in comparison.rules if rule.target_a == rule.target_b == target]
-    if not rules:
-        return None
-    name = _text(target)
-    suite = ET.Element("testsuite", name=name, tests=str(len(rules)), failures="0", errors=str(len(rules)))
-    suite.extend(_rule_case(rule, name) for rule in rules)
     return suite
 
 
@@ -281,8 +317,8 @@ def _rule_case(finding: RuleFinding, classname: str) -> ET.Element:
 
 
 def _flip_case(flip: Flip, classname: str) -> ET.Element:
-    label = f"{flip.suite}/{flip.prompt_id}" if flip.suite else flip.prompt_id
-    case = ET.Element("testcase", classname=classname, name=_text(f"{label} {flip.prompt_name}"))
+    name = f"{_prompt(flip.suite, flip.prompt_id)} {flip.prompt_name}"
+    case = ET.Element("testcase", classname=classname, name=_text(name))
     counts = f"passed {flip.passes_a}/{flip.trials_a} in A and {flip.passes_b}/{flip.trials_b} in B"
     answers = [f"{letter}: {said}" for letter, said in (("A", flip.answer_a), ("B", flip.answer_b)) if said is not None]
     body = _text("\n\n".join([counts, *([flip.violation] if flip.violation else []), *answers]))

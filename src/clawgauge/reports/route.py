@@ -7,10 +7,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from clawgauge.reports.clean import clean_cell, clean_lines, escape_cell
-from clawgauge.reports.table import Column, display_width, render_table
-from clawgauge.reports.words import ABSENT, INDICATIVE, MIN_SAMPLES_P95, format_interval, format_number, format_percent
+from clawgauge.reports.clean import clean_lines, one_line
+from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
+from clawgauge.words import (
+    ABSENT,
+    format_money,
+    format_ms,
+    format_number,
+    format_rate,
+    rounded,
+)
 
 _VALUE_CHARS = 400
 _COLUMNS = (
@@ -21,30 +29,15 @@ _COLUMNS = (
     Column("tool use"),
     Column("p95 ms", "right"),
     Column("ttft p50", "right"),
-    Column("$/call", "right"),
-    Column("removed by"),
+    Column("cost a call", "right"),
+    Column("removed by", narrow="below"),
 )
 
 
-def render_decision(decision: Decision) -> str:
-    """Every model for a terminal: its place and score, and under it the limits that removed it."""
-    rows = [list(map(clean_cell, _row(place, one)[:-1])) for place, one in enumerate(decision.standings, start=1)]
-    rows.insert(0, [column.heading for column in _COLUMNS[:-1]])
-    widths = [max(display_width(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(_padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    for place, standing in reversed(list(enumerate(decision.standings, start=1))):
-        lines[place + 1 : place + 1] = [f"     removed: {clean_cell(words)}" for words in standing.removed_by]
-    return clean_lines("\n".join(lines))
-
-
-def _padded(cell: str, width: int) -> str:
-    return cell + " " * (width - display_width(cell))
-
-
-def _decision_table(decision: Decision) -> str:
-    """The same as a Markdown table."""
-    rows = [[escape_cell(cell) for cell in _row(place, one)] for place, one in enumerate(decision.standings, start=1)]
-    return render_table(_COLUMNS, rows)
+def describe_decision(decision: Decision) -> Section:
+    """Every model: its place and score, and the limits that removed it."""
+    rows = [_row(place, standing) for place, standing in enumerate(decision.standings, start=1)]
+    return Section("every model, measured against the policy", [Table(_COLUMNS, rows, ("ttft p50", "cost a call"))])
 
 
 def _row(place: int, standing: Standing) -> list[str]:
@@ -72,30 +65,24 @@ def _tool_use(evidence: Evidence) -> str:
 def _cost(evidence: Evidence) -> str:
     if evidence.cost_per_call_usd is None:
         return "local" if evidence.free_of_charge else "unknown"
-    return f"{evidence.cost_per_call_usd:.5f}"
+    return format_money(evidence.cost_per_call_usd)
 
 
 def render_reasons(
     *, made_for: str, decision: Decision, reasons: Sequence[Reason], notes: Sequence[str], generated_at: str
 ) -> str:
     """The sidecar: each configured line and the evidence under it, then the table the order came from."""
-    lines = [
-        f"# Routing for {made_for}: why each line is there",
-        "",
-        f"Made by `clawgauge route` on {generated_at} from recorded runs; no model was asked.",
-        "",
-    ]
+    made = f"Made by clawgauge route on {generated_at} from recorded runs; no model was asked."
+    lines = []
     for reason in reasons:
-        lines += [
-            f"- **{escape_cell(reason.path)}** = {escape_cell(reason.setting, limit=_VALUE_CHARS)}",
-            f"  — {escape_cell(reason.why)}",
-        ]
-    lines += [""] if reasons else ["Nothing is configured.", ""]
-    if notes:
-        lines += ["## Not decided", "", *(f"- {escape_cell(note)}" for note in notes), ""]
-    lines += ["## Every model, measured against the policy", "", _decision_table(decision), ""]
-    lines += ["## The policy", "", *_policy_lines(decision), ""]
-    return clean_lines("\n".join(lines))
+        lines += [f"{reason.path} = {one_line(str(reason.setting), _VALUE_CHARS)}", f"  {reason.why}"]
+    sections = [
+        Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
+        Section("not decided", [Points(notes)]),
+        describe_decision(decision),
+        Section("the policy", [Points(_policy_lines(decision))]),
+    ]
+    return as_markdown(f"Routing for {made_for}: why each line is there", sections)
 
 
 def _policy_lines(decision: Decision) -> list[str]:
@@ -104,42 +91,36 @@ def _policy_lines(decision: Decision) -> list[str]:
     kept = [f"{name} = {value}" for name, value in set_limits if value is not None and value is not False]
     weighed = [f"{name} = {getattr(weights, name):g}" for name in weights.__struct_fields__]
     return [
-        f"- limits: {', '.join(kept) or 'none'}",
-        f"- weights: {', '.join(weighed)}",
-        f"- calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
+        f"limits: {', '.join(kept) or 'none'}",
+        f"weights: {', '.join(weighed)}",
+        f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
     ]
 
 
-def render_forecast(forecast: ChainForecast) -> str:
+def describe_forecast(forecast: ChainForecast) -> Section:
     """What a chain would have done, every figure with its n and interval."""
-    n, label = forecast.n_cells, clean_cell(forecast.label)
+    n = forecast.n_cells
     if not n:
-        return clean_lines(f"{label}\n  no prompt was asked of all its models: nothing can be said\n")
-    passed = f"{forecast.n_passed}/{forecast.n_judged}"
-    shares = ", ".join(
-        f"{clean_cell(evidence.label)} {count}/{n}"
-        for evidence, count in zip(forecast.chain, forecast.answered_by, strict=True)
-    )
-    cost = "unknown" if forecast.cost_per_call_usd is None else f"${forecast.cost_per_call_usd:.5f} a call"
+        return Section(forecast.label, [Points(["no prompt was asked of all its models: nothing can be said"])])
+    answered = zip(forecast.chain, forecast.answered_by, strict=True)
+    shares = ", ".join(f"{evidence.label} {count}/{n}" for evidence, count in answered)
+    cost = "unknown" if forecast.cost_per_call_usd is None else f"{format_money(forecast.cost_per_call_usd)} a call"
     if all(evidence.free_of_charge for evidence in forecast.chain):
         cost = "none charged (local)"
     thin = forecast.n_answered < MIN_SAMPLES_P95
-    mark = f"{INDICATIVE} (indicative only: under {MIN_SAMPLES_P95} calls)" if thin else ""
-    lines = [
-        label,
-        f"  passes   {format_percent(forecast.pass_rate)} ({passed}, 95% {format_interval(forecast.pass_ci95)})",
-        f"  p50      {_ms(forecast.p50_ms, forecast.p50_ci95)}",
-        f"  p95      {_ms(forecast.p95_ms, forecast.p95_ci95)}{mark}",
-        f"  cost     {cost}",
-        f"  answered {forecast.n_answered}/{n} paired calls: {shares}",
+    rows = [
+        ("passes", format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95)),
+        ("p50", _ms(forecast.p50_ms, forecast.p50_ci95)),
+        ("p95", _ms(forecast.p95_ms, forecast.p95_ci95) + (INDICATIVE if thin else "")),
+        ("cost", cost),
+        ("answered", f"{forecast.n_answered}/{n} paired calls: {shares}"),
     ]
-    return clean_lines("\n".join(lines))
+    figures = Table((Column("figure"), Column("forecast", narrow="wrapped")), rows, bare=True)
+    return Section(forecast.label, [figures, Points([LEGEND] if thin else [])])
 
 
-def _ms(value: float | None, ci95: tuple[float, float] | None) -> str:
-    if value is None:
-        return ABSENT
-    return f"{value:.0f} ms" + (f" (95% {ci95[0]:.0f}–{ci95[1]:.0f})" if ci95 else "")
+def _ms(value_ms: float | None, ci95: tuple[float, float] | None) -> str:
+    return format_ms(value_ms) + (f" (95% {rounded(ci95[0])}–{rounded(ci95[1])})" if ci95 else "")
 
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], name: str) -> str:

@@ -1,13 +1,39 @@
-"""Figures and findings as a person reads them, each with the n it rests on: the words all reports share."""
+"""What is recorded of a run and a model in words, each figure with the n it rests on: for all reports."""
 
 from __future__ import annotations
 
-from clawgauge.records import ClockTrust, CostSummary, GroupSummary, Percentiles, Repeatability, Result, Target, ToolUse
-from clawgauge.reports.clean import clean_cell
-from clawgauge.stats import samples_needed
+from collections import Counter
 
-ABSENT = "–"
+from clawgauge.records import (
+    ClockTrust,
+    CostSummary,
+    FailureCount,
+    GroupSummary,
+    Percentiles,
+    Repeatability,
+    Result,
+    RunConfig,
+    RunOptions,
+    Target,
+    ToolUse,
+)
+from clawgauge.reports.clean import one_line
+from clawgauge.stats import samples_needed
+from clawgauge.words import (
+    ABSENT,
+    format_duration,
+    format_money,
+    format_ms,
+    format_number,
+    format_percent,
+    format_rate,
+    plural,
+    rounded,
+)
+
 INDICATIVE = "†"
+MAX_HINT = 240
+_MAX_EXAMPLE = 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
 MIN_SAMPLES_P99 = samples_needed(0.99)
 LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
@@ -23,20 +49,16 @@ def verdict_word(result: Result) -> str:
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
 
 
-def one_line(text: str, limit: int) -> str:
-    """Foreign text as part of a line: nothing that steers a terminal, no line end, at most `limit` characters."""
-    plain = clean_cell(text)
-    return plain if len(plain) <= limit else plain[: limit - 1].rstrip() + "…"
+def target_of(group: GroupSummary) -> Target:
+    """Whom a group's figures are of."""
+    return Target(group.provider, group.model, group.thinking_level)
 
 
-def name_target(group: GroupSummary) -> str:
-    """`provider:model@thinking`, as on the command line."""
-    return Target(group.provider, group.model, group.thinking_level).label
-
-
-def format_number(value: float | None, digits: int = 0) -> str:
-    """A plain number, or a dash where there is none."""
-    return ABSENT if value is None else f"{value:.{digits}f}"
+def word_failure(failure: FailureCount) -> str:
+    """How often calls failed in one way, the server's words, the way out: `3 × timeout: no answer → raise …`."""
+    said = f": {one_line(failure.example, _MAX_EXAMPLE)}" if failure.example else ""
+    hint = f" → {one_line(failure.hint, MAX_HINT)}" if failure.hint else ""
+    return f"{failure.n} × {failure.failure_type}{said}{hint}"
 
 
 def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
@@ -45,66 +67,48 @@ def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
     return format_number(value) + mark
 
 
-def format_measure(figures: Percentiles, name: str, digits: int = 0) -> str:
+def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
     """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`."""
     value = getattr(figures, name)
     if value is None:
         return ABSENT
     mark = INDICATIVE if name in figures.indicative else ""
-    ends = getattr(figures, f"{name}_ci95")
-    interval = f" ({format_number(ends[0], digits)}–{format_number(ends[1], digits)})" if ends else ""
-    return f"{format_number(value, digits)}{mark}{interval}"
+    ends = getattr(figures, f"{name}_ci95") if interval else None
+    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
+    return f"{rounded(value, digits)}{mark}{between}"
 
 
-def format_percent(rate: float | None) -> str:
-    """A rate in whole per cent; never rounded up to 100 or down to 0."""
-    if rate is None:
-        return ABSENT
-    if 0 < rate < 0.01:
-        return "<1%"
-    if 0.99 < rate < 1:
-        return ">99%"
-    return f"{rate * 100:.0f}%"
+def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
+    """What becomes of lines that nobody can read."""
+    return f"{plural(n_lines, 'line')} of {where} could not be read and counted in nothing"
 
 
-def format_interval(ci95: tuple[float, float] | None) -> str:
-    """A 95% interval in per cent."""
-    return ABSENT if ci95 is None else f"{ci95[0] * 100:.0f}–{ci95[1] * 100:.0f}%"
+def word_suites(config: RunConfig) -> str:
+    """The suites with their versions and how much of each was asked: `core 3 (5 of 36 prompts)`."""
+    asked = Counter(prompt.suite for prompt in config.prompts)
+    parts = []
+    for suite in config.suites:
+        some = f"{asked[suite.name]} of " if asked[suite.name] not in (0, suite.n_prompts) else ""
+        parts.append(f"{suite.name} {suite.version} ({some}{plural(suite.n_prompts, 'prompt')})")
+    return ", ".join(parts)
 
 
-def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
-    """k of n: `83% · 5/6 · 44–97%`."""
-    if not n:
-        return ABSENT
-    parts = [format_percent(k / n), f"{k}/{n}"]
-    return " · ".join(parts if ci95 is None else [*parts, format_interval(ci95)])
-
-
-def format_bytes(value: float | None) -> str:
-    """Bytes in GiB or MiB."""
-    if value is None:
-        return ABSENT
-    mib = value / 2**20
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
-
-
-def format_duration(value_ms: float | None) -> str:
-    """Milliseconds as a person says them: `850 ms`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
-    if value_ms is None:
-        return ABSENT
-    if value_ms < 1000:
-        return f"{value_ms:.0f} ms"
-    seconds = round(value_ms / 1000)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
-
-
-def plural(n: int, noun: str, many: str | None = None) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{n} {noun if n == 1 else many or noun + 's'}"
+def word_options(options: RunOptions) -> str:
+    """How the prompts were asked."""
+    asked = [
+        plural(options.repeats, "repeat"),
+        f"concurrency {options.concurrency}",
+        f"timeout {options.timeout_s:g} s",
+        "streaming" if options.stream else "no streaming",
+        f"at most {plural(options.max_retries, 'retry', 'retries')}",
+    ]
+    asked += [f"at most {plural(options.max_tokens, 'token')}"] if options.max_tokens is not None else []
+    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
+    asked += [f"seed {options.seed}"] if options.seed is not None else []
+    asked += ["warm-up calls"] if options.warm_up else []
+    asked += ["a unique line before every prompt"] if options.unique_prefix else []
+    asked += ["stopped when a tier was decided"] if options.until_decided else []
+    return ", ".join(asked)
 
 
 def word_source(use: ToolUse) -> str:
@@ -153,7 +157,9 @@ def word_beside(group: GroupSummary) -> str:
 
 
 def word_repeats(repeats: Repeatability) -> str:
-    """pass@k and pass^k in words."""
+    """pass@k and pass^k in words; empty where no prompt was judged that often."""
+    if not repeats.n_prompts:
+        return ""
     of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
     one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
     return (
@@ -166,8 +172,8 @@ def word_temperatures(group: GroupSummary) -> str:
     cold, warm = group.latency_cold_ms, group.latency_warm_ms
     if not cold.n:
         return ""
-    said = f"cold calls p50 {format_number(cold.p50)} ms (n={cold.n})"
-    return said + (f", warm calls p50 {format_number(warm.p50)} ms (n={warm.n})" if warm.n else "")
+    said = f"cold calls p50 {format_ms(cold.p50)} (n={cold.n})"
+    return said + (f", warm calls p50 {format_ms(warm.p50)} (n={warm.n})" if warm.n else "")
 
 
 def word_clock(clock: ClockTrust) -> str:
@@ -182,7 +188,7 @@ def word_clock(clock: ClockTrust) -> str:
         calls = plural(clock.n_retried, "call")
         parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
     if clock.busy:
-        parts.append(f"the machine was busy before the first call (load {clock.load_1m:.1f} on {clock.cores} cores)")
+        parts.append(f"the machine was busy before the first call (load {_load(clock)})")
     return "; ".join(parts)
 
 
@@ -194,8 +200,7 @@ def word_cost(clock: ClockTrust) -> str:
     if clock.client_cpu_s is not None:
         parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
     if clock.load_1m is not None and not clock.busy:
-        cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
-        parts.append(f"load {clock.load_1m:.1f}{cores}")
+        parts.append(f"load {_load(clock)}")
     return "; ".join(parts)
 
 
@@ -203,8 +208,13 @@ def word_money(cost: CostSummary | None) -> str:
     """What the calls cost: `$0.1320 ($0.0020 a call, n=66; $0.0041 a pass)`."""
     if cost is None:
         return ABSENT
-    per_pass = "" if cost.per_pass_usd is None else f"; ${cost.per_pass_usd:.4f} a pass"
-    return f"${cost.usd:.4f} (${cost.per_call_usd:.4f} a call, n={cost.n_priced}{per_pass})"
+    per_pass = "" if cost.per_pass_usd is None else f"; {format_money(cost.per_pass_usd)} a pass"
+    return f"{format_money(cost.usd)} ({format_money(cost.per_call_usd)} a call, n={cost.n_priced}{per_pass})"
+
+
+def _load(clock: ClockTrust) -> str:
+    cores = "" if clock.cores is None else f" on {plural(clock.cores, 'core')}"
+    return f"{clock.load_1m:.1f}{cores}"
 
 
 def _milliseconds(value_ms: float) -> str:

@@ -15,6 +15,7 @@ from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
 from clawgauge.stats import wilson_interval
 from clawgauge.summary.rates import pool_rate
+from clawgauge.words import format_ms, format_percent
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -106,7 +107,7 @@ def cite(evidence: Evidence) -> str:
     if tool_use.caution:
         tier += f" (caution: {tool_use.caution})"
     passed = f"passed {group.n_passed}/{group.n_scheduled_judged}"
-    p95 = "p95 not measured" if group.latency_ms.p95 is None else f"p95 {group.latency_ms.p95:.0f} ms"
+    p95 = "p95 not measured" if group.latency_ms.p95 is None else f"p95 {format_ms(group.latency_ms.p95)}"
     return f"{evidence.label}: {tier}; {passed}; {p95} (n={group.n_success}); run {evidence.run_id}"
 
 
@@ -174,8 +175,8 @@ def _broken(evidence: Evidence, policy: Policy) -> list[str]:
 def _under(name: str, value: float | None, limit: float | None, n: int) -> str | None:
     if limit is None or (value is not None and value >= limit):
         return None
-    measured = "not measured" if value is None else f"{value:.0%} of {n}"
-    return f"{name} {measured}, wanted at least {limit:.0%}"
+    measured = "not measured" if value is None else f"{format_percent(value)} of {n}"
+    return f"{name} {measured}, wanted at least {format_percent(limit)}"
 
 
 def _over(name: str, value: float | None, limit: float | None, unit: str, n: int) -> str | None:

@@ -10,6 +10,7 @@ from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
 from clawgauge.stats import samples_needed
+from clawgauge.words import format_ms
 
 # Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.
 TIMEOUT_FACTOR = 2.0
@@ -70,7 +71,7 @@ def _word_timeout(evidence: Evidence, timeout_s: int | None) -> str:
         return "no successful call, so no timeout"
     rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
     thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
-    return f"timeout {timeout_s} s ({rule}; p99 {p99_ms:.0f} ms{thin}, n={evidence.group.n_success})"
+    return f"timeout {timeout_s} s ({rule}; p99 {format_ms(p99_ms)}{thin}, n={evidence.group.n_success})"
 
 
 def timeout_from(p99_ms: float | None) -> int | None:

@@ -16,7 +16,7 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
-from clawgauge.small_file import UnfitFile, read_small_file
+from clawgauge.small_file import UnfitFile, read_small_file, replacing
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
@@ -389,18 +389,11 @@ def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:
     """Put `config` into `path` at one stroke. Returns where what was there is kept, None if nothing was there."""
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     path = path.resolve()  # a link stays a link; what it points at is replaced
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         backup = _back_up(path)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(_HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        with replacing(path, 0o600) as file:
+            file.write(_HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text).encode())
     except OSError as fault:
-        fresh.unlink(missing_ok=True)
         raise DiskFailure(f"cannot write {path} ({fault.strerror}); it is as it was") from fault
     return backup
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from clawgauge.characters import repair_text, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
-from clawgauge.journal import repair_text
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.runner.budgets import Cell
@@ -104,7 +104,7 @@ def _fits(arguments: Any) -> bool:
 
 
 def _cut(text: str) -> str:
-    return cut_text(repair_text(text)[0], STRING_CAP_BYTES)[0]
+    return cut_text(well_formed(text), STRING_CAP_BYTES)[0]
 
 
 Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
@@ -202,7 +202,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
 
 def bounded_error(redact: Callable[[str], str], words: str | None) -> str | None:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
-    return cut_text(redact(repair_text(words)[0]), ERROR_CAP_BYTES)[0] if words else None
+    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)[0] if words else None
 
 
 def bounded_label(words: str | None) -> str | None:

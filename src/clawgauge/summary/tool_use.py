@@ -11,6 +11,7 @@ from clawgauge.summary.groups import EndingCount, OfferedCount, ToolSignCount
 from clawgauge.summary.rates import PooledRate, pool_rate
 from clawgauge.summary.rows import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.summary.schedule import PromptKey, Schedule
+from clawgauge.words import plural
 
 _OFTEN_WRONG = 0.2
 NOTHING_ANSWERED = "no tool prompts answered"
@@ -116,7 +117,7 @@ def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | No
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
     if tier > 1:
         return f"Tier {tier} (provisional)"
-    passes = "1 more clean pass" if needed == 1 else f"{needed} more clean passes"
+    passes = plural(needed, "more clean pass", "more clean passes")
     # Where repeats count for less than one trial each, only other prompts are worth a whole one.
     repeated = pooled.effective is not None and pooled.effective.trials < pooled.n
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"

@@ -14,6 +14,7 @@ from clawgauge.records import ClockTrust, Event, Resources, ToolUse
 from clawgauge.stats import Distribution
 from clawgauge.summary.groups import EndingCount, GroupAccumulator
 from clawgauge.summary.rates import Stop
+from clawgauge.words import plural
 
 _US_PER_MS = 1000
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
@@ -218,10 +219,12 @@ def _missing(n_total: int, n_scheduled: int, stop: Stop) -> list[str]:
 
 def _not_needed(stop: Stop, tool_use: ToolUse) -> list[str]:
     if stop.early:
-        after = f"stopped early after {tool_use.n} answered tool prompts: {tool_use.label}"
-        return [f"{after}; {stop.n_not_needed} cells were not needed, and no fixed-n interval is given"]
+        after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
+        cells = plural(stop.n_not_needed, "cell was", "cells were")
+        return [f"{after}; {cells} not needed, and no fixed-n interval is given"]
     if stop.n_not_needed:
-        return [f"{stop.n_not_needed} repeats of tool prompts were not needed: a repeat is no new evidence for a tier"]
+        repeats = plural(stop.n_not_needed, "repeat of a tool prompt was", "repeats of tool prompts were")
+        return [f"{repeats} not needed: a repeat is no new evidence for a tier"]
     return []
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
-from clawgauge.reports.compare import render_comparison_junit, render_comparison_text
+from clawgauge.reports.compare import describe_comparison, render_comparison_junit
+from clawgauge.reports.terminal import as_text
 from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -59,7 +60,7 @@ def test_a_change_on_the_limit_does_not_cross_it(tmp_path: Path, before: int, af
 def test_evidence_can_be_demanded(tmp_path: Path) -> None:
     """Two of twenty lost may be luck and is said to be; ten of twenty is not."""
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 18))
-    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.5 over 20 prompts" in reason
+    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.50 over 20 prompts" in reason
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 10))
     assert (outcome, failed) == ("broken", True) and "more than luck" in reason
 
@@ -108,7 +109,8 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     assert not compare_runs(b, a, Wishes(rules=rules)).gate_failed
     cases = ElementTree.fromstring(render_comparison_junit(found)).iter("testcase")
     assert sum(case.find("error") is not None for case in cases) == 2
-    assert f"{PROVIDER}:gone: n_error>0: B has no such target" in render_comparison_text(found, 200)
+    shown = " ".join(as_text(describe_comparison(found), 200).split())
+    assert f"{PROVIDER}:gone n_error>0: B has no such target" in shown
 
 
 def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:
@@ -127,7 +129,7 @@ def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
     rule = "p50_ms>10% (significant)"
     assert slower(tmp_path / "a", rule, [200] * 8) == (
         "broken",
-        "beyond the limit, and more than luck: p = 0.0078 over 8 prompts",
+        "beyond the limit, and more than luck: p = 0.008 over 8 prompts",
     )
     assert slower(tmp_path / "b", rule, [200] * 5) == (
         "not_significant",

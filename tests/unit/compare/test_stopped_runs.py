@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.compare import PairComparison, Wishes, compare_runs
-from clawgauge.reports.compare import render_comparison_text
+from clawgauge.reports.compare import describe_comparison
+from clawgauge.reports.terminal import as_text
 from support.written_runs import LABEL, config, prompt, record, write_run
 
 IDS = [f"P{n}" for n in range(30)]
@@ -53,7 +54,7 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
         ("objective_pass_rate", "pass_rate_scheduled", "tool_use_rate")
     )
     assert [(s.side, s.n_asked, s.n_not_needed) for s in pair.stopped] == [("a", 14, 17), ("b", 21, 10)]
-    shown = render_comparison_text(compare_runs(a, b, Wishes()), 400)
+    shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 400)
     assert f"A stopped early: the tier of {LABEL} was decided after 14 calls, 17 cells were not needed" in shown
 
 

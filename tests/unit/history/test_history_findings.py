@@ -13,7 +13,8 @@ import pytest
 
 from clawgauge.errors import RunFolderError
 from clawgauge.history import FillStep, History, read_history
-from clawgauge.reports.history import render_history_text
+from clawgauge.reports.history import describe_history
+from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
 from support.written_runs import (
     LABEL,
@@ -87,7 +88,7 @@ def test_drift_beyond_the_interval_is_said(tmp_path: Path) -> None:
     assert look(tmp_path).trends[0].drift == []
     write_passes(tmp_path, 4, 12)
     (sentence,) = look(tmp_path).trends[0].drift
-    assert sentence.startswith("pass rate fell from 93% (84/90 in 3 earlier runs) to 40% (12/30, 95% 25%–58%) in day4")
+    assert sentence.startswith("pass rate fell from 93% · 84/90 in 3 earlier runs to 40% · 12/30 · 25–58% in day4")
 
 
 def test_luck_on_either_side_is_no_drift(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_ids_and_times_are_never_cut(tmp_path: Path) -> None:
     plan = config(PROMPTS, ["a-rather-long-model-name:70b-instruct-q4_K_M", MODEL], created_at_ms=T0)
     write_run(tmp_path / long, [record(i) for i in IDS], config=plan)
     write_run(tmp_path / f"{long}-2", [record(i) for i in IDS], config={**plan, "created_at_ms": T0 + 1})
-    lines = render_history_text(look(tmp_path), 80).splitlines()
+    lines = as_text(describe_history(look(tmp_path)), 80).splitlines()
     first, second = lines[2], lines[3]
     assert first.split()[0] == f"{long}-2" and second.split()[0] == long
     assert re.search(r" 2026-\d\d-\d\d \d\d:\d\d( |$)", first) and "…" not in "".join(lines)

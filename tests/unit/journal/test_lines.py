@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.journal import encode_line, repair_text
+from clawgauge.characters import UNSEEN, repair_text
+from clawgauge.journal import encode_line
 from clawgauge.journal.lines import decode_object, encode_document
 from clawgauge.records import Result
 
@@ -65,11 +66,34 @@ def test_no_raw_character_that_hurts(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("character", "escape"),
-    [("\x1b", "\\u001b"), ("\x7f", "\\u007f"), ("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u202e", "\\u202e")],
+    [
+        ("\x1b", "\\u001b"),
+        ("\x7f", "\\u007f"),
+        ("\x85", "\\u0085"),
+        ("\u2028", "\\u2028"),
+        ("\u202e", "\\u202e"),
+        ("\u200b", "\\u200b"),
+        ("\u200d", "\\u200d"),
+        ("\U000e0041", "\\udb40\\udc41"),
+    ],
 )
 def test_escapes_are_visible(character: str, escape: str) -> None:
     """A person looking at the file with `less` sees which character was there."""
     assert f"a{escape}b".encode() in encode_line(make_result(raw_output=f"a{character}b"))
+
+
+def test_what_a_terminal_would_not_show_is_escaped() -> None:
+    """Every character that is not seen is an escape in the file, between letters of any script."""
+    unseen = re.findall(UNSEEN, "a".join(map(chr, range(0xD800))) + "".join(map(chr, range(0xE000, 0x110000))))
+    for letter in "aé漢":
+        text = letter + letter.join(unseen) + letter
+        shown = encode_line(make_event(detail={"text": text})).decode()
+        assert not re.search(UNSEEN, shown) and json.loads(shown)["detail"] == {"text": text}
+
+
+def test_scripts_and_emoji_keep_their_joiners() -> None:
+    """What a joiner is needed for stands as it was written."""
+    assert "می‌خواهم 👩‍💻 ❤️".encode() in encode_line(make_result(raw_output="می‌خواهم 👩‍💻 ❤️"))
 
 
 @given(ANY_TEXT | HOSTILE_TEXT)

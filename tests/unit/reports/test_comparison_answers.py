@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.reports.clean import clean_terminal
-from clawgauge.reports.compare_words import side_by_side
-from clawgauge.reports.table import display_width
+from clawgauge.reports.document import display_width
+from clawgauge.reports.terminal import side_by_side
 
 
 def test_lines_stand_beside_each_other() -> None:
@@ -26,4 +26,4 @@ def test_no_line_is_wider_than_the_terminal(left: str, right: str, width: int) -
 def test_a_long_answer_is_cut_and_says_so() -> None:
     """Forty lines a side, then how many more there are."""
     shown = side_by_side("\n".join(map(str, range(100))), "short", 80).splitlines()
-    assert len(shown) == 41 and shown[-1].startswith("… 60 lines more")
+    assert len(shown) == 41 and shown[-1].startswith("… 60 more lines")

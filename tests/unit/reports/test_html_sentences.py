@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from clawgauge.reports.html.sentences import find_answers
+from clawgauge.reports.findings import find_answers
 from clawgauge.summary import summarize_folder
 from unit.summary.run_folders import failed, record, tool_record, write_run
 
@@ -24,8 +24,8 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
     rows += as_model("open", [tool_record(f"T{i}", True) for i in range(6)])
     answer, notes = answers(tmp_path / "run", rows)["Who is Tier 1?"]
     assert answer == "sure is Tier 1: recommended for subagents."
-    assert "sure: called the tool in 14 of 14 answers, 96% sure of Tier 1." in notes
-    assert "open, not decided: called the tool in 6 of 6 answers, 79% sure of Tier 1; 7 more clean passes" in notes
+    assert "sure, Tier 1 (decided): 100% · 14/14 · 78–100% called, 96% sure." in notes
+    assert "open, Tier 1 (provisional: 7 more clean passes would decide it): 100% · 6/6 · 61–100% called" in notes
 
 
 def test_nobody_is_tier_one_without_evidence(tmp_path):
@@ -42,7 +42,7 @@ def test_the_fastest_must_pass(tmp_path):
     rows = as_model("quick", [record(f"P{i}", e2e_ms=50, objective_pass=i == 0, violation="v: x") for i in range(4)])
     rows += as_model("good", [record(f"P{i}", e2e_ms=1500) for i in range(4)])
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
-    assert answer == "good, median 1.5 s over 4 calls."
+    assert answer == "good, median 1.50 s over 4 calls."
     assert "Faster, but not passing: quick (25% · 1/4" in notes
 
 
@@ -69,7 +69,7 @@ def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):
     rows += [failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused") for i in range(2, 5)]
     answer, notes = answers(tmp_path / "run", rows, too_many_words=1)["What failed, and why?"]
     assert answer == "1 of 2 judged answers failed, 3 of 5 calls brought no answer."
-    assert "too_many_words (1)" in notes and "3 × connection_refused (“refused”)" in notes and "ollama serve" in notes
+    assert "too_many_words (1)" in notes and "3 × connection_refused: refused → " in notes and "ollama serve" in notes
 
 
 def test_a_clean_run_says_so(tmp_path):

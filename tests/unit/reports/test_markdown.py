@@ -224,7 +224,7 @@ def test_stopping_early_is_told(tmp_path):
     assert models["Tool tier"] == "1 (decided, stopped early) · 13/13"
     assert (models["Pass rate"], models["Answered"]) == ("100% · 13/13", "13/13")
     assert section(folder, "Tool use")[0]["Calls made"] == "100% · 13/13"
-    assert "7 cells were not needed" in render(folder) and "; until decided; " in render(folder)
+    assert "7 cells were not needed" in render(folder) and "stopped when a tier was decided" in render(folder)
 
 
 def test_repeats_are_told(tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clawgauge.checks.answer import answer_pieces, well_formed
+from clawgauge.characters import well_formed
+from clawgauge.checks.answer import answer_pieces
 from clawgauge.checks.detection.finds import Call, Find, Step, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern

@@ -11,6 +11,7 @@ from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.http.reply import Reader
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.secrets import public_address, public_settings
+from clawgauge.words import plural
 
 MAX_MODELS = 10_000
 MAX_LABEL_CHARS = 256
@@ -46,7 +47,7 @@ class HttpServer(Provider):
         except CallFailure as failure:
             return self.unreachable(failure)
         return ProviderProbe(
-            provider=self.name, reachable=True, address=address, detail=f"{len(models)} models", models=models
+            provider=self.name, reachable=True, address=address, detail=plural(len(models), "model"), models=models
         )
 
     def unreachable(self, failure: CallFailure) -> ProviderProbe:

@@ -131,10 +131,10 @@ def _shortened(text: str | None, limit: int) -> str | None:
 
 
 def _milliseconds(exact_us: int | None, rounded_ms: int | None) -> float | int | None:
-    """Tenths of a millisecond where they are known and can matter; None where the figure was not captured."""
-    if rounded_ms is None or exact_us is None:
+    """Tenths where the page shows them, else as recorded: what is rounded twice is another figure."""
+    if rounded_ms is None or exact_us is None or exact_us >= 10_000:
         return rounded_ms
-    return rounded_ms if rounded_ms >= 1000 else _rounded(exact_us / 1000, 1)
+    return _rounded(exact_us / 1000, 1)
 
 
 def _rounded(value: float | None, digits: int) -> float | int | None:

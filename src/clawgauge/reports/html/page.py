@@ -18,8 +18,8 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.records import GroupSummary, Inventory, Result, RunConfig, RunSummary, Target
 from clawgauge.reports.clean import clean_terminal
+from clawgauge.reports.findings import Finding, describe_run, find_answers, short_names
 from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, Choice, choose_calls
-from clawgauge.reports.html.sentences import Finding, describe_run, find_answers, short_names
 from clawgauge.reports.html.survey import (
     OUTCOMES,
     CallName,
@@ -30,7 +30,8 @@ from clawgauge.reports.html.survey import (
     register_prompts,
 )
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
-from clawgauge.reports.words import format_bytes, format_duration, plural
+from clawgauge.reports.words import target_of, word_options, word_suites
+from clawgauge.words import format_bytes, format_duration, plural
 
 _LEFT_OUT = frozenset({"resources_before", "resources_after"})
 _STATIC = files("clawgauge.reports.html") / "static"
@@ -59,23 +60,9 @@ def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: In
 
 
 def _plan(config: RunConfig) -> list[list[str]]:
-    options = config.options
-    asked = [
-        plural(options.repeats, "repeat"),
-        f"concurrency {options.concurrency}",
-        f"timeout {options.timeout_s:g} s",
-        "streaming" if options.stream else "no streaming",
-        f"at most {plural(options.max_retries, 'retry', 'retries')}",
-    ]
-    asked += [f"at most {options.max_tokens} tokens"] if options.max_tokens is not None else []
-    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
-    asked += [f"seed {options.seed}"] if options.seed is not None else []
-    asked += ["warm-up calls"] if options.warm_up else []
-    asked += ["a unique line before every prompt"] if options.unique_prefix else []
-    asked += ["stopped when a tier was decided"] if options.until_decided else []
     return [
-        ["Suites", ", ".join(f"{s.name} {s.version} ({plural(s.n_prompts, 'prompt')})" for s in config.suites)],
-        ["Asked with", ", ".join(asked)],
+        ["Suites", word_suites(config)],
+        ["Asked with", word_options(config.options)],
         ["Prompts’ hash", config.prompts_sha256[:16]],
         ["clawgauge", config.clawgauge_version],
     ]
@@ -159,14 +146,10 @@ def _survey(runs: Sequence[ReportRun]) -> Survey:
     for number, run in enumerate(runs):
         register_prompts(run.config, survey)
         for group in run.summary.models:
-            survey.target_number(number, _target(group))
+            survey.target_number(number, target_of(group))
     for number, run in enumerate(runs):
         survey.look_at(number, run.rows)
     return survey
-
-
-def _target(group: GroupSummary) -> Target:
-    return Target(group.provider, group.model, group.thinking_level)
 
 
 def _violations(survey: Survey, run: int) -> Counter[str]:
@@ -191,7 +174,7 @@ def _run_entry(run: ReportRun, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target for _, target in survey.targets)
-    figures = {(number, _target(group)): group for number, run in enumerate(runs) for group in run.summary.models}
+    figures = {(number, target_of(group)): group for number, run in enumerate(runs) for group in run.summary.models}
     return [
         {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": _figures(figures.get(key))}
         for key in sorted(survey.targets, key=survey.targets.__getitem__)

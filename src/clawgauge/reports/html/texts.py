@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from clawgauge.journal import repair_text
+from clawgauge.characters import well_formed
+from clawgauge.journal import encode_document
 
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 TEXT_BUDGET_BYTES = 7_000_000
@@ -22,30 +22,15 @@ _CUTS = tuple(round(65_536 / 2 ** (n / 2)) for n in range(21))
 
 
 def embed_json(value: Any) -> str:
-    """`value` for a `<script type="application/json">`: plain ASCII without a character that HTML could act on."""
-    try:
-        encoded = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        encoded = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    # A tag, a comment or an entity cannot begin without one of the three; all that is not ASCII is an escape already.
-    return encoded.translate(_IN_SCRIPT)
+    """`value` for a `<script type="application/json">`: nothing in it that HTML could act on."""
+    # A tag, a comment or an entity cannot begin without one of the three.
+    return encode_document(value, pretty=False).decode().translate(_IN_SCRIPT)
 
 
 def show_json(value: Any) -> str:
     """`value` as a person reads it; for showing, never for parsing, since a number may be no JSON number."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
     return text if len(text) <= 100 else json.dumps(value, ensure_ascii=False, indent=2, default=str)
-
-
-def _finite(value: Any) -> Any:
-    """`value` with null for every number JSON does not know: sums of absurd figures overflow."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 Packed: TypeAlias = Any
@@ -150,9 +135,9 @@ def _n_chars(value: Packed) -> int:
 
 def _plain(value: Packed) -> Any:
     if isinstance(value, _CutText):
-        return {"t": repair_text(str(value))[0], "n": value.n_whole}
+        return {"t": well_formed(str(value)), "n": value.n_whole}
     if isinstance(value, str):
-        return repair_text(value)[0]
+        return well_formed(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from clawgauge.checks.answer import well_formed
+from clawgauge.characters import well_formed
 from clawgauge.checks.detection.formats.json import LFM2_START, PYTHON_TAG, read_lfm2_json, read_python_tag_json
 from clawgauge.checks.detection.formats.readings import Format, Reader, Reading, WrittenCall, find_stop
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern

@@ -41,7 +41,8 @@ function decimals(value, digits) {
 
 function dollars(value) {
   if (value === null || value === undefined) return ABSENT;
-  return value >= 1 || value === 0 ? `$${value.toFixed(2)}` : `$${Number(value.toPrecision(2))}`;
+  if (!value) return "$0";
+  return `$${value.toFixed(Math.max(value >= 1 ? 2 : 4, 1 - Math.floor(Math.log10(Math.abs(value)))))}`;
 }
 
 function moment(ms) {

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from clawgauge.records import GroupSummary, RunSummary, Target
-from clawgauge.reports.words import format_duration, format_percent, format_rate, one_line, plural
+from clawgauge.reports.clean import one_line
+from clawgauge.reports.words import target_of, word_failure, word_tier, word_unreadable
+from clawgauge.words import (
+    format_duration,
+    format_latency,
+    format_percent,
+    format_rate,
+    list_names,
+    plural,
+)
 
 PASSING_RATE = 0.8
 _MAX_NAMED = 4
 _NAME_CHARS = 80
-_EXAMPLE_CHARS = 160
 _CODE_CHARS = 60
 
 
@@ -33,39 +43,34 @@ class Finding:
     notes: list[str]
 
 
+def pace_ms(group: GroupSummary) -> float:
+    """What models are ranked by; those without a successful call come last."""
+    return math.inf if group.latency_ms.p50 is None else group.latency_ms.p50
+
+
+def is_passing(group: GroupSummary) -> bool:
+    """Of what was scheduled: a model that is down most of the time is quick to no purpose."""
+    return (group.pass_rate_scheduled or 0.0) >= PASSING_RATE
+
+
+def word_median(group: GroupSummary) -> str:
+    """`median 204 ms over 18 calls`."""
+    return f"median {format_latency(group.latency_ms.p50 or 0.0)} over {plural(group.n_success, 'call')}"
+
+
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
     """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
     if not any(group.n_total for group in summary.models):
         return [Finding("What came of it?", "This run recorded no call.", _nothing_recorded(summary))]
-    models = [_Model(name, group) for name, group in _named(summary.models)]
+    models = _named(summary.models)
     return [_tier_one(models), _fastest(models), _failed(models, violations, summary.n_unreadable_lines)]
 
 
-@dataclass(frozen=True)
-class _Model:
+class _Model(NamedTuple):
     """A group under the name it has in the sentences."""
 
     name: str
     figures: GroupSummary
-
-    @property
-    def evidence(self) -> str:
-        use = self.figures.tool_use
-        sure = (
-            f", {format_percent(use.p_tier[use.tier - 1])} sure of Tier {use.tier}" if use.p_tier and use.tier else ""
-        )
-        return f"called the tool in {use.k} of {use.n} answers{sure}"
-
-    @property
-    def needed(self) -> str:
-        needed = self.figures.tool_use.needed
-        return f"; {plural(needed, 'more clean pass', 'more clean passes')} would decide it" if needed else ""
-
-    @property
-    def median(self) -> str:
-        p50 = self.figures.latency_ms.p50 or 0.0
-        shown = f"{p50:.0f} ms" if p50 < 1000 else f"{p50 / 1000:.3g} s"
-        return f"median {shown} over {plural(self.figures.n_success, 'call')}"
 
     @property
     def passes(self) -> str:
@@ -76,10 +81,9 @@ class _Model:
         return f"{judged} of its judged answers, {figures.n_passed}/{figures.n_scheduled_judged} of what was scheduled"
 
 
-def _named(groups: Sequence[GroupSummary]) -> list[tuple[str, GroupSummary]]:
-    targets = [Target(group.provider, group.model, group.thinking_level) for group in groups]
-    names = short_names(targets)
-    return [(one_line(names[target], _NAME_CHARS), group) for target, group in zip(targets, groups, strict=True)]
+def _named(groups: Sequence[GroupSummary]) -> list[_Model]:
+    names = short_names(map(target_of, groups))
+    return [_Model(one_line(names[target_of(group)], _NAME_CHARS), group) for group in groups]
 
 
 def _nothing_recorded(summary: RunSummary) -> list[str]:
@@ -88,27 +92,19 @@ def _nothing_recorded(summary: RunSummary) -> list[str]:
     return [*notes, *_unreadable(summary.n_unreadable_lines)]
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown, more = list(names[:_MAX_NAMED]), len(names) - _MAX_NAMED
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
 def _tier_one(models: Sequence[_Model]) -> Finding:
     question = "Who is Tier 1?"
     uses = [(model, model.figures.tool_use) for model in models]
     sure = [model for model, use in uses if use.recommended_for_subagents]
     unsure = [model for model, use in uses if use.tier == 1 and not use.recommended_for_subagents]
-    notes = [f"{m.name}: {m.evidence}." for m in sure]
-    notes += [f"{m.name}, not decided: {m.evidence}{m.needed}." for m in unsure]
-    notes += [f"{m.name}, {use.label}: {m.evidence}." for m, use in uses if (use.tier or 0) > 1]
+    notes = [f"{m.name}, {use.label}: {word_tier(use)}." for m, use in uses if use.n]
     notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
     if sure:
         verb = "is" if len(sure) == 1 else "are"
-        answer = f"{_listed([m.name for m in sure])} {verb} Tier 1: recommended for subagents."
+        answer = f"{list_names([m.name for m in sure], _MAX_NAMED)} {verb} Tier 1: recommended for subagents."
     elif unsure:
-        answer = f"Nobody for certain yet. {_listed([m.name for m in unsure])} could be: Tier 1 so far, not decided."
+        named = list_names([m.name for m in unsure], _MAX_NAMED)
+        answer = f"Nobody for certain yet. {named} could be: Tier 1 so far, not decided."
     elif any(use.n for _, use in uses):
         answer = "No model is Tier 1."
     else:
@@ -118,24 +114,21 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
 
 def _fastest(models: Sequence[_Model]) -> Finding:
     question = "Which is the fastest that passes?"
-    timed = sorted(
-        (m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: m.figures.latency_ms.p50 or 0.0
-    )
-    # Of what was scheduled: a model that is down most of the time is quick to no purpose.
-    passing = [m for m in timed if (m.figures.pass_rate_scheduled or 0.0) >= PASSING_RATE]
+    timed = sorted((m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: pace_ms(m.figures))
+    passing = [m for m in timed if is_passing(m.figures)]
     bar = f"{format_percent(PASSING_RATE)} of what was scheduled"
     if not timed:
         return Finding(question, "None: no call succeeded.", [])
     if not passing:
         first = timed[0]
-        note = f"The fastest of all is {first.name}: {first.median}; it passes {first.passes}."
+        note = f"The fastest of all is {first.name}: {word_median(first.figures)}; it passes {first.passes}."
         return Finding(question, f"None: no model passes {bar}.", [note])
     best, *others = passing
     notes = [f"It passes {best.passes}. Passing here means at least {bar}."]
-    notes += [f"Next: {other.name}, {other.median}, passes {other.passes}." for other in others[:2]]
+    notes += [f"Next: {other.name}, {word_median(other.figures)}, passes {other.passes}." for other in others[:2]]
     if faster := timed[: timed.index(best)]:
-        notes.append(f"Faster, but not passing: {_listed([f'{m.name} ({m.passes})' for m in faster])}.")
-    return Finding(question, f"{best.name}, {best.median}.", notes)
+        notes.append(f"Faster, but not passing: {list_names([f'{m.name} ({m.passes})' for m in faster], _MAX_NAMED)}.")
+    return Finding(question, f"{best.name}, {word_median(best.figures)}.", notes)
 
 
 def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: int) -> Finding:
@@ -158,17 +151,13 @@ def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: in
 def _no_answers(models: Sequence[_Model]) -> list[str]:
     """The commonest ways of not answering, each with who, how often, the server's words and the way out."""
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
-    notes = []
-    for n, name, failure in counted[:_MAX_NAMED]:
-        words = f" (“{one_line(failure.example, _EXAMPLE_CHARS)}”)" if failure.example else ""
-        hint = f" {failure.hint}" if failure.hint else ""
-        notes.append(f"{name}: {n} × {failure.failure_type}{words}.{hint}")
+    notes = [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
     rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
     return [*notes, f"{plural(rest, 'more call')} ended in other ways."] if rest else notes
 
 
 def _unreadable(n_lines: int) -> list[str]:
-    return [f"{plural(n_lines, 'line')} of results.jsonl could not be read and count in nothing."] if n_lines else []
+    return [f"{word_unreadable(n_lines)}."] if n_lines else []
 
 
 def describe_run(summary: RunSummary) -> str:

@@ -1,0 +1,48 @@
+"""Characters that deceive whoever reads them, and text that is not well formed: one list and one repair for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+
+_ALWAYS = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_JOINERS = "\u200c\u200d\ufe00-\ufe0f"
+UNSEEN = f"[{_ALWAYS}]|(?<![^\x00-\x7f])[{_JOINERS}]|[\u200c\u200d](?![^\x00-\x7f])"
+"""A pattern for marks that reorder text, have no width or are not seen; joiners, which scripts and emoji need, only
+beside ASCII.
+"""
+
+
+def repair_text(text: str) -> tuple[str, bool]:
+    """Join surrogate halves and put U+FFFD for those that stay alone; the flag says that one did."""
+    if text.isascii():
+        return text, False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # UTF-16 is where a surrogate pair is one character, so a round trip joins what belongs together.
+        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return repaired, repaired.count(REPLACEMENT) > text.count(REPLACEMENT)
+    return text, False
+
+
+def repair_value(value: Any) -> tuple[Any, bool]:
+    """`repair_text` for every string, key or value, of a JSON-like value."""
+    if isinstance(value, str):
+        return repair_text(value)
+    if isinstance(value, dict):
+        pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)
+    if isinstance(value, (list, tuple)):
+        items = [repair_value(item) for item in value]
+        return [item for item, _ in items], any(lost for _, lost in items)
+    return value, False
+
+
+def well_formed(text: str) -> str:
+    """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
+    return repair_text(text)[0]

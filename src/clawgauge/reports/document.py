@@ -1,0 +1,141 @@
+"""A report as a list of sections, said once: `as_markdown` is here, `terminal.as_text` lays the same out as text.
+
+Whatever stands in a part may be a stranger's words: each renderer makes them harmless for its own place.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from clawgauge.reports.clean import clean_cell, escape_cell, escape_line
+
+_MIN_WIDTH = 3  # a delimiter row needs three dashes to be one everywhere
+_MAX_CELL = 600
+MAX_LISTED = 100
+"""Rows of a table that could be of any length."""
+
+
+class Column(NamedTuple):
+    """A heading, the side its cells lean to, and what becomes of them in a terminal too narrow for the table.
+
+    `fixed` cells are never touched, `cut` ones lose their end, `wrapped` ones take more lines, a target's `name` loses
+    its provider first. A column `below` is none there: it stands under its row, two of them beside each other.
+    """
+
+    heading: str
+    align: Literal["left", "right"] = "left"
+    narrow: Literal["fixed", "cut", "wrapped", "name", "below"] = "fixed"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain text. The rest is for a terminal alone.
+
+    `yielding` names the columns to leave out where it is narrow, the first first. A `grouped` table's first column
+    stands above the rows that share it. `bare` has no headings, `ruled` a line under them.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    yielding: Sequence[str] = ()
+    grouped: bool = False
+    bare: bool = False
+    ruled: bool = False
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Sentences, each on a line of its own."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list. What is further in belongs to the line above it."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines to be copied, never broken."""
+
+    lines: Sequence[str]
+
+
+Part: TypeAlias = Table | Prose | Points | Commands
+
+
+class Section(NamedTuple):
+    """Parts under a title, which may be empty; one whose parts are all empty is not shown."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+def shown(sections: Sequence[Section]) -> list[Section]:
+    """The sections that say something, with the parts that do."""
+    filled = [Section(title, [part for part in parts if _is_filled(part)]) for title, parts in sections]
+    return [section for section in filled if section.parts]
+
+
+def _is_filled(part: Part) -> bool:
+    return bool(part.rows if isinstance(part, Table) else part.lines)
+
+
+def as_markdown(title: str, sections: Sequence[Section]) -> str:
+    """A whole document. Titles begin with a capital, except where they name a target."""
+    blocks = [f"# {escape_cell(title)}"]
+    for heading, parts in shown(sections):
+        if heading:
+            blocks.append(f"## {escape_cell(heading if ':' in heading else heading[0].upper() + heading[1:])}")
+        blocks += map(_part, parts)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Table):
+        return render_table(part.columns, [[escape_cell(cell, limit=_MAX_CELL) for cell in row] for row in part.rows])
+    if isinstance(part, Prose):
+        return "\\\n".join(map(escape_line, part.lines))
+    if isinstance(part, Points):
+        return "\n".join(f"{_indent(line)}- {escape_line(line)}" for line in part.lines)
+    # An indented block is shown as it stands, whatever back-ticks a name in it holds.
+    return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" "))]
+
+
+def display_width(text: str) -> int:
+    """How many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
+
+def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """`cell` in `width` terminal columns."""
+    space = " " * (width - display_width(cell))
+    return space + cell if align == "right" else cell + space
+
+
+def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """A GitHub-style table of escaped cells; its columns line up in a plain text editor too."""
+    lines = [[column.heading for column in columns], *rows]
+    widths = [max(_MIN_WIDTH, *map(display_width, cells)) for cells in zip(*lines, strict=True)]
+    rule = ["-" * (w - 1) + (":" if c.align == "right" else "-") for c, w in zip(columns, widths, strict=True)]
+    aligns = [column.align for column in columns]
+    padded = [list(map(pad, line, widths, aligns)) for line in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [padded[0], rule, *padded[1:]])

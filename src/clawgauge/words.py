@@ -1,0 +1,122 @@
+"""Numbers and counts as a person reads them: the one place that says how each kind of figure looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+ABSENT = "–"
+
+
+def plural(n: int, noun: str, many: str | None = None) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{n} {noun if n == 1 else many or noun + 's'}"
+
+
+def list_names(names: Sequence[str], at_most: int) -> str:
+    """`a, b and c`; `a, b and 3 more` where there are more than `at_most`."""
+    if len(names) > at_most:
+        return f"{', '.join(names[:at_most])} and {len(names) - at_most} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def rounded(value: float, digits: int = 0) -> str:
+    """A half goes up, as it does in the page of a report: one figure must not be 140 here and 141 there."""
+    if abs(value) < 1e12:
+        value = math.floor(value * 10**digits + 0.5) / 10**digits
+    return f"{value:.{digits}f}"
+
+
+def format_number(value: float | None, digits: int = 0) -> str:
+    """A plain number, or a dash where there is none."""
+    return ABSENT if value is None else rounded(value, digits)
+
+
+def format_percent(rate: float | None) -> str:
+    """A rate in whole per cent; never rounded up to 100 or down to 0."""
+    if rate is None:
+        return ABSENT
+    if 0 < rate < 0.01:
+        return "<1%"
+    if 0.99 < rate < 1:
+        return ">99%"
+    return f"{rounded(rate * 100)}%"
+
+
+def format_interval(ci95: tuple[float, float] | None) -> str:
+    """A 95% interval in per cent."""
+    return ABSENT if ci95 is None else f"{rounded(ci95[0] * 100)}–{rounded(ci95[1] * 100)}%"
+
+
+def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
+    """k of n: `83% · 5/6 · 44–97%`."""
+    if not n:
+        return ABSENT
+    parts = [format_percent(k / n), f"{k}/{n}"]
+    return " · ".join(parts if ci95 is None else [*parts, format_interval(ci95)])
+
+
+def format_ms(value_ms: float | None) -> str:
+    """A latency in whole milliseconds, as columns of them compare best."""
+    return ABSENT if value_ms is None else f"{rounded(value_ms)} ms"
+
+
+def format_latency(value_ms: float) -> str:
+    """A latency in a sentence, as in the page of a report: `8.5 ms`, `204 ms`, `1.50 s`, `42.0 s`."""
+    if value_ms < 10:
+        return f"{rounded(value_ms, 1).removesuffix('.0')} ms"
+    if value_ms < 1000:
+        return f"{rounded(value_ms)} ms"
+    return f"{rounded(value_ms / 1000, 2 if value_ms < 10_000 else 1)} s"
+
+
+def format_duration(value_ms: float | None) -> str:
+    """Milliseconds as a person says them: `850 ms`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    if value_ms is None:
+        return ABSENT
+    if value_ms < 1000:
+        return format_ms(value_ms)
+    seconds = round(value_ms / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
+
+
+def format_date(at_ms: float) -> str:
+    """Local date and time to the minute."""
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def format_bytes(value: float | None) -> str:
+    """Bytes in GiB or MiB."""
+    if value is None:
+        return ABSENT
+    mib = value / 2**20
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def format_money(usd: float | None) -> str:
+    """Dollars with enough digits to be more than nothing: `$1.32`, `$0.0041`, `$0.000012`, `$0`."""
+    if usd is None:
+        return ABSENT
+    if not usd or not math.isfinite(usd):
+        return f"${usd:.0f}"
+    return f"${usd:.{max(2 if usd >= 1 else 4, 1 - math.floor(math.log10(abs(usd))))}f}"
+
+
+def format_p(p: float) -> str:
+    """A p-value that never claims to be 0."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def word_p(p: float) -> str:
+    """`p = 0.004`, `p < 0.001`."""
+    return f"p < {format_p(p)[1:]}" if p < 0.001 else f"p = {format_p(p)}"
+
+
+def cut_text(text: str, limit: int) -> str:
+    """The first `limit` characters, and how many there are besides."""
+    return text if len(text) <= limit else f"{text[:limit]}\n… {plural(len(text) - limit, 'more character')}"
