@@ -21,17 +21,16 @@ from clawgauge.journal.lines import result_line
 from clawgauge.records import (
     STATUSES,
     Attempt,
-    CellRow,
     Result,
     Target,
     TimingsUs,
     ToolInvocation,
     TranscriptTurn,
 )
-from clawgauge.summary.rows import SummaryRow
+from clawgauge.run_data import Row
 from support.sample_runs import sample_prompts, write_folder
 
-VIEWS = [Result, SummaryRow, CellRow, *CellRow.__subclasses__()]
+VIEWS = [Result, Row]
 TARGETS = [Target("ollama_openai", "m\x00\ud83d\nx"), Target("openai_responses", "gpt", "high")]
 PROMPTS = sample_prompts()[:4]
 READING = ("show", "report -o -", "export", "export --format jsonl", "history", "route", "compare")

@@ -62,7 +62,7 @@ def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> t
 
 
 def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
-    return {(prompt.suite, prompt.id): prompt for prompt in side.config.prompts} if side.config else {}
+    return {prompt.key: prompt for prompt in side.config.prompts} if side.config else {}
 
 
 def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:

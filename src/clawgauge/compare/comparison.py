@@ -15,16 +15,15 @@ from clawgauge.compare.findings import (
     Comparison,
     Difference,
     Figure,
-    Flip,
     PairComparison,
     PairedRate,
     RuleFinding,
     SideInfo,
     StoppedSide,
-    summarize_shared,
 )
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing
 from clawgauge.compare.paired import (
+    add_answers,
     answered,
     correct_rates,
     correct_shifts,
@@ -33,7 +32,6 @@ from clawgauge.compare.paired import (
     judged,
     pair_rates,
     pair_shift,
-    read_answers,
     scheduled,
     used_tool,
 )
@@ -46,12 +44,10 @@ from clawgauge.compare.pairing import (
     pair_prompts,
     pair_targets,
 )
-from clawgauge.compare.tallies import RunSide, read_side
+from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
-from clawgauge.summary.schedule import read_schedule
-
-MAX_ANSWERS = 50
+from clawgauge.run_data import read_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +81,8 @@ class _Pair:
 
 def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     """Compare two run folders, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
-    a = read_side(path_a)
-    b = a if path_a.resolve() == path_b.resolve() else read_side(path_b)
+    a = RunSide.read(path_a)
+    b = a if path_a.resolve() == path_b.resolve() else RunSide.read(path_b)
     targets = _choose_targets(a, b, wishes)
     pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
     differences = _find_differences(a, b, pairs)
@@ -94,7 +90,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = [_with_answers(a, b, pair, found) for pair, found in zip(pairs, compared, strict=True)]
+        compared = add_answers(a, b, [pair.prompts.shared for pair in pairs], compared)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         a=_describe_side(a),
@@ -176,8 +172,8 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
 def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency: bool) -> list[PairComparison]:
     groups = [
         (
-            summarize_shared(a, pair.a, [shared.key_a for shared in pair.prompts.shared]),
-            summarize_shared(b, pair.b, [shared.key_b for shared in pair.prompts.shared]),
+            a.summarize_shared(pair.a, [shared.key_a for shared in pair.prompts.shared]),
+            b.summarize_shared(pair.b, [shared.key_b for shared in pair.prompts.shared]),
         )
         for pair in pairs
     ]
@@ -226,7 +222,7 @@ def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Fi
 def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
     """The paired tests of every kind of rate that this pair has prompts for."""
     shared = pair.prompts.shared
-    schedule = read_schedule(b.config or a.config, ())
+    schedule = read_schedule(b.config or a.config)
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
     with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
@@ -246,19 +242,6 @@ def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: 
 
 def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
     return any(tally.expects_tool and tally.tools_offered == native for tally in (shared.a, shared.b))
-
-
-def _with_answers(a: RunSide, b: RunSide, pair: _Pair, found: PairComparison) -> PairComparison:
-    """The flips with both answers: on each side one that has the verdict of the side."""
-    keys = {shared.label: shared for shared in pair.prompts.shared}
-    shown = [(flip, keys[label_prompt((flip.suite, flip.prompt_id))]) for flip in found.flips[:MAX_ANSWERS]]
-    answers_a = read_answers(a.path, pair.a, {s.key_a: flip.direction == "lost" for flip, s in shown})
-    answers_b = read_answers(b.path, pair.b, {s.key_b: flip.direction == "gained" for flip, s in shown})
-    flips: list[Flip] = [
-        msgspec.structs.replace(flip, answer_a=answers_a.get(s.key_a), answer_b=answers_b.get(s.key_b))
-        for flip, s in shown
-    ]
-    return msgspec.structs.replace(found, flips=[*flips, *found.flips[MAX_ANSWERS:]])
 
 
 def _describe_side(side: RunSide) -> SideInfo:

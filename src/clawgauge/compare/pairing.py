@@ -10,8 +10,7 @@ import msgspec
 
 from clawgauge.compare.tallies import PromptTally, RunSide
 from clawgauge.errors import TargetError
-from clawgauge.records import Prompt, Target
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.records import Prompt, PromptKey, Target
 
 _HASH_CHARS = 12
 
@@ -133,7 +132,7 @@ def _describe_no_pair(a: RunSide, b: RunSide) -> str:
 
 def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> PromptPairs:
     """The prompts both targets were to answer, in the order of A."""
-    prompts_a, prompts_b = _prompts_of(a, target_a), _prompts_of(b, target_b)
+    prompts_a, prompts_b = a.tallies.get(target_a, {}), b.tallies.get(target_b, {})
     partners = {key: key for key in prompts_a if key in prompts_b}
     if a.first_harness != b.first_harness:
         partners |= _match_by_id(prompts_a, prompts_b)
@@ -143,11 +142,6 @@ def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> 
         [key for key in prompts_a if key not in partners],
         [key for key in prompts_b if key not in taken],
     )
-
-
-def _prompts_of(side: RunSide, target: Target) -> dict[PromptKey, PromptTally]:
-    """What was scheduled for a target and what it has records of; a prompt with no record has an empty tally."""
-    return side.tallies.get(target, {})
 
 
 def _match_by_id(

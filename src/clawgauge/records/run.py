@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+PromptKey: TypeAlias = tuple[str, str]
+"""(suite, prompt id): what makes repeats repeats of the same thing."""
 
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
 
@@ -47,6 +50,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     variant_of: str | None = None
     world: dict[str, Any] | None = None
     max_turns: int | None = None
+
+    @property
+    def key(self) -> PromptKey:
+        return self.suite, self.id
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 
-from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
+from clawgauge.records import Attempt, Prompt, Result, ToolInvocation
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.reports.words import verdict_word
+from clawgauge.reports.words import plural, verdict_word
 
 _TEXT_CHARS = 20_000
 
 
 def render_call(result: Result, prompt: Prompt | None) -> str:
     """Every part that has something to say, each under its name."""
-    target = Target(result.provider, result.model, result.thinking_level).label
     suite = f"{result.suite}/" if result.suite else ""
-    head = f"{target}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
+    head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = [
         ("verdict", _verdict(result)),
         ("time", _time(result)),
@@ -73,4 +72,5 @@ def _attempt(attempt: Attempt) -> str:
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}\n… {len(text) - _TEXT_CHARS} characters more"
+    more = len(text) - _TEXT_CHARS
+    return text if more <= 0 else f"{text[:_TEXT_CHARS]}\n… {plural(more, 'character')} more"

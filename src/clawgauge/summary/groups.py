@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from clawgauge.records import Status, Target
+from clawgauge.records import PromptKey, Status, Target
+from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged
 from clawgauge.stats import CountedValues, Distribution, describe
-from clawgauge.summary.rows import TIMER_NOISE_US, SummaryRow, answer_channel, count_flagged
-from clawgauge.summary.schedule import PromptKey
 
-BATCH_ROWS = 512
 _MAX_DISTINCT_WARNINGS = 100
 
+T = TypeVar("T")
 FailureKey: TypeAlias = tuple[Status, str | None]
 
 
@@ -38,7 +37,7 @@ class StratumKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a cell ended, without its numbers. The field names are those of a row."""
+    """`n` cells of one prompt that ended alike. The field names are those of a row."""
 
     prompt_id: str
     availability_status: Status
@@ -49,6 +48,12 @@ class Ending(NamedTuple):
     expected_tools: tuple[str, ...]
     tools_offered: bool
     finish_reason: str | None
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
     @property
     def answered(self) -> bool:
@@ -68,25 +73,38 @@ class Ending(NamedTuple):
 
 
 class ToolSign(NamedTuple):
-    """One call on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
+    """`n` calls alike on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
 
     prompt_id: str
     tools_offered: bool
     channel: str | None
     valid: bool
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
 
 class OfferedAnswer(NamedTuple):
-    """How an answer to a prompt that offers tools dealt with them; `channel` is the kind of its best call."""
+    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call."""
 
     prompt_id: str
     expects_call: bool
     channel: str
     objective_pass: bool | None
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
 
-_KEY_FIELDS = len(StratumKey._fields)
-_cell_of = attrgetter(*StratumKey._fields, *Ending._fields)
+_STRATUM = StratumKey._fields
+# The last two fields of an ending are counted, not read.
+_ENDING = Ending._fields[:-2]
 
 
 class Total:
@@ -158,10 +176,10 @@ class Stratum:
         self.input_tokens, self.output_tokens, self.cached_tokens = Total(), Total(), Total()
         self.turns, self.task_tokens, self.retry_waits_ms = Total(), Total(), Total()
 
-    def add(self, rows: list[SummaryRow], endings: Mapping[tuple[Any, ...], int]) -> None:
+    def add(self, rows: list[Row], endings: Mapping[tuple[Any, ...], int]) -> None:
         """Take in rows that belong here; `endings` are theirs, counted, and tell what need not be looked for."""
         self.endings.update(endings)
-        kinds = [Ending._make(ending) for ending in endings]
+        kinds = [Ending(*ending) for ending in endings]
         all_succeeded = all(kind.succeeded for kind in kinds)
         succeeded = rows if all_succeeded else [r for r in rows if r.success and r.availability_status == "ok"]
         self.e2e_ms.update([value for row in succeeded if (value := row.e2e_ms) is not None])
@@ -184,7 +202,7 @@ class Stratum:
         if warned := [row for row in rows if row.warnings]:
             self._add_warnings(warned)
 
-    def _add_span(self, rows: list[SummaryRow]) -> None:
+    def _add_span(self, rows: list[Row]) -> None:
         # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
         starts = [value for row in rows if (value := row.started_at_ms)]
         ends = [value for row in rows if (value := row.ended_at_ms)]
@@ -195,7 +213,7 @@ class Stratum:
         self.started_at_ms = first if self.started_at_ms is None else min(first, self.started_at_ms)
         self.ended_at_ms = last if self.ended_at_ms is None else max(last, self.ended_at_ms)
 
-    def _add_lateness(self, rows: list[SummaryRow]) -> None:
+    def _add_lateness(self, rows: list[Row]) -> None:
         timings = [timing for row in rows if (timing := row.timings_us) is not None]
         lags = [lag for timing in timings if (lag := timing.lag) is not None]
         self.lag_us.update(lags)
@@ -209,16 +227,16 @@ class Stratum:
         ]
         self.retry_waits_ms.add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
-    def _add_tasks(self, rows: list[SummaryRow]) -> None:
+    def _add_tasks(self, rows: list[Row]) -> None:
         self.turns.add([value for row in rows if (value := row.turns) is not None])
         self.task_tokens.add([value for row in rows if (value := row.output_tokens) is not None])
 
-    def _add_offered(self, rows: list[SummaryRow]) -> None:
+    def _add_offered(self, rows: list[Row]) -> None:
         self.offered.update(
             [(row.prompt_id, bool(row.expected_tools), answer_channel(row), row.objective_pass) for row in rows]
         )
 
-    def _add_tool_signs(self, rows: list[SummaryRow]) -> None:
+    def _add_tool_signs(self, rows: list[Row]) -> None:
         self.tool_signs.update(
             [
                 (row.prompt_id, row.tools_offered, call.channel, call.valid)
@@ -230,160 +248,130 @@ class Stratum:
             [(row.prompt_id, row.tools_offered, None, True) for row in rows if not row.tool_invocations]
         )
 
-    def _add_examples(self, rows: list[SummaryRow]) -> None:
+    def _add_examples(self, rows: list[Row]) -> None:
         for row in rows:
             key = (row.availability_status, row.failure_type)
             if self.examples.get(key) is None:
                 self.examples[key] = row.error
 
-    def _add_warnings(self, rows: list[SummaryRow]) -> None:
+    def _add_warnings(self, rows: list[Row]) -> None:
         for row in rows:
             for text in row.warnings:
                 if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
                     self.warnings[text] += 1
 
 
-def in_batches(rows: Iterable[SummaryRow]) -> Iterator[list[SummaryRow]]:
-    """Rows that are at hand, in the batches `stratify` takes."""
-    source = iter(rows)
-    while batch := list(islice(source, BATCH_ROWS)):
-        yield batch
+class Strata:
+    """Sorts rows into strata, in the order the strata first appear, and keeps no row.
 
+    With `by_prompt` each prompt has strata of its own, so that any choice of prompts can be summed up afterwards.
+    """
 
-def stratify(batches: Iterable[list[SummaryRow]]) -> dict[StratumKey, Stratum]:
-    """Sort rows into strata, in the order the strata first appear; reads the batches once and keeps no row."""
-    strata: dict[StratumKey, Stratum] = {}
-    for batch in batches:
-        cells = list(map(_cell_of, batch))
+    def __init__(self, *, by_prompt: bool = False) -> None:
+        shared = (*_STRATUM, "prompt_id") if by_prompt else _STRATUM
+        self.strata: dict[tuple[Any, ...], Stratum] = {}
+        self._n_shared = len(shared)
+        self._cell_of = attrgetter(*shared, *_ENDING)
+
+    def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
+        """Take in some rows; their places in the file do not matter here."""
+        cells = list(map(self._cell_of, rows))
         kinds = Counter(cells)
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         for cell, n in kinds.items():
-            endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
-        shares = dict.fromkeys(endings, batch) if len(endings) == 1 else _share_out(batch, cells, kinds)
+            endings.setdefault(cell[: self._n_shared], {})[cell[self._n_shared :]] = n
+        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else self._share_out(rows, cells, kinds)
         for key, share in shares.items():
-            name = StratumKey._make(key)
-            if name not in strata:
-                strata[name] = Stratum()
-            strata[name].add(share, endings[key])
-    return strata
+            if key not in self.strata:
+                self.strata[key] = Stratum()
+            self.strata[key].add(share, endings[key])
 
+    def _share_out(
+        self, rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
+    ) -> dict[tuple[Any, ...], list[Row]]:
+        """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
+        shares: dict[tuple[Any, ...], list[Row]] = {}
+        take = {kind: shares.setdefault(kind[: self._n_shared], []).append for kind in kinds}
+        for cell, row in zip(cells, rows, strict=True):
+            take[cell](row)
+        return shares
 
-def _share_out(
-    batch: list[SummaryRow], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[SummaryRow]]:
-    """The rows of a batch by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
-    shares: dict[tuple[Any, ...], list[SummaryRow]] = {}
-    take = {kind: shares.setdefault(kind[:_KEY_FIELDS], []).append for kind in kinds}
-    for cell, row in zip(cells, batch, strict=True):
-        take[cell](row)
-    return shares
+    def groups(
+        self, planned: Sequence[Target], prompts: Collection[PromptKey] | None = None
+    ) -> dict[Target, GroupAccumulator]:
+        """One group per target: the planned ones first and in their order, recorded or not, then others as they came.
 
-
-class EndingCount(NamedTuple):
-    """How many cells of one prompt ended alike."""
-
-    suite: str
-    ending: Ending
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.ending.prompt_id
-
-
-class ToolSignCount(NamedTuple):
-    """How many calls on one prompt came alike."""
-
-    suite: str
-    sign: ToolSign
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.sign.prompt_id
-
-
-class OfferedCount(NamedTuple):
-    """How many answers to one prompt that offers tools dealt with them alike."""
-
-    suite: str
-    answer: OfferedAnswer
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.answer.prompt_id
+        With `prompts`, of these alone: that takes strata that were made by prompt.
+        """
+        members: dict[Target, dict[StratumKey, list[Stratum]]] = {target: {} for target in planned}
+        for key, stratum in self.strata.items():
+            name = StratumKey._make(key[: len(_STRATUM)])
+            if prompts is None or (name.suite, key[-1]) in prompts:
+                target = Target(name.provider, name.model, name.thinking_level)
+                members.setdefault(target, {}).setdefault(name, []).append(stratum)
+        return {target: GroupAccumulator(target, own) for target, own in members.items()}
 
 
 class GroupAccumulator:
     """One target's strata, and views of their union."""
 
-    def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
+    def __init__(self, target: Target, strata: Mapping[StratumKey, Sequence[Stratum]]) -> None:
         self.target = target
-        self._strata = strata
+        self._strata = [(key, stratum) for key, alike in strata.items() for stratum in alike]
 
-    def endings(self) -> list[EndingCount]:
+    def endings(self) -> list[Ending]:
         """Every way a cell ended, counted."""
-        return [
-            EndingCount(key.suite, Ending._make(ending), n)
-            for key, stratum in self._strata.items()
-            for ending, n in stratum.endings.items()
-        ]
+        return self._counted(Ending, attrgetter("endings"))
 
-    def tool_signs(self) -> list[ToolSignCount]:
+    def tool_signs(self) -> list[ToolSign]:
         """Every way a tool call came on answered prompts that expect one, counted."""
-        return [
-            ToolSignCount(key.suite, ToolSign._make(sign), n)
-            for key, stratum in self._strata.items()
-            for sign, n in stratum.tool_signs.items()
-        ]
+        return self._counted(ToolSign, attrgetter("tool_signs"))
 
-    def offered(self) -> list[OfferedCount]:
+    def offered(self) -> list[OfferedAnswer]:
         """Every way an answered prompt that offers tools was dealt with, counted."""
+        return self._counted(OfferedAnswer, attrgetter("offered"))
+
+    def _counted(self, kind: Callable[..., T], tally: Callable[[Stratum], Mapping[tuple[Any, ...], int]]) -> list[T]:
         return [
-            OfferedCount(key.suite, OfferedAnswer._make(answer), n)
-            for key, stratum in self._strata.items()
-            for answer, n in stratum.offered.items()
+            kind(*values, suite=key.suite, n=n) for key, stratum in self._strata for values, n in tally(stratum).items()
         ]
 
     def suites(self) -> list[str]:
         """The suites this target has records of, in the order they came."""
-        return list(dict.fromkeys(key.suite for key in self._strata))
+        return list(dict.fromkeys(key.suite for key, _ in self._strata))
 
     def describe_tally(
         self, tally: Callable[[Stratum], Mapping[int, int]], where: Callable[[StratumKey], bool] | None = None
     ) -> Distribution:
         """The distribution of a tallied time over the strata that `where` accepts (all without it)."""
         whole: Counter[int] = Counter()
-        for key, stratum in self._strata.items():
+        for key, stratum in self._strata:
             if where is None or where(key):
                 whole.update(tally(stratum))
         return describe(CountedValues(whole))
 
     def describe_column(self, column: Callable[[Stratum], Sequence[float]]) -> Distribution:
         """The distribution of a column of fractions."""
-        return describe(list(chain.from_iterable(column(stratum) for stratum in self._strata.values())))
+        return describe(list(chain.from_iterable(column(stratum) for _, stratum in self._strata)))
 
     def total(self, field: Callable[[Stratum], Total]) -> Total:
         """The sum of one field over all records."""
         whole = Total()
-        for stratum in self._strata.values():
+        for _, stratum in self._strata:
             whole.take(field(stratum))
         return whole
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""
-        return [
-            cost for key, stratum in self._strata.items() if suite in (None, key.suite) for cost in stratum.cost_usd
-        ]
+        return [cost for key, stratum in self._strata if suite in (None, key.suite) for cost in stratum.cost_usd]
 
     def count(self, field: Callable[[Stratum], int]) -> int:
         """The sum of one count over all strata."""
-        return sum(field(stratum) for stratum in self._strata.values())
+        return sum(field(stratum) for _, stratum in self._strata)
 
     def example(self, status: str, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""
-        for stratum in self._strata.values():
+        for _, stratum in self._strata:
             for (its_status, its_type), words in stratum.examples.items():
                 if words and (its_status, its_type) == (status, failure_type):
                     return words
@@ -391,24 +379,15 @@ class GroupAccumulator:
 
     def warnings(self) -> Counter[str]:
         """What the records themselves warn of, counted."""
-        return sum((stratum.warnings for stratum in self._strata.values()), Counter())
+        return sum((stratum.warnings for _, stratum in self._strata), Counter())
 
     def spans(self) -> list[tuple[int, int, int]]:
         """(stretch, first start, last end) of every stratum that has both."""
         return [
             (key.stretch, stratum.started_at_ms, stratum.ended_at_ms)
-            for key, stratum in self._strata.items()
+            for key, stratum in self._strata
             if stratum.started_at_ms is not None and stratum.ended_at_ms is not None
         ]
-
-
-def group_strata(strata: Mapping[StratumKey, Stratum], planned: Sequence[Target]) -> list[GroupAccumulator]:
-    """One group per target: the planned ones first and in their order, recorded or not, then others as they came."""
-    members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
-    for key, stratum in strata.items():
-        target = Target(key.provider, key.model, key.thinking_level)
-        members.setdefault(target, {})[key] = stratum
-    return [GroupAccumulator(target, own) for target, own in members.items()]
 
 
 def wall_clock_ms(spans: Iterable[tuple[int, int, int]]) -> int | None:

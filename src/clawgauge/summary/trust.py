@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from clawgauge.records import ClockTrust, Event, Resources, ToolUse
+from clawgauge.run_data.schedule import Stop
 from clawgauge.stats import Distribution
-from clawgauge.summary.groups import EndingCount, GroupAccumulator
-from clawgauge.summary.rates import Stop
+from clawgauge.summary.groups import Ending, GroupAccumulator
 
 _US_PER_MS = 1000
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
@@ -177,18 +177,18 @@ def _peak(values: Iterable[Any]) -> int | None:
     return max((value for value in values if isinstance(value, int)), default=None)
 
 
-def count_truncated(endings: Sequence[EndingCount]) -> int:
+def count_truncated(endings: Sequence[Ending]) -> int:
     """Answered cells whose reply the token limit cut off."""
-    return sum(e.n for e in endings if e.ending.answered and e.ending.finish_reason in _CUT_BY_LIMIT)
+    return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
 def group_warnings(
-    group: GroupAccumulator, endings: Sequence[EndingCount], n_scheduled: int, stop: Stop, tool_use: ToolUse
+    group: GroupAccumulator, endings: Sequence[Ending], n_scheduled: int, stop: Stop, tool_use: ToolUse
 ) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
     n_total = sum(e.n for e in endings)
-    n_answered = sum(e.n for e in endings if e.ending.answered)
-    n_success = sum(e.n for e in endings if e.ending.succeeded)
+    n_answered = sum(e.n for e in endings if e.answered)
+    n_success = sum(e.n for e in endings if e.succeeded)
     notes = [*_missing(n_total, n_scheduled, stop), *_not_needed(stop, tool_use)]
     if truncated := count_truncated(endings):
         notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")

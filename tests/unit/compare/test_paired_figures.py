@@ -158,7 +158,7 @@ def test_a_flip_shows_why_the_failing_side_failed(tmp_path: Path) -> None:
     lost, gained = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
     assert (lost.prompt_id, lost.violation, gained.prompt_id, gained.violation) == ("P1", "why P1", "P0", "why P0")
     assert lost.answer_a == "y" * 4_000
-    assert lost.answer_b == "n" * 4_000 + "\n… 1 characters more"
+    assert lost.answer_b == "n" * 4_000 + "\n… 1 character more"
     assert (lost.prompt_name, lost.trials_a, lost.trials_b, lost.passes_b) == ("name_P1", 1, 1, 0)
 
 
