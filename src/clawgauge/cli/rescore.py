@@ -23,6 +23,7 @@ from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
+from clawgauge.reports.words import plural
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import check_recorded, load_suite, prompts_sha256
 
@@ -65,7 +66,7 @@ class Rescoring:
         """The result with today's verdict; itself where it cannot or need not be judged again."""
         if not result.success:
             return result
-        prompt = self._prompts.get((result.suite, result.prompt_id))
+        prompt = self._prompts.get(result.prompt)
         if prompt is None:
             self.n_without_prompt += 1
             return result
@@ -113,25 +114,30 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
 def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     config = read_config(path)
     prompts = _prompts(path, config, suite)
-    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
-    preview = iter_results(path)
-    for result in preview:
-        rescoring.judge(result)
-    if not rescoring.n_judged and rescoring.n_without_prompt:
-        raise RunFolderError(f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run")
+    rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
+
+    def approve() -> None:
+        if not rescoring.n_judged and rescoring.n_without_prompt:
+            raise RunFolderError(
+                f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
+            )
+
     if dry_run:
-        _tell(rescoring, preview.bad_lines, dry_run=True)
-        return UNREADABLE_LINES if preview.bad_lines else DONE
+        reader = iter_results(path)
+        for result in reader:
+            rescoring.judge(result)
+        approve()
+        _tell(rescoring, reader.bad_lines, dry_run=True)
+        return UNREADABLE_LINES if reader.bad_lines else DONE
     folder = RunFolder.open_existing(path)
     try:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
-        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
-        folder.rewrite_results(map(judging.judge, iter_results(path, fitting=True)))
-        _explain(folder, config, prompts, judging)
+        folder.rewrite_results(rescoring.judge, approve)
+        _explain(folder, config, prompts, rescoring)
         summary = write_summary(folder)
     finally:
         folder.close()
-    _tell(judging, summary.n_unreadable_lines, dry_run=False)
+    _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
     sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
@@ -142,8 +148,8 @@ def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt],
     folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
     if config is None:
         return
-    judged_by = {(prompt.suite, prompt.id): prompt for prompt in prompts}
-    kept = [judged_by.get((prompt.suite, prompt.id), prompt) for prompt in config.prompts]
+    judged_by = {prompt.key: prompt for prompt in prompts}
+    kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
     if kept != config.prompts:
         sha256 = prompts_sha256(kept)
         folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
@@ -190,20 +196,18 @@ def _verdict(result: Result) -> str:
 
 def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     would = "would change" if dry_run else "changed"
-    lines = [f"{rescoring.n_judged} answers judged again: {len(rescoring.changes)} verdicts {would}"]
+    n_changes = len(rescoring.changes)
+    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {plural(n_changes, 'verdict')} {would}"]
     lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
-    if len(rescoring.changes) > _EXAMPLES_SHOWN:
-        lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
-    if rescoring.n_truncated:
-        lines.append(f"{rescoring.n_truncated} answers were cut at 64 KB and keep their verdict")
-    if rescoring.n_withheld:
-        lines.append(f"{rescoring.n_withheld} answers held a key, which is not recorded, and keep their verdict")
-    if rescoring.n_dropped:
-        lines.append(f"{rescoring.n_dropped} answers made calls too large to be recorded and keep their verdict")
-    if rescoring.n_without_prompt:
-        lines.append(
-            f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
-        )
+    if n_changes > _EXAMPLES_SHOWN:
+        lines.append(f"  … and {n_changes - _EXAMPLES_SHOWN} more")
+    kept = {
+        "cut at 64 KB": rescoring.n_truncated,
+        "with a key in it, which is not recorded": rescoring.n_withheld,
+        "with calls too large to be recorded": rescoring.n_dropped,
+        "to a prompt that is not known": rescoring.n_without_prompt,
+    }
+    lines += [f"the verdict stands on {plural(n, 'answer')} {why}" for why, n in kept.items() if n]
     if bad_lines:
-        lines.append(f"{bad_lines} lines could not be read")
+        lines.append(f"{plural(bad_lines, 'line')} could not be read")
     sys.stderr.write(clean_lines("\n".join(lines)))

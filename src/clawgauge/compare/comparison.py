@@ -36,7 +36,7 @@ from clawgauge.compare.paired import (
     used_tool,
 )
 from clawgauge.compare.pairing import (
-    PromptPairs,
+    Pair,
     SharedPrompt,
     TargetPairs,
     find_target,
@@ -46,7 +46,7 @@ from clawgauge.compare.pairing import (
 )
 from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError, RunFolderError
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
+from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
 
 
@@ -70,15 +70,6 @@ class IncomparableRuns(RunFolderError):
         self.differences = list(differences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two targets and the prompts that are compared."""
-
-    a: Target
-    b: Target
-    prompts: PromptPairs
-
-
 def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     """Compare two run folders, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
     a = RunSide.read(path_a)
@@ -90,7 +81,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = add_answers(a, b, [pair.prompts.shared for pair in pairs], compared)
+        compared = add_answers(a, b, [pair.shared for pair in pairs], compared)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         a=_describe_side(a),
@@ -120,39 +111,35 @@ def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
     return TargetPairs([(first, second)], [], [])
 
 
-def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[_Pair]:
-    pairs = [_Pair(x, y, pair_prompts(a, x, b, y)) for x, y in targets.pairs]
+def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[Pair]:
+    pairs = [pair_prompts(a, x, b, y) for x, y in targets.pairs]
     if skip_changed:
-        pairs = [replace(pair, prompts=_without_changed(a, b, pair.prompts)) for pair in pairs]
-    bare = [pair for pair in pairs if not pair.prompts.shared]
-    if bare:
-        pair = bare[0]
-        raise RunFolderError(
-            f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
-            f"({_count_prompts(pair.prompts)}): compare runs of the same suite"
-        )
+        pairs = [_without_changed(a, b, pair) for pair in pairs]
+    for pair in pairs:
+        if not pair.shared:
+            raise RunFolderError(
+                f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
+                f"(only in A: {len(pair.only_a)}, only in B: {len(pair.only_b)}): compare runs of the same suite"
+            )
     return pairs
 
 
-def _count_prompts(prompts: PromptPairs) -> str:
-    return f"{len(prompts.only_a)} prompts only in A, {len(prompts.only_b)} only in B"
-
-
-def _without_changed(a: RunSide, b: RunSide, prompts: PromptPairs) -> PromptPairs:
+def _without_changed(a: RunSide, b: RunSide, pair: Pair) -> Pair:
     """Prompts whose content changed are treated as what they are: two different prompts."""
-    asked, judged_otherwise = changed_prompts(a, b, prompts.shared)
+    asked, judged_otherwise = changed_prompts(a, b, pair.shared)
     changed = [*asked, *judged_otherwise]
-    return PromptPairs(
-        [shared for shared in prompts.shared if shared not in changed],
-        [*prompts.only_a, *(shared.key_a for shared in changed)],
-        [*prompts.only_b, *(shared.key_b for shared in changed)],
+    return replace(
+        pair,
+        shared=[shared for shared in pair.shared if shared not in changed],
+        only_a=[*pair.only_a, *(shared.key_a for shared in changed)],
+        only_b=[*pair.only_b, *(shared.key_b for shared in changed)],
     )
 
 
-def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[_Pair]) -> list[Difference]:
+def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Difference]:
     found = [] if a is b else find_run_differences(a, b)
     for pair in pairs:
-        found += find_pair_differences(a, pair.a, b, pair.b, pair.prompts.shared)
+        found += find_pair_differences(a, b, pair)
     return found
 
 
@@ -169,16 +156,16 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
         raise IncomparableRuns(f"the gate asks for times ({asked}), which cannot be compared", spoiling)
 
 
-def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency: bool) -> list[PairComparison]:
+def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
     groups = [
         (
-            a.summarize_shared(pair.a, [shared.key_a for shared in pair.prompts.shared]),
-            b.summarize_shared(pair.b, [shared.key_b for shared in pair.prompts.shared]),
+            a.summarize_shared(pair.a, [shared.key_a for shared in pair.shared]),
+            b.summarize_shared(pair.b, [shared.key_b for shared in pair.shared]),
         )
         for pair in pairs
     ]
     rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
-    shared = [pair.prompts.shared for pair in pairs]
+    shared = [pair.shared for pair in pairs]
     latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])
     ttft = correct_shifts([pair_shift(prompts, lambda tally: tally.ttft_ms) for prompts in shared])
     tokens = correct_shifts([pair_shift(prompts, lambda tally: tally.output_tokens) for prompts in shared])
@@ -186,16 +173,16 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency
         PairComparison(
             target_a=pair.a.label,
             target_b=pair.b.label,
-            n_shared=len(pair.prompts.shared),
-            only_in_a=[label_prompt(key) for key in pair.prompts.only_a],
-            only_in_b=[label_prompt(key) for key in pair.prompts.only_b],
+            n_shared=len(pair.shared),
+            only_in_a=[label_prompt(key) for key in pair.only_a],
+            only_in_b=[label_prompt(key) for key in pair.only_b],
             figures=_figures(*groups[place], with_latency=with_latency),
             rates=rates[place],
             latency_ms=latency[place] if with_latency else None,
             ttft_ms=ttft[place] if with_latency else None,
             output_tokens=msgspec.structs.replace(tokens[place], n_cold_left_out=0),
-            flips=find_flips(pair.prompts.shared),
-            unanswered=find_unanswered(pair.prompts.shared),
+            flips=find_flips(pair.shared),
+            unanswered=find_unanswered(pair.shared),
             stopped=_find_stopped(*groups[place]),
         )
         for place, pair in enumerate(pairs)
@@ -219,9 +206,9 @@ def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Fi
     ]
 
 
-def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
+def _rates(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
     """The paired tests of every kind of rate that this pair has prompts for."""
-    shared = pair.prompts.shared
+    shared = pair.shared
     schedule = read_schedule(b.config or a.config)
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
     with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]

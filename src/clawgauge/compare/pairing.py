@@ -68,9 +68,11 @@ class SharedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptPairs:
-    """The prompts of one pair of targets."""
+class Pair:
+    """One target of A beside one of B, the prompts that are compared, and those that only one of them has."""
 
+    a: Target
+    b: Target
     shared: list[SharedPrompt]
     only_a: list[PromptKey]
     only_b: list[PromptKey]
@@ -130,14 +132,16 @@ def _describe_no_pair(a: RunSide, b: RunSide) -> str:
     )
 
 
-def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> PromptPairs:
-    """The prompts both targets were to answer, in the order of A."""
+def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Pair:
+    """Two targets by the prompts both were to answer, in the order of A."""
     prompts_a, prompts_b = a.tallies.get(target_a, {}), b.tallies.get(target_b, {})
     partners = {key: key for key in prompts_a if key in prompts_b}
     if a.first_harness != b.first_harness:
         partners |= _match_by_id(prompts_a, prompts_b)
     taken = set(partners.values())
-    return PromptPairs(
+    return Pair(
+        target_a,
+        target_b,
         [SharedPrompt(key, partners[key], prompts_a[key], prompts_b[partners[key]]) for key in partners],
         [key for key in prompts_a if key not in partners],
         [key for key in prompts_b if key not in taken],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,40 +17,29 @@ from clawgauge.summary import Strata
 from clawgauge.summary.figures import summarize_group
 
 
+@dataclass(slots=True, eq=False)
 class PromptTally:
     """All repeats of one prompt by one target. Times are of successful calls, the cold ones only counted.
 
     `first_at` tells where the first line with each verdict begins.
     """
 
-    __slots__ = (
-        "e2e_ms",
-        "expects_tool",
-        "failure_type",
-        "first_at",
-        "n_answered",
-        "n_cold",
-        "n_judged",
-        "n_passed",
-        "n_planned",
-        "n_recorded",
-        "n_tool_successes",
-        "name",
-        "output_tokens",
-        "tools_offered",
-        "ttft_ms",
-        "violation",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.n_recorded = self.n_answered = self.n_judged = self.n_passed = self.n_tool_successes = self.n_cold = 0
-        self.n_planned = 0
-        self.expects_tool = self.tools_offered = False
-        self.failure_type: str | None = None
-        self.violation: str | None = None
-        self.first_at: dict[bool, int] = {}
-        self.e2e_ms, self.ttft_ms, self.output_tokens = array("q"), array("q"), array("q")
+    name: str
+    n_planned: int = 0
+    n_recorded: int = 0
+    n_answered: int = 0
+    n_judged: int = 0
+    n_passed: int = 0
+    n_tool_successes: int = 0
+    n_cold: int = 0
+    expects_tool: bool = False
+    tools_offered: bool = False
+    failure_type: str | None = None
+    violation: str | None = None
+    first_at: dict[bool, int] = field(default_factory=dict)
+    e2e_ms: array[int] = field(default_factory=partial(array, "q"))
+    ttft_ms: array[int] = field(default_factory=partial(array, "q"))
+    output_tokens: array[int] = field(default_factory=partial(array, "q"))
 
     @property
     def n_scheduled(self) -> int:

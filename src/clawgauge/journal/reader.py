@@ -59,18 +59,16 @@ def read_events(path: Path) -> list[Event]:
 
     The first harness wrote its events among the results; they are found there.
     """
-    return [*read_event_log(path), *(read_old_events(path) if is_first_harness(path) else [])]
+    events = read_event_log(path)
+    if is_first_harness(path):
+        for raw in _read_objects(path, RESULTS):
+            events += _as_old_event(raw) if raw.get("record_type") == "event" else []
+    return events
 
 
 def read_event_log(path: Path) -> list[Event]:
     """events.jsonl alone."""
     return [event for raw in _read_objects(path, EVENTS) for event in _as_event(raw)]
-
-
-def read_old_events(path: Path) -> list[Event]:
-    """The events among the results of the first harness."""
-    objects = _read_objects(path, RESULTS)
-    return [event for raw in objects if raw.get("record_type") == "event" for event in _as_old_event(raw)]
 
 
 def _as_event(raw: dict[str, Any]) -> list[Event]:
@@ -155,9 +153,7 @@ class ResultReader(Generic[T]):
     `raw_config` is the folder's config.json as far as it can be read: it tells who made the folder.
     """
 
-    def __init__(
-        self, folder: Path, record: type[T], raw_config: Mapping[str, Any] | None, *, fitting: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, record: type[T], raw_config: Mapping[str, Any] | None) -> None:
         _view_fields(record)
         self.bad_lines = 0
         self.events: list[Event] = []
@@ -165,7 +161,6 @@ class ResultReader(Generic[T]):
         self._folder = folder
         self._record = record
         self._raw_config = raw_config
-        self._fitting = fitting
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(records for records, _ in self.batches(1))
@@ -214,7 +209,7 @@ class ResultReader(Generic[T]):
         if not ended and len(line) >= LINE_CAP_BYTES:
             _skip_rest_of_line(file)
         elif not self.first_harness and (record := decode_again(line, self._record)) is not None:
-            return None if self._fitting and not fits_as_it_is(line, self._record) else record
+            return record
         elif not ended and decode_line(line) is None:
             return None
         self.bad_lines += 1
@@ -243,16 +238,13 @@ class ResultReader(Generic[T]):
 
 
 @overload
-def iter_results(path: Path, *, fitting: bool = False) -> ResultReader[Result]: ...
+def iter_results(path: Path) -> ResultReader[Result]: ...
 @overload
 def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
-def iter_results(path: Path, type: type[msgspec.Struct] = Result, *, fitting: bool = False) -> ResultReader[Any]:
-    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours.
-
-    With `fitting`, records of which a field had to be given up are passed over: for whoever writes them anew.
-    """
+def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> ResultReader[Any]:
+    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours."""
     open_results(path).close()
-    return ResultReader(path, type, _config_or_none(path), fitting=fitting)
+    return ResultReader(path, type, _config_or_none(path))
 
 
 def read_results_at(path: Path, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
@@ -302,14 +294,17 @@ def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bo
 
 
 def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
-    """Reads one line exactly as `iter_results` would; None for a line that is no record."""
+    """Reads one line exactly as `iter_results` would; None for a line that is no record.
+
+    With `fitting`, one of which a field had to be given up is none either: for whoever writes it anew.
+    """
     fast = msgspec.json.Decoder(record).decode
 
     def decode(line: bytes) -> T | None:
         try:
             return fast(line)
         except _REFUSALS:
-            return decode_again(line, record) if not fitting or fits_as_it_is(line, record) else None
+            return decode_again(line, record) if not fitting or _fits_as_it_is(line, record) else None
 
     return decode
 
@@ -326,7 +321,7 @@ def decode_again(line: bytes, record: type[T]) -> T | None:
     return _fit(raw, record)
 
 
-def fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
+def _fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
     """Whether a line that msgspec refused has every field in its type: only its text was to be repaired."""
     try:
         msgspec.convert(decode_object(line), record)

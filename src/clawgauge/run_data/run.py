@@ -13,10 +13,9 @@ from clawgauge.journal import (
     ResultReader,
     as_config,
     is_first_harness,
-    iter_results,
     read_event_log,
+    read_events,
     read_inventory,
-    read_old_events,
     read_raw_config,
     read_results_at,
     read_summary,
@@ -58,10 +57,6 @@ class Run:
                 collector.add(rows, offsets)
         return self
 
-    def results(self, *, fitting: bool = False) -> ResultReader[Result]:
-        """Every record whole, answers and all: for whoever copies or judges them, and counts nothing else."""
-        return iter_results(self.path, fitting=fitting)
-
     def results_at(self, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
         """The whole records whose lines begin at `offsets`, each with its own, in file order."""
         return read_results_at(self.path, offsets)
@@ -93,9 +88,7 @@ class Run:
     @cached_property
     def events(self) -> list[Event]:
         """events.jsonl, and what the first harness wrote among its results."""
-        if not self.first_harness:
-            return read_event_log(self.path)
-        return [*read_event_log(self.path), *(self._reader.events if self._reader else read_old_events(self.path))]
+        return read_events(self.path) if self._reader is None else [*read_event_log(self.path), *self._reader.events]
 
     @cached_property
     def inventory(self) -> Inventory | None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,6 @@ from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_cloc
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
 from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
 from clawgauge.summary.trust import Machine, count_truncated, find_hint, group_warnings, judge_clock, read_machine
-
-_e2e_ms = attrgetter("e2e_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +125,16 @@ def summarize_group(
 
 def _timings(group: GroupAccumulator) -> dict[str, Any]:
     """The fields that say how long it took, under their names in the summary."""
-    latency = group.describe_tally(_e2e_ms)
+    latency = group.describe("e2e_ms")
     return {
         "wall_clock_ms": wall_clock_ms(group.spans()),
         "latency_ms": to_latency_stats(latency),
         "latency_all_ms": to_percentiles(latency),
-        "latency_warm_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is False)),
-        "latency_cold_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is True)),
-        "ttft_ms": to_percentiles(group.describe_tally(attrgetter("ttft_ms"))),
-        "ttfa_ms": to_percentiles(group.describe_tally(attrgetter("ttfa_ms"))),
-        "output_tps": to_percentiles(group.describe_column(attrgetter("output_tps"))),
+        "latency_warm_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is False)),
+        "latency_cold_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is True)),
+        "ttft_ms": to_percentiles(group.describe("ttft_ms")),
+        "ttfa_ms": to_percentiles(group.describe("ttfa_ms")),
+        "output_tps": to_percentiles(group.describe_output_tps()),
     }
 
 
@@ -148,9 +145,9 @@ def _resources(group: GroupAccumulator, machine: Machine) -> dict[str, Any]:
         "resources_after": machine.after,
         "peak_memory_bytes": machine.peak_memory_bytes,
         "peak_vram_bytes": machine.peak_vram_bytes,
-        "input_tokens": group.total(attrgetter("input_tokens")).known,
-        "output_tokens": group.total(attrgetter("output_tokens")).known,
-        "cached_tokens": group.total(attrgetter("cached_tokens")).known,
+        "input_tokens": group.total("input_tokens").known,
+        "output_tokens": group.total("output_tokens").known,
+        "cached_tokens": group.total("cached_tokens").known,
         "energy_j": machine.energy_j,
     }
 
@@ -203,8 +200,8 @@ def _tasks(group: GroupAccumulator, endings: Sequence[Ending], prompts: frozense
         k=pooled.k,
         rate=pooled.rate,
         ci95=pooled.ci95,
-        mean_turns=group.total(attrgetter("turns")).mean,
-        mean_tokens=group.total(attrgetter("task_tokens")).mean,
+        mean_turns=group.total("turns").mean,
+        mean_tokens=group.total("task_tokens").mean,
     )
 
 
@@ -243,7 +240,7 @@ def _suite(
         n_passed=judged.k,
         objective_pass_rate=judged.rate,
         ci95=None if stopped_early else judged.ci95,
-        latency_ms=to_latency_stats(group.describe_tally(_e2e_ms, lambda key: key.suite == suite)),
+        latency_ms=to_latency_stats(group.describe("e2e_ms", lambda key: key.suite == suite)),
         n_scheduled=coverage.n_scheduled,
         n_scheduled_judged=coverage.n_scheduled_judged,
         pass_rate_scheduled=coverage.pass_rate(judged.k),

@@ -9,11 +9,12 @@ list steps in C instead of thirty lines of Python.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from clawgauge.records import PromptKey, Status, Target
 from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged
@@ -21,7 +22,6 @@ from clawgauge.stats import CountedValues, Distribution, describe
 
 _MAX_DISTINCT_WARNINGS = 100
 
-T = TypeVar("T")
 FailureKey: TypeAlias = tuple[Status, str | None]
 
 
@@ -107,22 +107,16 @@ _STRATUM = StratumKey._fields
 _ENDING = Ending._fields[:-2]
 
 
+@dataclass(slots=True)
 class Total:
     """A sum of whole numbers that knows how many terms it has: nothing reported is not the same as zero."""
 
-    __slots__ = ("n", "value")
+    n: int = 0
+    value: int = 0
 
-    def __init__(self) -> None:
-        self.n = 0
-        self.value = 0
-
-    def add(self, values: list[int]) -> None:
+    def add(self, values: Sequence[int]) -> None:
         self.n += len(values)
         self.value += sum(values)
-
-    def take(self, other: Total) -> None:
-        self.n += other.n
-        self.value += other.value
 
     @property
     def mean(self) -> float | None:
@@ -133,90 +127,67 @@ class Total:
         return self.value if self.n else None
 
 
+# The columns of a stratum, by the field of a row they are made of. Times and rates are of successful calls alone.
+_TIMES = {name: attrgetter(name) for name in ("e2e_ms", "ttft_ms", "ttfa_ms")}
+_TOKENS = {name: attrgetter(name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+
+
+@dataclass(slots=True, eq=False)
 class Stratum:
-    """Rows alike in target, suite, stretch and cold start. Times are of successful calls, totals of all."""
+    """Rows alike in target, suite, stretch and cold start."""
 
-    __slots__ = (
-        "cached_tokens",
-        "cost_usd",
-        "e2e_ms",
-        "ended_at_ms",
-        "endings",
-        "examples",
-        "input_tokens",
-        "lag_us",
-        "n_flagged",
-        "offered",
-        "output_tokens",
-        "output_tps",
-        "retry_waits_ms",
-        "started_at_ms",
-        "task_tokens",
-        "tool_signs",
-        "ttfa_ms",
-        "ttft_ms",
-        "turns",
-        "warnings",
-    )
-
-    def __init__(self) -> None:
-        self.endings: Counter[tuple[Any, ...]] = Counter()
-        self.tool_signs: Counter[tuple[Any, ...]] = Counter()
-        self.offered: Counter[tuple[Any, ...]] = Counter()
-        self.examples: dict[FailureKey, str | None] = {}
-        self.warnings: Counter[str] = Counter()
-        self.e2e_ms: Counter[int] = Counter()
-        self.ttft_ms: Counter[int] = Counter()
-        self.ttfa_ms: Counter[int] = Counter()
-        self.lag_us: Counter[int] = Counter()
-        self.output_tps, self.cost_usd = array("d"), array("d")
-        self.n_flagged = 0
-        self.started_at_ms: int | None = None
-        self.ended_at_ms: int | None = None
-        self.input_tokens, self.output_tokens, self.cached_tokens = Total(), Total(), Total()
-        self.turns, self.task_tokens, self.retry_waits_ms = Total(), Total(), Total()
+    endings: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    tool_signs: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
+    totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
+    examples: dict[FailureKey, str | None] = field(default_factory=dict)
+    warnings: Counter[str] = field(default_factory=Counter)
+    output_tps: array[float] = field(default_factory=lambda: array("d"))
+    cost_usd: array[float] = field(default_factory=lambda: array("d"))
+    n_flagged: int = 0
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
 
     def add(self, rows: list[Row], endings: Mapping[tuple[Any, ...], int]) -> None:
         """Take in rows that belong here; `endings` are theirs, counted, and tell what need not be looked for."""
         self.endings.update(endings)
         kinds = [Ending(*ending) for ending in endings]
         all_succeeded = all(kind.succeeded for kind in kinds)
-        succeeded = rows if all_succeeded else [r for r in rows if r.success and r.availability_status == "ok"]
-        self.e2e_ms.update([value for row in succeeded if (value := row.e2e_ms) is not None])
-        self.ttft_ms.update([value for row in succeeded if (value := row.ttft_ms) is not None])
-        self.ttfa_ms.update([value for row in succeeded if (value := row.ttfa_ms) is not None])
+        succeeded = rows if all_succeeded else [row for row in rows if row.succeeded]
+        for name, read in _TIMES.items():
+            self.tallies[name].update([value for value in map(read, succeeded) if value is not None])
+        for name, read in _TOKENS.items():
+            self.totals[name].add([value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
-        self.input_tokens.add([value for row in rows if (value := row.input_tokens) is not None])
-        self.output_tokens.add([value for row in rows if (value := row.output_tokens) is not None])
-        self.cached_tokens.add([value for row in rows if (value := row.cached_tokens) is not None])
         self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
         self._add_span(rows)
         self._add_lateness(rows)
-        self._add_tasks([row for row in succeeded if row.turns is not None])
+        if tasks := [row for row in succeeded if row.turns is not None]:
+            self.totals["turns"].add([row.turns or 0 for row in tasks])
+            self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
         if any(kind.expected_tools for kind in kinds):
             self._add_tool_signs([row for row in rows if row.expected_tools and row.availability_status == "ok"])
         if any(kind.tools_offered for kind in kinds):
             self._add_offered([row for row in rows if row.tools_offered and row.availability_status == "ok"])
         if not all_succeeded:
             self._add_examples([row for row in rows if not row.success])
-        if warned := [row for row in rows if row.warnings]:
-            self._add_warnings(warned)
+        for text in [text for row in rows for text in row.warnings]:
+            if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
+                self.warnings[text] += 1
 
     def _add_span(self, rows: list[Row]) -> None:
         # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
         starts = [value for row in rows if (value := row.started_at_ms)]
         ends = [value for row in rows if (value := row.ended_at_ms)]
         if starts and ends:
-            self._widen(min(starts), max(ends))
-
-    def _widen(self, first: int, last: int) -> None:
-        self.started_at_ms = first if self.started_at_ms is None else min(first, self.started_at_ms)
-        self.ended_at_ms = last if self.ended_at_ms is None else max(last, self.ended_at_ms)
+            self.started_at_ms = min(starts if self.started_at_ms is None else [*starts, self.started_at_ms])
+            self.ended_at_ms = max(ends if self.ended_at_ms is None else [*ends, self.ended_at_ms])
 
     def _add_lateness(self, rows: list[Row]) -> None:
         timings = [timing for row in rows if (timing := row.timings_us) is not None]
         lags = [lag for timing in timings if (lag := timing.lag) is not None]
-        self.lag_us.update(lags)
+        self.tallies["lag_us"].update(lags)
         if max(lags, default=0) > TIMER_NOISE_US:
             self.n_flagged += count_flagged(timings)
         # The turns of a task are tries that went well; only a failed one that was followed by another was tried again.
@@ -225,11 +196,7 @@ class Stratum:
             for row in rows
             if len(tries := row.attempts) > 1 and any(attempt.status != "ok" for attempt in tries[:-1])
         ]
-        self.retry_waits_ms.add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
-
-    def _add_tasks(self, rows: list[Row]) -> None:
-        self.turns.add([value for row in rows if (value := row.turns) is not None])
-        self.task_tokens.add([value for row in rows if (value := row.output_tokens) is not None])
+        self.totals["retry_waits_ms"].add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
     def _add_offered(self, rows: list[Row]) -> None:
         self.offered.update(
@@ -253,12 +220,6 @@ class Stratum:
             key = (row.availability_status, row.failure_type)
             if self.examples.get(key) is None:
                 self.examples[key] = row.error
-
-    def _add_warnings(self, rows: list[Row]) -> None:
-        for row in rows:
-            for text in row.warnings:
-                if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
-                    self.warnings[text] += 1
 
 
 class Strata:
@@ -321,53 +282,50 @@ class GroupAccumulator:
 
     def endings(self) -> list[Ending]:
         """Every way a cell ended, counted."""
-        return self._counted(Ending, attrgetter("endings"))
+        return [Ending._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.endings.items()]
 
     def tool_signs(self) -> list[ToolSign]:
         """Every way a tool call came on answered prompts that expect one, counted."""
-        return self._counted(ToolSign, attrgetter("tool_signs"))
+        return [
+            ToolSign._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.tool_signs.items()
+        ]
 
     def offered(self) -> list[OfferedAnswer]:
         """Every way an answered prompt that offers tools was dealt with, counted."""
-        return self._counted(OfferedAnswer, attrgetter("offered"))
-
-    def _counted(self, kind: Callable[..., T], tally: Callable[[Stratum], Mapping[tuple[Any, ...], int]]) -> list[T]:
         return [
-            kind(*values, suite=key.suite, n=n) for key, stratum in self._strata for values, n in tally(stratum).items()
+            OfferedAnswer._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.offered.items()
         ]
 
     def suites(self) -> list[str]:
         """The suites this target has records of, in the order they came."""
         return list(dict.fromkeys(key.suite for key, _ in self._strata))
 
-    def describe_tally(
-        self, tally: Callable[[Stratum], Mapping[int, int]], where: Callable[[StratumKey], bool] | None = None
-    ) -> Distribution:
-        """The distribution of a tallied time over the strata that `where` accepts (all without it)."""
+    def describe(self, time: str, where: Callable[[StratumKey], bool] = lambda key: True) -> Distribution:
+        """The distribution of a tallied time over the strata that `where` accepts."""
         whole: Counter[int] = Counter()
         for key, stratum in self._strata:
-            if where is None or where(key):
-                whole.update(tally(stratum))
+            if where(key):
+                whole.update(stratum.tallies[time])
         return describe(CountedValues(whole))
 
-    def describe_column(self, column: Callable[[Stratum], Sequence[float]]) -> Distribution:
-        """The distribution of a column of fractions."""
-        return describe(list(chain.from_iterable(column(stratum) for _, stratum in self._strata)))
+    def describe_output_tps(self) -> Distribution:
+        return describe([rate for _, stratum in self._strata for rate in stratum.output_tps])
 
-    def total(self, field: Callable[[Stratum], Total]) -> Total:
+    def total(self, field: str) -> Total:
         """The sum of one field over all records."""
         whole = Total()
         for _, stratum in self._strata:
-            whole.take(field(stratum))
+            whole.n += stratum.totals[field].n
+            whole.value += stratum.totals[field].value
         return whole
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""
         return [cost for key, stratum in self._strata if suite in (None, key.suite) for cost in stratum.cost_usd]
 
-    def count(self, field: Callable[[Stratum], int]) -> int:
-        """The sum of one count over all strata."""
-        return sum(field(stratum) for _, stratum in self._strata)
+    def n_flagged(self) -> int:
+        """How many calls the machine's own lateness could have moved."""
+        return sum(stratum.n_flagged for _, stratum in self._strata)
 
     def example(self, status: str, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""

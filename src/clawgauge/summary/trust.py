@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -88,8 +87,8 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     label = group.target.label
     details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
     stretches = [watched for detail in details if (watched := _read(detail)) is not None]
-    lag_us = group.describe_tally(attrgetter("lag_us"))
-    retries = group.total(attrgetter("retry_waits_ms"))
+    lag_us = group.describe("lag_us")
+    retries = group.total("retry_waits_ms")
     if not (stretches or lag_us.n or retries.n):
         return None
     load, cores = _worst(s.load_1m for s in stretches), _worst(s.cores for s in stretches)
@@ -97,7 +96,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     cpu = [s.client_cpu_s for s in stretches if s.client_cpu_s is not None]
     return ClockTrust(
         n_watched=lag_us.n,
-        n_flagged=group.count(attrgetter("n_flagged")),
+        n_flagged=group.n_flagged(),
         lag_p50_ms=_lag_ms("p50", lag_us, stretches),
         lag_p99_ms=_lag_ms("p99", lag_us, stretches),
         lag_max_ms=_lag_ms("max", lag_us, stretches),
@@ -192,7 +191,7 @@ def group_warnings(
     notes = [*_missing(n_total, n_scheduled, stop), *_not_needed(stop, tool_use)]
     if truncated := count_truncated(endings):
         notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")
-    n_ttft = group.count(lambda stratum: stratum.ttft_ms.total())
+    n_ttft = group.describe("ttft_ms").n
     if n_ttft < n_success:
         notes.append(f"first-token times were not captured for {n_success - n_ttft} of {n_success} successful calls")
     return [*notes, *_record_warnings(group.warnings(), n_total)]

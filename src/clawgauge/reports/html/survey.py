@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from clawgauge.records import Prompt, RunConfig, Target
+from clawgauge.records import Prompt, Result, RunConfig, Target
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 from clawgauge.run_data import Row
 
@@ -24,18 +24,7 @@ _BY_STATUS = {
 }
 
 
-class Ended(Protocol):
-    """The fields an outcome depends on; a whole result has them, and so has a slim row."""
-
-    @property
-    def availability_status(self) -> str: ...
-    @property
-    def success(self) -> bool: ...
-    @property
-    def objective_pass(self) -> bool | None: ...
-
-
-def classify(call: Ended) -> int:
+def classify(call: Row | Result) -> int:
     """The code of a call's outcome: its verdict where it was answered, else why it was not."""
     if not call.success:
         return _BY_STATUS[call.availability_status]
