@@ -10,7 +10,6 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from sys import intern
@@ -154,7 +153,6 @@ class ResultReader(Generic[T]):
     """
 
     def __init__(self, folder: Path, record: type[T], raw_config: Mapping[str, Any] | None) -> None:
-        _view_fields(record)
         self.bad_lines = 0
         self.events: list[Event] = []
         self.first_harness: bool | None = None
@@ -333,7 +331,7 @@ def _fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
 def _fit(raw: dict[str, Any], record: type[T]) -> T:
     """`raw` as a `record`, of each field what fits its type."""
     fitting: dict[str, Any] = {}
-    for field in _view_fields(record):
+    for field in msgspec.structs.fields(record):
         values = (raw[field.name],) if field.name in raw else ()
         for value in (*values, *_UNKNOWNS) if field.required else values:
             try:
@@ -342,16 +340,6 @@ def _fit(raw: dict[str, Any], record: type[T]) -> T:
             except msgspec.ValidationError:
                 continue
     return record(**fitting)
-
-
-@cache
-def _view_fields(record: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a view, which has all that every view must have."""
-    fields = msgspec.structs.fields(record)
-    types = {field.name: field.type for field in fields}
-    if any(types.get(field.name) != field.type for field in msgspec.structs.fields(CellRow)):
-        raise TypeError(f"{record.__name__} does not read what every view of a result reads: see CellRow")
-    return fields
 
 
 def open_results(folder: Path) -> BinaryIO:

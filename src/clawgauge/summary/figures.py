@@ -27,7 +27,7 @@ from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
 from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
-from clawgauge.summary.trust import Machine, count_truncated, find_hint, group_warnings, judge_clock, read_machine
+from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,10 @@ def summarize_group(
         clock=judge_clock(group, events),
         warnings=group_warnings(group, endings, coverage.n_scheduled, stop, tool_use),
         **_timings(group),
-        **_resources(group, read_machine(events, group.target.label)),
+        input_tokens=group.total("input_tokens").known,
+        output_tokens=group.total("output_tokens").known,
+        cached_tokens=group.total("cached_tokens").known,
+        **read_machine(events, group.target.label),
         **_costs(group, judged.k),
     )
 
@@ -135,20 +138,6 @@ def _timings(group: GroupAccumulator) -> dict[str, Any]:
         "ttft_ms": to_percentiles(group.describe("ttft_ms")),
         "ttfa_ms": to_percentiles(group.describe("ttfa_ms")),
         "output_tps": to_percentiles(group.describe_output_tps()),
-    }
-
-
-def _resources(group: GroupAccumulator, machine: Machine) -> dict[str, Any]:
-    """The fields that say what it took of the machine, under their names in the summary."""
-    return {
-        "resources_before": machine.before,
-        "resources_after": machine.after,
-        "peak_memory_bytes": machine.peak_memory_bytes,
-        "peak_vram_bytes": machine.peak_vram_bytes,
-        "input_tokens": group.total("input_tokens").known,
-        "output_tokens": group.total("output_tokens").known,
-        "cached_tokens": group.total("cached_tokens").known,
-        "energy_j": machine.energy_j,
     }
 
 

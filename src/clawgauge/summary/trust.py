@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -128,29 +127,19 @@ def _read(detail: Any) -> _Watched | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Resources before and after a target's suite, the peaks in between, the energy spent; None where nobody looked."""
+def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
+    """The machine before, during and after one target's suite, named as in a summary; None where unknown.
 
-    before: Resources | None = None
-    after: Resources | None = None
-    peak_memory_bytes: int | None = None
-    peak_vram_bytes: int | None = None
-    energy_j: float | None = None
-
-
-def read_machine(events: Iterable[Event], target_label: str) -> Machine:
-    """The machine during one target's suite; a resumed run has several such stretches."""
+    A resumed run has several such stretches.
+    """
     details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
-    if not details:
-        return Machine()
-    return Machine(
-        before=_resources(details[0].get("resources_before")),
-        after=_resources(details[-1].get("resources_after")),
-        peak_memory_bytes=_peak(detail.get("peak_memory_bytes") for detail in details),
-        peak_vram_bytes=_peak(detail.get("peak_vram_bytes") for detail in details),
-        energy_j=_sum_energy(detail.get("energy_j") for detail in details),
-    )
+    return {
+        "resources_before": _resources(details[0].get("resources_before")) if details else None,
+        "resources_after": _resources(details[-1].get("resources_after")) if details else None,
+        "peak_memory_bytes": _peak(detail.get("peak_memory_bytes") for detail in details),
+        "peak_vram_bytes": _peak(detail.get("peak_vram_bytes") for detail in details),
+        "energy_j": _sum_energy(detail.get("energy_j") for detail in details),
+    }
 
 
 def _resources(value: Any) -> Resources | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clawgauge.run_data import Row, Run
 from support.sample_runs import write_sample_run
 from unit.journal.test_first_harness import ANSWERED, write_old_run
 
@@ -66,6 +67,23 @@ def test_no_verb_goes_through_a_run_more_than_twice(runs: Path) -> None:
     assert [counts[words] for words in twice] == [[0, 2]] * len(twice)
     # One run has a fresh summary by then, but not an answer to every prompt.
     assert counts["history --fill"] == [0, 2]
+
+
+class Places:
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        self.offsets += offsets
+
+
+def test_an_old_answer_is_found_by_its_place(tmp_path: Path) -> None:
+    """The first harness numbered no repeats; fetched alone, a record is still the second of its cell."""
+    run = Run.open(write_old_run(tmp_path, ANSWERED, {"record_type": "event", "event": "x"}, ANSWERED))
+    places = Places()
+    run.feed(places)
+    assert [result.repeat for _, result in run.results_at(places.offsets[1:])] == [1]
+    assert [event.event for event in run.events] == ["x"]
 
 
 def test_an_old_folder_is_read_once_too(tmp_path: Path) -> None:
