@@ -157,13 +157,9 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
 
 
 def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
-    groups = [
-        (
-            a.summarize_shared(pair.a, [shared.key_a for shared in pair.shared]),
-            b.summarize_shared(pair.b, [shared.key_b for shared in pair.shared]),
-        )
-        for pair in pairs
-    ]
+    groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
+    groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
+    groups = list(zip(groups_a, groups_b, strict=True))
     rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
     shared = [pair.shared for pair in pairs]
     latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])

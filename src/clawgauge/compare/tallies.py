@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -89,7 +89,7 @@ class RunSide(Run):
         self.tallies: dict[Target, dict[PromptKey, PromptTally]] = {}
         self.judged_by: dict[Target, set[str | None]] = {}
         self.reported: dict[Target, set[str]] = {}
-        self._strata = Strata(by_prompt=True)
+        self._strata = Strata()
 
     @classmethod
     def read(cls, path: Path) -> RunSide:
@@ -118,14 +118,27 @@ class RunSide(Run):
         planned = self.config.targets if self.config else []
         return list(dict.fromkeys([*planned, *self.tallies]))
 
-    def summarize_shared(self, target: Target, prompts: Iterable[PromptKey]) -> GroupSummary:
-        """The summary of one target over some of its prompts alone."""
-        wanted = frozenset(prompts)
+    def summarize_shared(self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]) -> list[GroupSummary]:
+        """The summaries of some targets, each over the prompts beside it alone.
+
+        What was collected in the one pass serves where these are all that a target has records of; where they are not,
+        the records are gone through once more, for all such targets together.
+        """
+        strata = [self._strata if self._recorded(one[0]) <= set(one[1]) else Strata(only=one) for one in chosen]
+        narrowed = [own for own in strata if own is not self._strata]
+        if narrowed:
+            self.feed(*narrowed)
+        return [self._summarize(own, *one) for own, one in zip(strata, chosen, strict=True)]
+
+    def _recorded(self, target: Target) -> set[PromptKey]:
+        return {key for key, tally in self.tallies[target].items() if tally.n_recorded}
+
+    def _summarize(self, strata: Strata, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
         config = self.config
         if config is not None:
-            kept = [prompt for prompt in config.prompts if prompt.key in wanted]
+            kept = [prompt for prompt in config.prompts if prompt.key in prompts]
             config = msgspec.structs.replace(config, prompts=kept, targets=[t for t in config.targets if t == target])
-        group = self._strata.groups([target], wanted)[target]
+        group = strata.groups([target])[target]
         schedule = read_schedule(config, {ending.prompt for ending in group.endings() if ending.judged})
         return summarize_group(group, schedule, self.events, {})
 

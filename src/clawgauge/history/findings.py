@@ -138,7 +138,7 @@ class RunEntry:
     def cells(self) -> dict[Cell, bool]:
         """Which prompts have a record of which target, and whether one of these is an answer."""
         cells: dict[Cell, bool] = {}
-        for target, group in self._read_strata().groups(()).items():
+        for target, group in self._read_strata().groups().items():
             for ending in group.endings():
                 key = (target, ending.prompt)
                 cells[key] = cells.get(key, False) or ending.answered

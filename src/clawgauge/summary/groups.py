@@ -102,9 +102,9 @@ class OfferedAnswer(NamedTuple):
         return self.suite, self.prompt_id
 
 
-_STRATUM = StratumKey._fields
-# The last two fields of an ending are counted, not read.
-_ENDING = Ending._fields[:-2]
+_KEY_FIELDS = len(StratumKey._fields)
+# The last two fields of an ending are not those of a row.
+_cell_of = attrgetter(*StratumKey._fields, *Ending._fields[:-2])
 
 
 @dataclass(slots=True)
@@ -225,60 +225,55 @@ class Stratum:
 class Strata:
     """Sorts rows into strata, in the order the strata first appear, and keeps no row.
 
-    With `by_prompt` each prompt has strata of its own, so that any choice of prompts can be summed up afterwards.
+    With `only`, a target and some of its prompts, it passes over all other rows.
     """
 
-    def __init__(self, *, by_prompt: bool = False) -> None:
-        shared = (*_STRATUM, "prompt_id") if by_prompt else _STRATUM
-        self.strata: dict[tuple[Any, ...], Stratum] = {}
-        self._n_shared = len(shared)
-        self._cell_of = attrgetter(*shared, *_ENDING)
+    def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
+        self._strata: dict[StratumKey, Stratum] = {}
+        self._only = only
 
     def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
         """Take in some rows; their places in the file do not matter here."""
-        cells = list(map(self._cell_of, rows))
+        if self._only is not None:
+            target, prompts = self._only
+            rows = [row for row in rows if row.prompt in prompts and row.target == target]
+        cells = list(map(_cell_of, rows))
         kinds = Counter(cells)
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         for cell, n in kinds.items():
-            endings.setdefault(cell[: self._n_shared], {})[cell[self._n_shared :]] = n
-        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else self._share_out(rows, cells, kinds)
+            endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
+        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else _share_out(rows, cells, kinds)
         for key, share in shares.items():
-            if key not in self.strata:
-                self.strata[key] = Stratum()
-            self.strata[key].add(share, endings[key])
+            name = StratumKey._make(key)
+            if name not in self._strata:
+                self._strata[name] = Stratum()
+            self._strata[name].add(share, endings[key])
 
-    def _share_out(
-        self, rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
-    ) -> dict[tuple[Any, ...], list[Row]]:
-        """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
-        shares: dict[tuple[Any, ...], list[Row]] = {}
-        take = {kind: shares.setdefault(kind[: self._n_shared], []).append for kind in kinds}
-        for cell, row in zip(cells, rows, strict=True):
-            take[cell](row)
-        return shares
-
-    def groups(
-        self, planned: Sequence[Target], prompts: Collection[PromptKey] | None = None
-    ) -> dict[Target, GroupAccumulator]:
-        """One group per target: the planned ones first and in their order, recorded or not, then others as they came.
-
-        With `prompts`, of these alone: that takes strata that were made by prompt.
-        """
-        members: dict[Target, dict[StratumKey, list[Stratum]]] = {target: {} for target in planned}
-        for key, stratum in self.strata.items():
-            name = StratumKey._make(key[: len(_STRATUM)])
-            if prompts is None or (name.suite, key[-1]) in prompts:
-                target = Target(name.provider, name.model, name.thinking_level)
-                members.setdefault(target, {}).setdefault(name, []).append(stratum)
+    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, GroupAccumulator]:
+        """One group per target: those planned first, in their order, recorded or not, then others as they came."""
+        members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
+        for key, stratum in self._strata.items():
+            members.setdefault(Target(key.provider, key.model, key.thinking_level), {})[key] = stratum
         return {target: GroupAccumulator(target, own) for target, own in members.items()}
+
+
+def _share_out(
+    rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
+    shares: dict[tuple[Any, ...], list[Row]] = {}
+    take = {kind: shares.setdefault(kind[:_KEY_FIELDS], []).append for kind in kinds}
+    for cell, row in zip(cells, rows, strict=True):
+        take[cell](row)
+    return shares
 
 
 class GroupAccumulator:
     """One target's strata, and views of their union."""
 
-    def __init__(self, target: Target, strata: Mapping[StratumKey, Sequence[Stratum]]) -> None:
+    def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
-        self._strata = [(key, stratum) for key, alike in strata.items() for stratum in alike]
+        self._strata = list(strata.items())
 
     def endings(self) -> list[Ending]:
         """Every way a cell ended, counted."""

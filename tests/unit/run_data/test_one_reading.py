@@ -58,6 +58,16 @@ def test_compare_reads_each_run_once(runs: Path) -> None:
                       "compare a --models qwen3:8b llama3.2:3b": [0, 1]}  # fmt: skip
 
 
+def test_compare_reads_a_run_twice_at_most_where_prompts_differ(runs: Path) -> None:
+    """What only one side was asked is left out of every target's figures in one more pass over that side."""
+    lines = (runs / "b" / "results.jsonl").read_text().splitlines(keepends=True)
+    config = json.loads((runs / "b" / "config.json").read_text())
+    config["prompts"] = [prompt for prompt in config["prompts"] if prompt["id"] != "P3"]
+    (runs / "b" / "config.json").write_text(json.dumps(config))
+    (runs / "b" / "results.jsonl").write_text("".join(line for line in lines if '"prompt_id":"P3"' not in line))
+    assert count_opens(runs, "compare a b") == {"compare a b": [0, 3]}
+
+
 def test_no_verb_goes_through_a_run_more_than_twice(runs: Path) -> None:
     """What only counts opens the file once; what shows or copies answers, or mends a torn end first, once more."""
     once = ["show a", "route a --reasons why.md", "history"]

@@ -308,10 +308,11 @@ def test_the_wall_clock_runs_from_the_first_start_to_the_last_end(tmp_path):
 
 
 def test_a_comparison_has_the_summary_s_own_figures(tmp_path):
-    """Over all of a target's prompts, summed up prompt by prompt, every figure is that of summary.json."""
-    rows = mixed_records()
-    folder = write_run(tmp_path / "run", rows, config=config([prompt(f"P{i}") for i in range(10)]))
-    side = RunSide.read(folder)
-    groups = [side.summarize_shared(group.target, side.tallies[group.target])
-              for group in summarize_folder(folder).models]  # fmt: skip
-    assert groups == summarize_folder(folder).models
+    """Over all of a target's prompts, or over some as if there were no others, each figure is that of summary.json."""
+    rows, plan = mixed_records(), [prompt(f"P{i}") for i in range(10)]
+    whole = write_run(tmp_path / "whole", rows, config=config(plan))
+    part = write_run(tmp_path / "part", [r for r in rows if r["prompt_id"] < "P5"], config=config(plan[:5]))
+    for folder, prompts in ((whole, plan), (part, plan[:5])):
+        models = summarize_folder(folder).models
+        keys = {(entry["suite"], entry["id"]) for entry in prompts}
+        assert RunSide.read(whole).summarize_shared([(group.target, keys) for group in models]) == models
