@@ -21,17 +21,16 @@ from clawgauge.journal.lines import result_line
 from clawgauge.records import (
     STATUSES,
     Attempt,
-    CellRow,
     Result,
     Target,
     TimingsUs,
     ToolInvocation,
     TranscriptTurn,
 )
-from clawgauge.summary.rows import SummaryRow
+from clawgauge.run_data import Row
 from support.sample_runs import sample_prompts, write_folder
 
-VIEWS = [Result, SummaryRow, CellRow, *CellRow.__subclasses__()]
+VIEWS = [Result, Row]
 TARGETS = [Target("ollama_openai", "m\x00\ud83d\nx"), Target("openai_responses", "gpt", "high")]
 PROMPTS = sample_prompts()[:4]
 READING = ("show", "report -o -", "export", "export --format jsonl", "history", "route", "compare")
@@ -152,8 +151,8 @@ def _reads_back(runs: Path, rows: list[Result]) -> None:
         reader = iter_results(path, view)
         assert len(list(reader)) == len(rows) and reader.bad_lines == 0, view
     assert [encode_line(read) for read in iter_results(path)] == [result_line(row) for row in rows]
-    fitting = iter_results(path, fitting=True)
-    assert len(list(fitting)) == len(rows)
+    with RunFolder.open_existing(path) as folder:
+        assert folder.rewrite_results(lambda result: result) == len(rows)
     assert len(index_cells(path)) == len(rows)
 
 

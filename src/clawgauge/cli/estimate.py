@@ -119,7 +119,7 @@ def past_calls(runs_dir: Path) -> dict[Target, PastCalls]:
         except RunFolderError:
             continue
         for group in summary.models if summary else ():
-            target = Target(group.provider, group.model, group.thinking_level)
+            target = group.target
             if group.latency_ms.mean is not None:
                 before = known.get(target, PastCalls(0, 0.0))
                 total_ms = before.total_ms + group.latency_ms.mean * group.n_success

@@ -9,11 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, tell_unreadable, write_output
-from clawgauge.errors import RunFolderError
-from clawgauge.journal import iter_results, read_config, read_inventory
-from clawgauge.records import Inventory
-from clawgauge.reports.html import CallRow, ReportRun, render_report
-from clawgauge.summary import summarize_folder
+from clawgauge.reports.html import Survey, read_runs, render_report
 
 EXAMPLES = """\
 examples:
@@ -41,8 +37,9 @@ def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) 
     """`report RUN…`: prints the path of the file alone, or the page itself for `-`."""
     found = [open_run(ref, runs_dir) for ref in refs]
     paths = list({path.resolve(): path for path in found}.values())
-    runs = [_read_run(path) for path in paths]
-    page = render_report(runs)
+    survey = Survey()
+    runs = read_runs(paths, survey)
+    page = render_report(runs, survey)
     if output == _STDOUT:
         _write_stdout(page)
     elif output is not None:
@@ -52,24 +49,6 @@ def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) 
         write_output(paths[0] / REPORT, page)
         sys.stdout.write(f"{paths[0] / REPORT}\n")
     return tell_unreadable(sum(run.summary.n_unreadable_lines for run in runs))
-
-
-def _read_run(path: Path) -> ReportRun:
-    return ReportRun(
-        summary=summarize_folder(path),
-        rows=iter_results(path, type=CallRow),
-        results=iter_results(path),
-        config=read_config(path),
-        inventory=_read_inventory(path),
-    )
-
-
-def _read_inventory(path: Path) -> Inventory | None:
-    # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
-    try:
-        return read_inventory(path)
-    except RunFolderError:
-        return None
 
 
 def _write_stdout(page: str) -> None:

@@ -67,7 +67,7 @@ class Rescoring:
         """The result with today's verdict; itself where it cannot or need not be judged again."""
         if not result.success:
             return result
-        prompt = self._prompts.get((result.suite, result.prompt_id))
+        prompt = self._prompts.get(result.prompt)
         if prompt is None:
             self.n_without_prompt += 1
             return result
@@ -115,25 +115,30 @@ def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> i
 def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     config = read_config(path)
     prompts = _prompts(path, config, suite)
-    rescoring = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
-    preview = iter_results(path)
-    for result in preview:
-        rescoring.judge(result)
-    if not rescoring.n_judged and rescoring.n_without_prompt:
-        raise RunFolderError(f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run")
+    rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
+
+    def approve() -> None:
+        if not rescoring.n_judged and rescoring.n_without_prompt:
+            raise RunFolderError(
+                f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
+            )
+
     if dry_run:
-        _tell(rescoring, preview.bad_lines, dry_run=True)
-        return UNREADABLE_LINES if preview.bad_lines else DONE
+        reader = iter_results(path)
+        for result in reader:
+            rescoring.judge(result)
+        approve()
+        _tell(rescoring, reader.bad_lines, dry_run=True)
+        return UNREADABLE_LINES if reader.bad_lines else DONE
     folder = RunFolder.open_existing(path)
     try:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
-        judging = Rescoring({(prompt.suite, prompt.id): prompt for prompt in prompts}, judge)
-        folder.rewrite_results(map(judging.judge, iter_results(path, fitting=True)))
-        _explain(folder, config, prompts, judging)
+        folder.rewrite_results(rescoring.judge, approve)
+        _explain(folder, config, prompts, rescoring)
         summary = write_summary(folder)
     finally:
         folder.close()
-    _tell(judging, summary.n_unreadable_lines, dry_run=False)
+    _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
     sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
@@ -144,8 +149,8 @@ def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt],
     folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
     if config is None:
         return
-    judged_by = {(prompt.suite, prompt.id): prompt for prompt in prompts}
-    kept = [judged_by.get((prompt.suite, prompt.id), prompt) for prompt in config.prompts]
+    judged_by = {prompt.key: prompt for prompt in prompts}
+    kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
     if kept != config.prompts:
         sha256 = prompts_sha256(kept)
         folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))

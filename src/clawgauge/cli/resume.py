@@ -14,7 +14,6 @@ from clawgauge.config import FIELDS, OPTIONS, Settings, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import (
     CellKey,
-    cell_key,
     index_cells,
     iter_results,
     iter_superseded,
@@ -32,12 +31,12 @@ from clawgauge.plan import (
     refuse_unusable,
     with_settings,
 )
-from clawgauge.records import CellRow, Prompt, RunConfig, RunOptions, SuiteInfo, Target
+from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
+from clawgauge.run_data import Row
 from clawgauge.runner.budgets import pool_key, tier_pool
 from clawgauge.stats import is_decided, tier_posterior
 from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
-from clawgauge.summary.rows import Amount
 
 
 class Resumed(NamedTuple):
@@ -49,13 +48,6 @@ class Resumed(NamedTuple):
     force: bool = False
 
 
-class _Line(CellRow, frozen=True, kw_only=True, gc=False):
-    """The part of a result that a budget or a tier depends on."""
-
-    attempts: tuple[Any, ...] = ()
-    cost_usd: Amount | None = None
-
-
 def read_evidence(
     path: Path, pool: Collection[Prompt], *, without: Collection[CellKey] = frozenset()
 ) -> dict[Target, Evidence]:
@@ -63,10 +55,10 @@ def read_evidence(
     keys = {pool_key(prompt) for prompt in pool}
     counts: dict[Target, Counter[str]] = {}
     costs: dict[Target, float] = {}
-    for line in iter_results(path, _Line):
-        if cell_key(line) in without:
+    for line in iter_results(path, Row):
+        if line.cell in without:
             continue
-        target = Target(line.provider, line.model, line.thinking_level)
+        target = line.target
         count = counts.setdefault(target, Counter())
         costs[target] = costs.get(target, 0.0) + _paid(line.cost_usd)
         count["n_calls"] += bool(line.attempts)
@@ -82,7 +74,7 @@ def read_evidence(
 
 def read_superseded_cost(path: Path) -> float:
     """What the calls cost whose records were superseded: they were paid for, though they count in no figure."""
-    return sum(_paid(line.cost_usd) for line in iter_superseded(path, _Line))
+    return sum(_paid(line.cost_usd) for line in iter_superseded(path, Row))
 
 
 def read_unrecorded_cost(path: Path) -> float:

@@ -27,7 +27,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary, Target
+from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.terminal import as_text
@@ -171,8 +171,7 @@ def _exit_code(summary: RunSummary, fail_under: float | None, *, interrupted: bo
 def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
     """Whether every target passed often enough; one without a single verdict to give has nothing to fail."""
     failed = [
-        f"{Target(group.provider, group.model, group.thinking_level).label} passed "
-        f"{group.pass_rate_scheduled:.1%} of its scheduled prompts, wanted {fail_under:.1%}"
+        f"{group.target.label} passed {group.pass_rate_scheduled:.1%} of its scheduled prompts, wanted {fail_under:.1%}"
         for group in summary.models
         if group.pass_rate_scheduled is not None and group.pass_rate_scheduled < fail_under
     ]

@@ -13,10 +13,11 @@ from typing import TextIO
 from clawgauge.cli.files import open_run, output_width, tell_unreadable
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import encode_document, iter_results, read_config
-from clawgauge.records import Prompt, Result, RunSummary, Target
+from clawgauge.journal import encode_document
+from clawgauge.records import Result, RunSummary
 from clawgauge.reports.call import render_call
 from clawgauge.reports.summary import describe_summary
+from clawgauge.run_data import Row, Run
 from clawgauge.summary import summarize_folder
 
 EXAMPLES = """\
@@ -57,29 +58,32 @@ def print_summary(path: Path, *, as_json: bool, out: TextIO) -> int:
 
 def print_cells(path: Path, cell: str, *, as_json: bool, out: TextIO) -> int:
     """`show RUN CELL`: every call that fits, in full."""
-    config = read_config(path)
-    prompts = {(p.suite, p.id): p for p in config.prompts} if config else {}
-    reader = iter_results(path)
-    shown = 0
-    for result in reader:
-        if not fits(result, cell):
-            continue
-        shown += 1
-        prompt: Prompt | None = prompts.get((result.suite, result.prompt_id))
-        out.write(to_json(result) if as_json else render_call(result, prompt))
-    if not shown:
+    run, fitting = Run.open(path), _Fitting(cell)
+    prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
+    run.feed(fitting)
+    if not fitting.offsets:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
-    return tell_unreadable(reader.bad_lines)
+    for _, result in run.results_at(fitting.offsets):
+        out.write(to_json(result) if as_json else render_call(result, prompts.get(result.prompt)))
+    return tell_unreadable(run.n_unreadable_lines)
 
 
-def fits(result: Result, cell: str) -> bool:
-    """Whether CELL names this result: a suffix of TARGET/SUITE/PROMPT_ID, with an optional #REPEAT."""
-    target = Target(result.provider, result.model, result.thinking_level).label
-    whole = f"{target}/{result.suite}/{result.prompt_id}"
-    named = {result.prompt_id, f"{result.suite}/{result.prompt_id}", whole, result.prompt_name, target}
-    # A number behind a hash sign may also be part of the id: `P3#2` is the second form of `P3`.
-    name, _, repeat = cell.rpartition("#")
-    return cell in named or (name in named and repeat == str(result.repeat))
+class _Fitting:
+    """Where the calls are that CELL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional #REPEAT."""
+
+    def __init__(self, cell: str) -> None:
+        self.offsets: list[int] = []
+        self._cell = cell
+        # A number behind a hash sign may also be part of the id: `P3#2` is the second form of `P3`.
+        self._name, _, self._repeat = cell.rpartition("#")
+
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        self.offsets += [offset for row, offset in zip(rows, offsets, strict=True) if self._fits(row)]
+
+    def _fits(self, row: Row) -> bool:
+        target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
+        named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
+        return self._cell in named or (self._name in named and self._repeat == str(row.repeat))
 
 
 def to_json(record: RunSummary | Result) -> str:

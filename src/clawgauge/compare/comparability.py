@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clawgauge.compare.findings import Difference, Scope
-from clawgauge.compare.pairing import SharedPrompt, question_fingerprint, verdict_fingerprint
+from clawgauge.compare.pairing import Pair, SharedPrompt, question_fingerprint, verdict_fingerprint
 from clawgauge.compare.tallies import RunSide
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 from clawgauge.words import list_names
@@ -34,14 +34,13 @@ def find_run_differences(a: RunSide, b: RunSide) -> list[Difference]:
     return [*_option_differences(a.config, b.config), *_host_differences(a.inventory, b.inventory), *_run_notes(a, b)]
 
 
-def find_pair_differences(
-    a: RunSide, target_a: Target, b: RunSide, target_b: Target, shared: Sequence[SharedPrompt]
-) -> list[Difference]:
+def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference]:
     """What differs between two targets and the prompts they share."""
+    target_a, target_b = pair.a, pair.b
     one_run = a.path.resolve() == b.path.resolve()
     label = target_a.label if target_a == target_b else f"{target_a.label} = {target_b.label}"
     found = [
-        *([] if one_run else _prompt_differences(a, b, shared)),
+        *([] if one_run else _prompt_differences(a, b, pair.shared)),
         *_sampling_differences(a, target_a, b, target_b, "note" if one_run else "verdicts"),
         *_judge_differences(a, target_a, b, target_b),
     ]
@@ -63,7 +62,7 @@ def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> t
 
 
 def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
-    return {(prompt.suite, prompt.id): prompt for prompt in side.config.prompts} if side.config else {}
+    return {prompt.key: prompt for prompt in side.config.prompts} if side.config else {}
 
 
 def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:

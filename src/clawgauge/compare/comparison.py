@@ -15,16 +15,15 @@ from clawgauge.compare.findings import (
     Comparison,
     Difference,
     Figure,
-    Flip,
     PairComparison,
     PairedRate,
     RuleFinding,
     SideInfo,
     StoppedSide,
-    summarize_shared,
 )
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing
 from clawgauge.compare.paired import (
+    add_answers,
     answered,
     correct_rates,
     correct_shifts,
@@ -33,12 +32,11 @@ from clawgauge.compare.paired import (
     judged,
     pair_rates,
     pair_shift,
-    read_answers,
     scheduled,
     used_tool,
 )
 from clawgauge.compare.pairing import (
-    PromptPairs,
+    Pair,
     SharedPrompt,
     TargetPairs,
     find_target,
@@ -46,13 +44,10 @@ from clawgauge.compare.pairing import (
     pair_prompts,
     pair_targets,
 )
-from clawgauge.compare.tallies import RunSide, read_side
+from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError, RunFolderError
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, Target
-from clawgauge.summary.schedule import read_schedule
-from clawgauge.words import plural
-
-MAX_ANSWERS = 50
+from clawgauge.records import SCHEMA_VERSION, GroupSummary
+from clawgauge.run_data import read_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +70,10 @@ class IncomparableRuns(RunFolderError):
         self.differences = list(differences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two targets and the prompts that are compared."""
-
-    a: Target
-    b: Target
-    prompts: PromptPairs
-
-
 def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     """Compare two run folders, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
-    a = read_side(path_a)
-    b = a if path_a.resolve() == path_b.resolve() else read_side(path_b)
+    a = RunSide.read(path_a)
+    b = a if path_a.resolve() == path_b.resolve() else RunSide.read(path_b)
     targets = _choose_targets(a, b, wishes)
     pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
     differences = _find_differences(a, b, pairs)
@@ -95,7 +81,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = [_with_answers(a, b, pair, found) for pair, found in zip(pairs, compared, strict=True)]
+        compared = add_answers(a, b, [pair.shared for pair in pairs], compared)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         a=_describe_side(a),
@@ -125,39 +111,35 @@ def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
     return TargetPairs([(first, second)], [], [])
 
 
-def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[_Pair]:
-    pairs = [_Pair(x, y, pair_prompts(a, x, b, y)) for x, y in targets.pairs]
+def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[Pair]:
+    pairs = [pair_prompts(a, x, b, y) for x, y in targets.pairs]
     if skip_changed:
-        pairs = [replace(pair, prompts=_without_changed(a, b, pair.prompts)) for pair in pairs]
-    bare = [pair for pair in pairs if not pair.prompts.shared]
-    if bare:
-        pair = bare[0]
-        raise RunFolderError(
-            f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
-            f"({_count_prompts(pair.prompts)}): compare runs of the same suite"
-        )
+        pairs = [_without_changed(a, b, pair) for pair in pairs]
+    for pair in pairs:
+        if not pair.shared:
+            raise RunFolderError(
+                f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
+                f"(only in A: {len(pair.only_a)}, only in B: {len(pair.only_b)}): compare runs of the same suite"
+            )
     return pairs
 
 
-def _count_prompts(prompts: PromptPairs) -> str:
-    return f"{plural(len(prompts.only_a), 'prompt')} only in A, {len(prompts.only_b)} only in B"
-
-
-def _without_changed(a: RunSide, b: RunSide, prompts: PromptPairs) -> PromptPairs:
+def _without_changed(a: RunSide, b: RunSide, pair: Pair) -> Pair:
     """Prompts whose content changed are treated as what they are: two different prompts."""
-    asked, judged_otherwise = changed_prompts(a, b, prompts.shared)
+    asked, judged_otherwise = changed_prompts(a, b, pair.shared)
     changed = [*asked, *judged_otherwise]
-    return PromptPairs(
-        [shared for shared in prompts.shared if shared not in changed],
-        [*prompts.only_a, *(shared.key_a for shared in changed)],
-        [*prompts.only_b, *(shared.key_b for shared in changed)],
+    return replace(
+        pair,
+        shared=[shared for shared in pair.shared if shared not in changed],
+        only_a=[*pair.only_a, *(shared.key_a for shared in changed)],
+        only_b=[*pair.only_b, *(shared.key_b for shared in changed)],
     )
 
 
-def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[_Pair]) -> list[Difference]:
+def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Difference]:
     found = [] if a is b else find_run_differences(a, b)
     for pair in pairs:
-        found += find_pair_differences(a, pair.a, b, pair.b, pair.prompts.shared)
+        found += find_pair_differences(a, b, pair)
     return found
 
 
@@ -174,16 +156,12 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
         raise IncomparableRuns(f"the gate asks for times ({asked}), which cannot be compared", spoiling)
 
 
-def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency: bool) -> list[PairComparison]:
-    groups = [
-        (
-            summarize_shared(a, pair.a, [shared.key_a for shared in pair.prompts.shared]),
-            summarize_shared(b, pair.b, [shared.key_b for shared in pair.prompts.shared]),
-        )
-        for pair in pairs
-    ]
+def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
+    groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
+    groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
+    groups = list(zip(groups_a, groups_b, strict=True))
     rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
-    shared = [pair.prompts.shared for pair in pairs]
+    shared = [pair.shared for pair in pairs]
     latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])
     ttft = correct_shifts([pair_shift(prompts, lambda tally: tally.ttft_ms) for prompts in shared])
     tokens = correct_shifts([pair_shift(prompts, lambda tally: tally.output_tokens) for prompts in shared])
@@ -191,16 +169,16 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[_Pair], *, with_latency
         PairComparison(
             target_a=pair.a.label,
             target_b=pair.b.label,
-            n_shared=len(pair.prompts.shared),
-            only_in_a=[label_prompt(key) for key in pair.prompts.only_a],
-            only_in_b=[label_prompt(key) for key in pair.prompts.only_b],
+            n_shared=len(pair.shared),
+            only_in_a=[label_prompt(key) for key in pair.only_a],
+            only_in_b=[label_prompt(key) for key in pair.only_b],
             figures=_figures(*groups[place], with_latency=with_latency),
             rates=rates[place],
             latency_ms=latency[place] if with_latency else None,
             ttft_ms=ttft[place] if with_latency else None,
             output_tokens=msgspec.structs.replace(tokens[place], n_cold_left_out=0),
-            flips=find_flips(pair.prompts.shared),
-            unanswered=find_unanswered(pair.prompts.shared),
+            flips=find_flips(pair.shared),
+            unanswered=find_unanswered(pair.shared),
             stopped=_find_stopped(*groups[place]),
         )
         for place, pair in enumerate(pairs)
@@ -224,10 +202,10 @@ def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Fi
     ]
 
 
-def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
+def _rates(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
     """The paired tests of every kind of rate that this pair has prompts for."""
-    shared = pair.prompts.shared
-    schedule = read_schedule(b.config or a.config, ())
+    shared = pair.shared
+    schedule = read_schedule(b.config or a.config)
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
     with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
@@ -247,19 +225,6 @@ def _rates(a: RunSide, b: RunSide, pair: _Pair, group_a: GroupSummary, group_b: 
 
 def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
     return any(tally.expects_tool and tally.tools_offered == native for tally in (shared.a, shared.b))
-
-
-def _with_answers(a: RunSide, b: RunSide, pair: _Pair, found: PairComparison) -> PairComparison:
-    """The flips with both answers: on each side one that has the verdict of the side."""
-    keys = {shared.label: shared for shared in pair.prompts.shared}
-    shown = [(flip, keys[label_prompt((flip.suite, flip.prompt_id))]) for flip in found.flips[:MAX_ANSWERS]]
-    answers_a = read_answers(a.path, pair.a, {s.key_a: flip.direction == "lost" for flip, s in shown})
-    answers_b = read_answers(b.path, pair.b, {s.key_b: flip.direction == "gained" for flip, s in shown})
-    flips: list[Flip] = [
-        msgspec.structs.replace(flip, answer_a=answers_a.get(s.key_a), answer_b=answers_b.get(s.key_b))
-        for flip, s in shown
-    ]
-    return msgspec.structs.replace(found, flips=[*flips, *found.flips[MAX_ANSWERS:]])
 
 
 def _describe_side(side: RunSide) -> SideInfo:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from clawgauge.compare.tallies import RunSide
-from clawgauge.journal import iter_results
-from clawgauge.records import GroupSummary, Target
-from clawgauge.summary import SummaryRow, summarize
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.records import GroupSummary
 
 Scope: TypeAlias = Literal["verdicts", "latency", "note"]
 Direction: TypeAlias = Literal["lost", "gained"]
@@ -223,20 +219,3 @@ METRICS = {
         Metric("n_truncated", "count", lambda g: g.n_truncated_by_max_tokens),
     )
 }
-
-
-def summarize_shared(side: RunSide, target: Target, prompts: Iterable[PromptKey]) -> GroupSummary:
-    """The summary of one target over some of its prompts alone."""
-    wanted = frozenset(prompts)
-    config = side.config
-    if config is not None:
-        kept = [prompt for prompt in config.prompts if (prompt.suite, prompt.id) in wanted]
-        config = msgspec.structs.replace(config, prompts=kept, targets=[t for t in config.targets if t == target])
-    rows = (
-        row
-        for row in iter_results(side.path, SummaryRow)
-        if (row.suite, row.prompt_id) in wanted and Target(row.provider, row.model, row.thinking_level) == target
-    )
-    groups = summarize(rows, run_id=side.run_id, config=config, events=side.events).models
-    # A target with neither a plan nor a record has no group; both would have kept it from being paired.
-    return groups[0]

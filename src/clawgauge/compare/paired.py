@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from clawgauge.compare.findings import Flip, PairedRate, PairedShift, Unanswered
-from clawgauge.compare.pairing import SharedPrompt
-from clawgauge.compare.tallies import PromptTally
-from clawgauge.journal import iter_results
-from clawgauge.records import CellRow, Target
+from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered
+from clawgauge.compare.pairing import SharedPrompt, label_prompt
+from clawgauge.compare.tallies import PromptTally, RunSide
 from clawgauge.stats import (
     PairedDifference,
     holm,
@@ -23,13 +20,13 @@ from clawgauge.stats import (
     percentile_interval,
     sign_flip_p,
 )
-from clawgauge.summary.schedule import PromptKey
 from clawgauge.words import cut_text
 
 Numbers: TypeAlias = Sequence[float]
 # The sign test and the order-statistic interval can say nothing at 95% of fewer; a Student interval only seems to.
 MIN_PROMPTS_FOR_INTERVAL = 6
 MAX_ANSWER_CHARS = 4_000
+MAX_ANSWERS = 50
 NOT_ASKED = "not asked"
 
 
@@ -149,12 +146,6 @@ def _mean(values: Numbers) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-class AnswerRow(CellRow, frozen=True, kw_only=True, gc=False):
-    """One answer and its verdict."""
-
-    raw_output: str = ""
-
-
 def find_flips(prompts: Sequence[SharedPrompt]) -> list[Flip]:
     """Prompts that most repeats passed on one side and not on the other: the lost ones first."""
     flips = [_flip(prompt) for prompt in prompts if _passes(prompt.a) is not None and _passes(prompt.b) is not None]
@@ -211,13 +202,34 @@ def _has_success(tally: PromptTally) -> bool:
     return tally.n_judged > 0 or len(tally.e2e_ms) > 0 or tally.n_cold > 0
 
 
-def read_answers(path: Path, target: Target, wanted: dict[PromptKey, bool]) -> dict[PromptKey, str]:
-    """For each prompt the first answer with the wanted verdict, cut to a length a person reads."""
-    answers: dict[PromptKey, str] = {}
-    for row in iter_results(path, AnswerRow):
-        key = (row.suite, row.prompt_id)
-        if key in answers or wanted.get(key) is not row.objective_pass or row.objective_pass is None:
-            continue
-        if Target(row.provider, row.model, row.thinking_level) == target:
-            answers[key] = cut_text(row.raw_output, MAX_ANSWER_CHARS)
-    return answers
+def add_answers(
+    a: RunSide, b: RunSide, prompts: Sequence[Sequence[SharedPrompt]], found: Sequence[PairComparison]
+) -> list[PairComparison]:
+    """The flips of every pair with both answers: on each side the first that has the verdict of the side."""
+    places = [_place_flips(shared, pair.flips) for shared, pair in zip(prompts, found, strict=True)]
+    answers_a = _read_answers(a, [at_a for shown in places for at_a, _ in shown])
+    answers_b = _read_answers(b, [at_b for shown in places for _, at_b in shown])
+    compared = []
+    for pair, shown in zip(found, places, strict=True):
+        flips = [
+            msgspec.structs.replace(flip, answer_a=answers_a.get(at_a), answer_b=answers_b.get(at_b))
+            for flip, (at_a, at_b) in zip(pair.flips, shown, strict=False)
+        ]
+        compared.append(msgspec.structs.replace(pair, flips=[*flips, *pair.flips[len(flips) :]]))
+    return compared
+
+
+def _place_flips(prompts: Sequence[SharedPrompt], flips: Sequence[Flip]) -> list[tuple[int | None, int | None]]:
+    """Where the two answers of each flip that is to show them begin."""
+    keys = {shared.label: shared for shared in prompts}
+    shown = [(flip.direction == "lost", keys[label_prompt((flip.suite, flip.prompt_id))]) for flip in flips]
+    return [(s.a.first_at.get(lost), s.b.first_at.get(not lost)) for lost, s in shown[:MAX_ANSWERS]]
+
+
+def _read_answers(side: RunSide, offsets: Iterable[int | None]) -> dict[int | None, str]:
+    known = [offset for offset in offsets if offset is not None]
+    return (
+        {offset: cut_text(result.raw_output, MAX_ANSWER_CHARS) for offset, result in side.results_at(known)}
+        if known
+        else {}
+    )

@@ -10,8 +10,7 @@ import msgspec
 
 from clawgauge.compare.tallies import PromptTally, RunSide
 from clawgauge.errors import TargetError
-from clawgauge.records import Prompt, Target
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.records import Prompt, PromptKey, Target
 
 _HASH_CHARS = 12
 
@@ -69,9 +68,11 @@ class SharedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptPairs:
-    """The prompts of one pair of targets."""
+class Pair:
+    """One target of A beside one of B, the prompts that are compared, and those that only one of them has."""
 
+    a: Target
+    b: Target
     shared: list[SharedPrompt]
     only_a: list[PromptKey]
     only_b: list[PromptKey]
@@ -131,23 +132,20 @@ def _describe_no_pair(a: RunSide, b: RunSide) -> str:
     )
 
 
-def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> PromptPairs:
-    """The prompts both targets were to answer, in the order of A."""
-    prompts_a, prompts_b = _prompts_of(a, target_a), _prompts_of(b, target_b)
+def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Pair:
+    """Two targets by the prompts both were to answer, in the order of A."""
+    prompts_a, prompts_b = a.tallies.get(target_a, {}), b.tallies.get(target_b, {})
     partners = {key: key for key in prompts_a if key in prompts_b}
     if a.first_harness != b.first_harness:
         partners |= _match_by_id(prompts_a, prompts_b)
     taken = set(partners.values())
-    return PromptPairs(
+    return Pair(
+        target_a,
+        target_b,
         [SharedPrompt(key, partners[key], prompts_a[key], prompts_b[partners[key]]) for key in partners],
         [key for key in prompts_a if key not in partners],
         [key for key in prompts_b if key not in taken],
     )
-
-
-def _prompts_of(side: RunSide, target: Target) -> dict[PromptKey, PromptTally]:
-    """What was scheduled for a target and what it has records of; a prompt with no record has an empty tally."""
-    return side.tallies.get(target, {})
 
 
 def _match_by_id(

@@ -1,82 +1,62 @@
-"""A run read for comparing: one tally per target and prompt, beside what was planned."""
+"""A run read for comparing: one tally per target and prompt, beside what was planned, all in one pass."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from clawgauge.journal import is_first_harness, iter_results, read_config, read_events, read_inventory, started_at_ms
-from clawgauge.records import CellRow, Event, Inventory, Prompt, RunConfig, Target
-from clawgauge.summary.rates import Stop, count_missing, read_stop
-from clawgauge.summary.rows import Whole
-from clawgauge.summary.schedule import PromptKey, Schedule, read_schedule
+import msgspec
+
+from clawgauge.records import GroupSummary, PromptKey, Target
+from clawgauge.run_data import Row, Run, Schedule, read_schedule
+from clawgauge.run_data.schedule import read_stop, tier_prompts
+from clawgauge.summary import Strata
+from clawgauge.summary.figures import summarize_group
 
 
-class CallRow(CellRow, frozen=True, kw_only=True, gc=False):
-    """The part of a result that a comparison needs."""
-
-    prompt_name: str = ""
-    e2e_ms: Whole | None = None
-    ttft_ms: Whole | None = None
-    violation: str | None = None
-    output_tokens: Whole | None = None
-    expected_tools: tuple[str, ...] = ()
-    cold_start: bool | None = None
-    model_reported: str | None = None
-    tools_offered: bool = False
-    judged_by: str | None = None
-
-    @property
-    def target(self) -> Target:
-        return Target(self.provider, self.model, self.thinking_level)
-
-
+@dataclass(slots=True, eq=False)
 class PromptTally:
-    """All repeats of one prompt by one target. Times are of successful calls, the cold ones only counted."""
+    """All repeats of one prompt by one target. Times are of successful calls, the cold ones only counted.
 
-    __slots__ = (
-        "e2e_ms",
-        "expects_tool",
-        "failure_type",
-        "n_answered",
-        "n_cold",
-        "n_judged",
-        "n_passed",
-        "n_planned",
-        "n_recorded",
-        "n_tool_successes",
-        "name",
-        "output_tokens",
-        "tools_offered",
-        "ttft_ms",
-        "violation",
-    )
+    `first_at` tells where the first line with each verdict begins.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.n_recorded = self.n_answered = self.n_judged = self.n_passed = self.n_tool_successes = self.n_cold = 0
-        self.n_planned = 0
-        self.expects_tool = self.tools_offered = False
-        self.failure_type: str | None = None
-        self.violation: str | None = None
-        self.e2e_ms, self.ttft_ms, self.output_tokens = array("q"), array("q"), array("q")
+    name: str
+    n_planned: int = 0
+    n_recorded: int = 0
+    n_answered: int = 0
+    n_judged: int = 0
+    n_passed: int = 0
+    n_tool_successes: int = 0
+    n_cold: int = 0
+    expects_tool: bool = False
+    tools_offered: bool = False
+    failure_type: str | None = None
+    violation: str | None = None
+    first_at: dict[bool, int] = field(default_factory=dict)
+    e2e_ms: array[int] = field(default_factory=partial(array, "q"))
+    ttft_ms: array[int] = field(default_factory=partial(array, "q"))
+    output_tokens: array[int] = field(default_factory=partial(array, "q"))
 
     @property
     def n_scheduled(self) -> int:
         """Cells that were to be filled and could not be done without; whatever has a record was one."""
         return max(self.n_planned, self.n_recorded)
 
-    def add(self, row: CallRow) -> None:
+    def add(self, row: Row, offset: int) -> None:
         """Take in one call."""
         self.n_recorded += 1
         self.expects_tool = self.expects_tool or bool(row.expected_tools)
         self.tools_offered = self.tools_offered or row.tools_offered
+        if row.objective_pass is not None:
+            self.first_at.setdefault(row.objective_pass, offset)
         if row.availability_status == "ok":
             self.n_answered += 1
             self.n_tool_successes += row.tool_use_success
-        if not (row.success and row.availability_status == "ok"):
+        if not row.succeeded:
             self.failure_type = self.failure_type or row.failure_type or row.availability_status
             return
         if row.objective_pass is not None:
@@ -85,7 +65,7 @@ class PromptTally:
             self.violation = self.violation or row.violation
         self._add_measurements(row)
 
-    def _add_measurements(self, row: CallRow) -> None:
+    def _add_measurements(self, row: Row) -> None:
         if row.output_tokens is not None:
             self.output_tokens.append(row.output_tokens)
         if row.cold_start:
@@ -97,25 +77,40 @@ class PromptTally:
             self.ttft_ms.append(row.ttft_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class RunSide:
+class RunSide(Run):
     """One run, read for comparing.
 
     `judged_by` holds the versions of the validators behind each target's verdicts (None is an unknown one), `reported`
     the models that its servers say answered.
     """
 
-    path: Path
-    run_id: str
-    started_at_ms: float
-    config: RunConfig | None
-    inventory: Inventory | None
-    first_harness: bool
-    n_unreadable_lines: int
-    events: list[Event] = field(repr=False)
-    tallies: dict[Target, dict[PromptKey, PromptTally]] = field(repr=False)
-    judged_by: dict[Target, set[str | None]] = field(repr=False)
-    reported: dict[Target, set[str]] = field(repr=False)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.tallies: dict[Target, dict[PromptKey, PromptTally]] = {}
+        self.judged_by: dict[Target, set[str | None]] = {}
+        self.reported: dict[Target, set[str]] = {}
+        self._strata = Strata()
+
+    @classmethod
+    def read(cls, path: Path) -> RunSide:
+        """The run in folder `path`, gone through once."""
+        side = cls.open(path)
+        side.feed(side._strata, side)._complete_tallies()
+        return side
+
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        """Take in some rows."""
+        for row, offset in zip(rows, offsets, strict=True):
+            target = row.target
+            prompts = self.tallies.setdefault(target, {})
+            tally = prompts.get(row.prompt)
+            if tally is None:
+                tally = prompts[row.prompt] = PromptTally(row.prompt_name)
+            tally.add(row, offset)
+            if row.objective_pass is not None:
+                self.judged_by.setdefault(target, set()).add(row.judged_by)
+            if row.model_reported is not None:
+                self.reported.setdefault(target, set()).add(row.model_reported)
 
     @property
     def targets(self) -> list[Target]:
@@ -123,81 +118,50 @@ class RunSide:
         planned = self.config.targets if self.config else []
         return list(dict.fromkeys([*planned, *self.tallies]))
 
+    def summarize_shared(self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]) -> list[GroupSummary]:
+        """The summaries of some targets, each over the prompts beside it alone.
 
-def complete_tallies(
-    config: RunConfig | None, events: Sequence[Event], recorded: Mapping[Target, dict[PromptKey, PromptTally]]
-) -> dict[Target, dict[PromptKey, PromptTally]]:
-    """The tallies of every planned prompt and of every other recorded one, each with the cells it was to have."""
-    schedule = read_schedule(config, ())
-    targets = dict.fromkeys([*(config.targets if config else ()), *recorded])
-    return {target: _complete(config, schedule, events, target, recorded.get(target, {})) for target in targets}
+        What was collected in the one pass serves where these are all that a target has records of; where they are not,
+        the records are gone through once more, for all such targets together.
+        """
+        strata = [self._strata if self._recorded(one[0]) <= set(one[1]) else Strata(only=one) for one in chosen]
+        narrowed = [own for own in strata if own is not self._strata]
+        if narrowed:
+            self.feed(*narrowed)
+        return [self._summarize(own, *one) for own, one in zip(strata, chosen, strict=True)]
 
+    def _recorded(self, target: Target) -> set[PromptKey]:
+        return {key for key, tally in self.tallies[target].items() if tally.n_recorded}
 
-def _complete(
-    config: RunConfig | None,
-    schedule: Schedule,
-    events: Sequence[Event],
-    target: Target,
-    recorded: Mapping[PromptKey, PromptTally],
-) -> dict[PromptKey, PromptTally]:
-    if config is None or target not in config.targets:
-        return dict(recorded)
-    n_missing = count_missing(schedule, target, {key: tally.n_recorded for key, tally in recorded.items()})
-    stop = read_stop(events, target.label, n_missing)
-    pool = _tier_pool(config.prompts, schedule) if stop.n_not_needed else frozenset()
-    tallies = {}
-    for prompt in config.prompts:
-        key = (prompt.suite, prompt.id)
-        tally = tallies[key] = recorded.get(key) or PromptTally(prompt.name)
-        tally.n_planned = _needed(config.options.repeats, stop) if key in pool else config.options.repeats
-    return tallies | {key: tally for key, tally in recorded.items() if key not in tallies}
+    def _summarize(self, strata: Strata, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
+        config = self.config
+        if config is not None:
+            kept = [prompt for prompt in config.prompts if prompt.key in prompts]
+            config = msgspec.structs.replace(config, prompts=kept, targets=[t for t in config.targets if t == target])
+        group = strata.groups([target])[target]
+        schedule = read_schedule(config, {ending.prompt for ending in group.endings() if ending.judged})
+        return summarize_group(group, schedule, self.events, {})
 
+    def _complete_tallies(self) -> None:
+        """Bring in every planned prompt, in the order of the plan, and tell each how many cells it was to have."""
+        schedule = read_schedule(self.config)
+        self.tallies = {
+            target: self._planned_tallies(schedule, target, self.tallies.get(target, {})) for target in self.targets
+        }
 
-def _needed(repeats: int, stop: Stop) -> int:
-    """Cells of a tool prompt that are missed if they have no record: none once decided, before that only the first."""
-    return 0 if stop.early else min(1, repeats)
-
-
-def _tier_pool(prompts: Sequence[Prompt], schedule: Schedule) -> frozenset[PromptKey]:
-    """The prompts a tier rests on, the only ones that may be left out: those that offer tools, if any of them do."""
-    expecting = [p for p in prompts if p.expected_tools and (p.suite, p.id) not in schedule.apart]
-    native = any(prompt.tools for prompt in expecting)
-    return frozenset((p.suite, p.id) for p in expecting if bool(p.tools) == native)
-
-
-def read_side(path: Path) -> RunSide:
-    """Read the run in folder `path`, ours or the first harness's."""
-    config = read_config(path)
-    events = read_events(path)
-    reader = iter_results(path, CallRow)
-    tallies: dict[Target, dict[PromptKey, PromptTally]] = {}
-    judged_by: dict[Target, set[str | None]] = {}
-    reported: dict[Target, set[str]] = {}
-    for row in reader:
-        _tally_for(row, tallies).add(row)
-        if row.objective_pass is not None:
-            judged_by.setdefault(row.target, set()).add(row.judged_by)
-        if row.model_reported is not None:
-            reported.setdefault(row.target, set()).add(row.model_reported)
-    return RunSide(
-        path=path,
-        run_id=config.run_id if config else path.resolve().name,
-        started_at_ms=started_at_ms(path),
-        config=config,
-        # The first harness wrote an inventory of its own shape, which reads as none.
-        inventory=read_inventory(path),
-        first_harness=is_first_harness(path),
-        n_unreadable_lines=reader.bad_lines,
-        events=events,
-        tallies=complete_tallies(config, events, tallies),
-        judged_by=judged_by,
-        reported=reported,
-    )
-
-
-def _tally_for(row: CallRow, tallies: dict[Target, dict[PromptKey, PromptTally]]) -> PromptTally:
-    prompts = tallies.setdefault(row.target, {})
-    key = (row.suite, row.prompt_id)
-    if key not in prompts:
-        prompts[key] = PromptTally(row.prompt_name)
-    return prompts[key]
+    def _planned_tallies(
+        self, schedule: Schedule, target: Target, recorded: Mapping[PromptKey, PromptTally]
+    ) -> dict[PromptKey, PromptTally]:
+        config = self.config
+        if config is None or target not in config.targets:
+            return dict(recorded)
+        n_missing = schedule.missing(target, {key: tally.n_recorded for key, tally in recorded.items()})
+        stop = read_stop(self.events, target.label, n_missing)
+        # Only the prompts a tier rests on may be left out: all once it is decided, before that all but the first cell.
+        pool = {prompt.key for prompt in tier_prompts(config.prompts)} if stop.n_not_needed else set()
+        needed = 0 if stop.early else min(1, config.options.repeats)
+        tallies = {}
+        for prompt in config.prompts:
+            tally = tallies[prompt.key] = recorded.get(prompt.key) or PromptTally(prompt.name)
+            tally.n_planned = needed if prompt.key in pool else config.options.repeats
+        return tallies | {key: tally for key, tally in recorded.items() if key not in tallies}

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +15,7 @@ import msgspec
 from clawgauge.characters import well_formed
 from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_line, iter_results
-from clawgauge.records import Result, Target, TimingsUs
+from clawgauge.records import Result, TimingsUs
 
 
 class ResultStream:
@@ -54,18 +55,19 @@ _KINDS: dict[str, Kind] = {"str": "text", "int": "integer", "float": "number", "
 
 
 def _make_columns() -> tuple[Column, ...]:
-    columns = [Column("target", "text", lambda r: Target(r.provider, r.model, r.thinking_level).label)]
+    columns = [Column("target", "text", lambda r: r.target.label)]
     for field in msgspec.structs.fields(Result):
         if field.name == "timings_us":
-            columns += [Column(f"timings_us_{part}", "integer", _timing(part)) for part in TimingsUs.__struct_fields__]
+            parts = {part: attrgetter(f"timings_us.{part}") for part in TimingsUs.__struct_fields__}
+            columns += [Column(f"timings_us_{part}", "integer", read) for part, read in parts.items()]
         elif field.name == "attempts":
             columns += [Column("n_attempts", "integer", lambda r: len(r.attempts)), _json_column(field.name)]
         elif field.name in _JSON_FIELDS:
             columns.append(_json_column(field.name))
         elif field.name in _LISTS_OF_TEXTS:
-            columns.append(Column(field.name, "texts", _attribute(field.name)))
+            columns.append(Column(field.name, "texts", attrgetter(field.name)))
         else:
-            columns.append(Column(field.name, _kind_of(field), _attribute(field.name)))
+            columns.append(Column(field.name, _kind_of(field), attrgetter(field.name)))
     return tuple(columns)
 
 
@@ -78,22 +80,6 @@ def _kind_of(field: msgspec.structs.FieldInfo) -> Kind:
     if len(names) != 1 or kind is None:
         raise TypeError(f"Result.{field.name} has no flat form: name it in {__name__}")
     return kind
-
-
-def _attribute(name: str) -> Callable[[Result], Value]:
-    def read(result: Result) -> Value:
-        value: Value = getattr(result, name)
-        return value
-
-    return read
-
-
-def _timing(part: str) -> Callable[[Result], Value]:
-    def read(result: Result) -> Value:
-        value: int | None = getattr(result.timings_us, part)
-        return value
-
-    return read
 
 
 def _json_column(name: str) -> Column:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from clawgauge.history.findings import Coverage, RunEntry, target_of
-from clawgauge.journal import iter_results
-from clawgauge.records import CellRow, GroupSummary, RunConfig, Target
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.history.findings import Cell, Coverage, RunEntry
+from clawgauge.records import GroupSummary, PromptKey, RunConfig, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class Grid:
 
 def make_grid(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None) -> Grid:
     """The grid over all runs, the newest first."""
-    targets = list(dict.fromkeys(target_of(g) for entry in entries for g in entry.summary.models))
+    targets = list(dict.fromkeys(g.target for entry in entries for g in entry.summary.models))
     grid = Grid([target for target in targets if wanted(target)], {}, {}, {}, {}, {})
     for entry in entries:
         for info in entry.config.suites if entry.config else ():
@@ -53,10 +50,10 @@ def make_grid(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], sui
 
 
 def _add_answers(grid: Grid, entry: RunEntry, suite: str | None) -> None:
-    groups = [group for group in entry.summary.models if target_of(group) in grid.targets]
+    groups = [group for group in entry.summary.models if group.target in grid.targets]
     open_targets = set()
     for group in groups:
-        target = target_of(group)
+        target = group.target
         if entry.config is not None and _is_complete(group):
             for key, fingerprint in entry.fingerprints.items():
                 _add_answer(grid, target, key, fingerprint)
@@ -64,14 +61,13 @@ def _add_answers(grid: Grid, entry: RunEntry, suite: str | None) -> None:
             open_targets.add(target)
     if not open_targets:
         return
-    for row in iter_results(entry.path, CellRow):
-        target, key = Target(row.provider, row.model, row.thinking_level), (row.suite, row.prompt_id)
-        if target not in open_targets or suite not in (None, row.suite):
+    for (target, key), answered in entry.cells.items():
+        if target not in open_targets or suite not in (None, key[0]):
             continue
         if entry.config is None:
             grid.prompts.setdefault(key, None)
             grid.asked.setdefault(target, set()).add(key)
-        if row.availability_status == "ok":
+        if answered:
             _add_answer(grid, target, key, entry.fingerprints.get(key))
 
 
@@ -107,9 +103,6 @@ def _describe(grid: Grid, target: Target, suite: str) -> Coverage:
         n_in_suite=grid.suite_sizes.get(suite),
         missing=[prompt_id for _, prompt_id in missing],
     )
-
-
-Cell: TypeAlias = tuple[Target, PromptKey]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from clawgauge.compare import prompt_fingerprint
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import is_run_folder, list_runs, read_config, read_summary, started_at_ms, stat_file
-from clawgauge.records import GroupSummary, RunConfig, RunSummary, Target
-from clawgauge.summary import summarize_folder
-from clawgauge.summary.schedule import PromptKey
+from clawgauge.journal import is_run_folder, list_runs, stat_file
+from clawgauge.records import PromptKey, RunSummary, Target
+from clawgauge.run_data import Run
+from clawgauge.summary import Strata, summarize
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,24 +115,41 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 _SUMMED_UP = ("results.jsonl", "config.json")
 
 
-@dataclass(frozen=True, slots=True)
+Cell: TypeAlias = tuple[Target, PromptKey]
+
+
 class RunEntry:
     """One run that could be read. `fingerprints` tells the content of every prompt it holds."""
 
-    path: Path
-    started_at_ms: float
-    config: RunConfig | None
-    summary: RunSummary
-    fingerprints: dict[PromptKey, str]
+    def __init__(self, run: Run) -> None:
+        self.path = run.path
+        self.config = run.config
+        self.started_at_ms = run.started_at_ms
+        self.fingerprints = {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
+        self._run = run
+        self._strata: Strata | None = None
+        self.summary = _fresh_summary(run) or summarize(run, self._read_strata())
 
     @property
     def run_id(self) -> str:
         return self.summary.run_id
 
+    @cached_property
+    def cells(self) -> dict[Cell, bool]:
+        """Which prompts have a record of which target, and whether one of these is an answer."""
+        cells: dict[Cell, bool] = {}
+        for target, group in self._read_strata().groups().items():
+            for ending in group.endings():
+                key = (target, ending.prompt)
+                cells[key] = cells.get(key, False) or ending.answered
+        return cells
 
-def target_of(group: GroupSummary) -> Target:
-    """The target a group of a summary is about."""
-    return Target(group.provider, group.model, group.thinking_level)
+    def _read_strata(self) -> Strata:
+        # A summary that is still fresh spares most runs this pass over their records.
+        if self._strata is None:
+            self._strata = Strata()
+            self._run.feed(self._strata)
+        return self._strata
 
 
 def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
@@ -147,27 +165,19 @@ def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
         raise RunFolderError(f"Cannot read {runs_dir} ({error.strerror or error}); check its permissions.") from error
     for path in list_runs(runs_dir):
         try:
-            entries.append(_read_entry(path))
+            entries.append(RunEntry(Run.open(path)))
         except RunFolderError as error:
             unreadable.append(UnreadableRun(path=str(path), reason=str(error)))
     return entries, unreadable
 
 
-def _read_entry(path: Path) -> RunEntry:
-    summary = _fresh_summary(path) or summarize_folder(path)
-    config = read_config(path)
-    prompts = config.prompts if config else []
-    fingerprints = {(prompt.suite, prompt.id): prompt_fingerprint(prompt) for prompt in prompts}
-    return RunEntry(path, started_at_ms(path), config, summary, fingerprints)
-
-
-def _fresh_summary(path: Path) -> RunSummary | None:
+def _fresh_summary(run: Run) -> RunSummary | None:
     """summary.json, unless something it sums up was written after it, or it is not one of ours."""
-    written, *summed_up = (stat_file(path, name) for name in ("summary.json", *_SUMMED_UP))
+    written, *summed_up = (stat_file(run.path, name) for name in ("summary.json", *_SUMMED_UP))
     if written is None or any(file is None or file.st_mtime_ns > written.st_mtime_ns for file in summed_up):
         return None
     try:
-        return read_summary(path)
+        return run.summary
     except RunFolderError:
         # Whatever is wrong with a summary, the records are what counts.
         return None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from clawgauge.history.coverage import FillStep, describe_coverage, make_grid, plan_filling
-from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries, target_of
+from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, SuiteBreakdown, Target
 from clawgauge.stats import newcombe_interval, percentile
 from clawgauge.words import format_ms, format_rate, plural, rounded
@@ -32,7 +32,7 @@ def find_trends(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], s
     points: dict[tuple[Target, _Form], list[Point]] = {}
     for entry in reversed(entries):
         for group in entry.summary.models:
-            target = target_of(group)
+            target = group.target
             form = _form(entry, group, suite)
             if wanted(target) and form is not None:
                 points.setdefault((target, form), []).append(_point(entry, group, suite))
@@ -49,7 +49,7 @@ def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form | No
         # The first harness kept no prompts: their number is all there is to go by.
         return _Form(f"first{group.n_total}"[:_FORM_CHARS], (), group.n_total)
     asked = sorted((*key, fingerprint) for key, fingerprint in entry.fingerprints.items() if suite in (None, key[0]))
-    sampling = config.sampling.get(target_of(group).label)
+    sampling = config.sampling.get(group.target.label)
     digest = hashlib.sha256(msgspec.json.encode((asked, sampling), order="sorted")).hexdigest()
     return _Form(digest[:_FORM_CHARS], tuple(dict.fromkeys(name for name, _, _ in asked)), len(asked))
 
@@ -161,7 +161,7 @@ def read_history(
 
 
 def _concerns(entry: RunEntry, wanted: Callable[[Target], bool], suite: str | None) -> bool:
-    groups = [group for group in entry.summary.models if wanted(target_of(group))]
+    groups = [group for group in entry.summary.models if wanted(group.target)]
     # A run that recorded nothing yet has no group; it belongs in the table all the same.
     if not entry.summary.models:
         return suite is None
@@ -169,12 +169,12 @@ def _concerns(entry: RunEntry, wanted: Callable[[Target], bool], suite: str | No
 
 
 def _line(entry: RunEntry, wanted: Callable[[Target], bool]) -> RunLine:
-    groups = [group for group in entry.summary.models if wanted(target_of(group))]
+    groups = [group for group in entry.summary.models if wanted(group.target)]
     return RunLine(
         run_id=entry.run_id,
         path=str(entry.path),
         started_at_ms=entry.started_at_ms,
-        targets=[target_of(group).label for group in groups],
+        targets=[group.target.label for group in groups],
         suites=list(dict.fromkeys(part.suite for group in groups for part in group.suites if part.suite)),
         n_ok=sum(group.n_ok for group in groups),
         n_scheduled=sum(group.n_scheduled for group in groups),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
@@ -122,18 +122,22 @@ def move_superseded(directory: Directory, keys: set[CellKey]) -> int:
     return moved
 
 
-def replace_results(directory: Directory, results: Iterable[Result]) -> int:
-    """Put `results` in the place of all records; other lines stay as they are, behind them. Returns their number.
+def replace_results(
+    directory: Directory, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None
+) -> int:
+    """Put `change` of every record in its place, all at one stroke; returns how many records there were.
 
-    A line with a field that does not fit its type is such a line: written anew, it would lose what it says there.
+    Other lines stay as they are, and so does one with a field that does not fit its type: written anew, it would lose
+    what it says there. `approve` is called before the old file is given up, and may raise to keep it.
     """
     decode = line_decoder(Result, fitting=True)
     written = 0
     with directory.replacement(RESULTS) as file:
-        for result in results:
-            file.write(encode_line(result))
-            written += 1
-        file.writelines(line for line in _result_lines(directory) if line.strip() and decode(line) is None)
+        for line in _result_lines(directory):
+            result = decode(line)
+            file.write(line if result is None else encode_line(change(result)))
+            written += result is not None
+        approve()
     return written
 
 
@@ -291,12 +295,12 @@ class RunFolder:
         with self._results.rest():
             return move_superseded(self._directory, keys)
 
-    def rewrite_results(self, results: Iterable[Result]) -> int:
-        """Replace all records at one stroke. `results` may be read from this very run; returns how many there were."""
+    def rewrite_results(self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None) -> int:
+        """`replace_results` of this run's own."""
         if is_first_harness(self.path):
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
         with self._results.rest():
-            return replace_results(self._directory, results)
+            return replace_results(self._directory, change, approve)
 
     def close(self) -> None:
         """Write what is waiting, end the writer thread, release the lock. Harmless when repeated, or in a fork."""

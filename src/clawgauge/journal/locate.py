@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -79,12 +80,16 @@ def is_leftover(name: str) -> bool:
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def started_at_ms(path: Path) -> float:
+def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:
     """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
+
+    `raw_config` saves reading config.json again.
 
     The first harness recorded no start, but wrote its config.json at it.
     """
     try:
+        if raw_config is not None:
+            return msgspec.convert(raw_config, _Birth).created_at_ms
         config = read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b""
         return msgspec.json.decode(config, type=_Birth).created_at_ms
     except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -8,9 +8,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from sys import intern
@@ -36,7 +35,7 @@ _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 def read_config(path: Path) -> RunConfig | None:
     """config.json of the run folder `path`; None where there is none, or where the first harness made it."""
-    return _read_document(path, CONFIG, RunConfig)
+    return as_config(path, read_raw_config(path))
 
 
 def read_raw_config(path: Path) -> dict[str, Any] | None:
@@ -59,30 +58,42 @@ def read_events(path: Path) -> list[Event]:
 
     The first harness wrote its events among the results; they are found there.
     """
-    raw_config = read_raw_config(path)
-    events = [_as_event(raw) for raw in _read_objects(path, EVENTS)]
-    if raw_config is None or is_first_harness_config(raw_config):
-        events += [_as_old_event(raw) for raw in _read_objects(path, RESULTS) if raw.get("record_type") == "event"]
-    return [event for event in events if event is not None]
+    events = read_event_log(path)
+    if is_first_harness(path):
+        for raw in _read_objects(path, RESULTS):
+            events += _as_old_event(raw) if raw.get("record_type") == "event" else []
+    return events
 
 
-def _as_event(raw: dict[str, Any]) -> Event | None:
+def read_event_log(path: Path) -> list[Event]:
+    """events.jsonl alone."""
+    return [event for raw in _read_objects(path, EVENTS) for event in _as_event(raw)]
+
+
+def _as_event(raw: dict[str, Any]) -> list[Event]:
     try:
-        return msgspec.convert(raw, Event) if _has_plain_numbers(raw) else None
+        return [msgspec.convert(raw, Event)] if _has_plain_numbers(raw) else []
     except msgspec.ValidationError:
-        return None
+        return []
 
 
-def _as_old_event(raw: dict[str, Any]) -> Event | None:
+def _as_old_event(raw: dict[str, Any]) -> list[Event]:
     try:
-        return upgrade_event(raw) if _has_plain_numbers(raw) else None
+        return [upgrade_event(raw)] if _has_plain_numbers(raw) else []
     except RecursionError:
-        return None
+        return []
+
+
+def as_config(path: Path, raw: dict[str, Any] | None) -> RunConfig | None:
+    """What `read_config` makes of what `read_raw_config` read."""
+    return _as_document(path / CONFIG, raw, RunConfig)
 
 
 def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
-    path = folder / name
-    raw = _read_object(folder, name)
+    return _as_document(folder / name, _read_object(folder, name), document)
+
+
+def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T | None:
     if raw is None or "schema_version" not in raw:
         return None
     version = raw["schema_version"]
@@ -134,57 +145,59 @@ def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
 
 
 class ResultReader(Generic[T]):
-    """Iterates the results of one run folder, as often as asked; each time the counts start anew.
+    """Iterates the results of one run folder, as often as asked, each time from the file anew.
 
-    After a full pass `bad_lines` says how many whole lines were no record. A last line cut short, as in a run that is
-    being written or was killed, is not counted.
+    After a full pass `bad_lines` says how many whole lines were no record, and `events` holds what the first harness
+    wrote among its results. A last line cut short, as in a run that is being written or was killed, is not counted.
+    `raw_config` is the folder's config.json as far as it can be read: it tells who made the folder.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        record: type[T],
-        *,
-        first_harness: bool,
-        fitting: bool = False,
-    ) -> None:
-        _view_fields(record)
+    def __init__(self, folder: Path, record: type[T], raw_config: Mapping[str, Any] | None) -> None:
         self.bad_lines = 0
+        self.events: list[Event] = []
+        self.first_harness: bool | None = None
         self._folder = folder
         self._record = record
-        self._first_harness = first_harness
-        self._fitting = fitting
+        self._raw_config = raw_config
 
     def __iter__(self) -> Iterator[T]:
-        return chain.from_iterable(self.batches(1))
+        return chain.from_iterable(records for records, _ in self.batches(1))
 
-    def batches(self, size: int) -> Iterator[list[T]]:
-        """The same records by up to `size` at a time, for whoever counts a million of them: each costs less so."""
-        self.bad_lines = 0
-        decode = self._old_decoder() if self._first_harness else msgspec.json.Decoder(self._record).decode
+    def batches(self, size: int) -> Iterator[tuple[list[T], list[int]]]:
+        """The same records by up to `size` at a time, and at which byte each line begins."""
+        self.bad_lines, self.events = 0, []
         try:
             with open_results(self._folder) as file:
-                lines = read_lines(file)
-                while batch := self._decode_some(file, lines, size, decode):
-                    yield batch
+                self.first_harness = _tells_first_harness(self._raw_config, file)
+                file.seek(0)
+                decode = self._old_decoder() if self.first_harness else msgspec.json.Decoder(self._record).decode
+                yield from self._decode_all(file, size, decode)
         except OSError as error:
             raise _unreadable(self._folder, error) from error
 
-    def _decode_some(
-        self, file: BinaryIO, lines: Iterator[bytes], size: int, decode: Callable[[bytes], T | None]
-    ) -> list[T]:
-        """Up to `size` records; fewer only at the end of the file."""
+    def _decode_all(
+        self, file: BinaryIO, size: int, decode: Callable[[bytes], T | None]
+    ) -> Iterator[tuple[list[T], list[int]]]:
         batch: list[T] = []
-        for line in lines:
+        offsets: list[int] = []
+        offset = 0
+        for line in read_lines(file):
             try:
                 record = decode(line)
             except _REFUSALS:
                 record = self._look_again(file, line)
             if record is not None:
                 batch.append(record)
+                offsets.append(offset)
                 if len(batch) == size:
-                    break
-        return batch
+                    yield batch, offsets
+                    batch, offsets = [], []
+            offset += len(line)
+            if record is None:
+                # The rest of a line over the cap may have been passed over.
+                offset = file.tell()
+        if batch:
+            yield batch, offsets
 
     def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
@@ -193,8 +206,8 @@ class ResultReader(Generic[T]):
         ended = line.endswith(b"\n")
         if not ended and len(line) >= LINE_CAP_BYTES:
             _skip_rest_of_line(file)
-        elif not self._first_harness and (record := decode_again(line, self._record)) is not None:
-            return None if self._fitting and not fits_as_it_is(line, self._record) else record
+        elif not self.first_harness and (record := decode_again(line, self._record)) is not None:
+            return record
         elif not ended and decode_line(line) is None:
             return None
         self.bad_lines += 1
@@ -207,6 +220,7 @@ class ResultReader(Generic[T]):
         def decode(line: bytes) -> T | None:
             raw = decode_line(line)
             if raw is not None and raw.get("record_type") == "event":
+                self.events += _as_old_event(raw)
                 return None
             result = None if raw is None else upgrade.result(raw)
             if result is None:
@@ -222,16 +236,30 @@ class ResultReader(Generic[T]):
 
 
 @overload
-def iter_results(path: Path, *, fitting: bool = False) -> ResultReader[Result]: ...
+def iter_results(path: Path) -> ResultReader[Result]: ...
 @overload
 def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
-def iter_results(path: Path, type: type[msgspec.Struct] = Result, *, fitting: bool = False) -> ResultReader[Any]:
-    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours.
-
-    With `fitting`, records of which a field had to be given up are passed over: for whoever writes them anew.
-    """
+def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> ResultReader[Any]:
+    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours."""
     open_results(path).close()
-    return ResultReader(path, type, first_harness=is_first_harness(path), fitting=fitting)
+    return ResultReader(path, type, _config_or_none(path))
+
+
+def read_results_at(path: Path, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
+    """The whole results whose lines begin at `offsets`, which a pass over the same folder has told, in file order."""
+    wanted = sorted(set(offsets))
+    if is_first_harness(path):
+        # What an old record is the repeat of only those before it tell.
+        places = set(wanted)
+        yield from ((at, result) for (result,), (at,) in iter_results(path).batches(1) if at in places)
+        return
+    decode = line_decoder(Result)
+    with open_results(path) as file:
+        for offset in wanted:
+            file.seek(offset)
+            # A line that somebody changed meanwhile is no longer what was asked for.
+            if (result := decode(file.readline(LINE_CAP_BYTES))) is not None:
+                yield offset, result
 
 
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
@@ -247,24 +275,34 @@ def is_first_harness(path: Path) -> bool:
     if config is not None and not is_first_harness_config(config):
         return False
     with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
-        for line in read_lines(file):
-            verdict = tells_first_harness(decode_line(line) or {})
-            if verdict is not None:
-                return verdict
-            if not line.endswith(b"\n"):
-                _skip_rest_of_line(file)
+        return _tells_first_harness(config, file)
+    return config is not None
+
+
+def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bool:
+    if config is not None and not is_first_harness_config(config):
+        return False
+    for line in read_lines(file):
+        verdict = tells_first_harness(decode_line(line) or {})
+        if verdict is not None:
+            return verdict
+        if not line.endswith(b"\n"):
+            _skip_rest_of_line(file)
     return config is not None
 
 
 def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
-    """Reads one line exactly as `iter_results` would; None for a line that is no record."""
+    """Reads one line exactly as `iter_results` would; None for a line that is no record.
+
+    With `fitting`, one of which a field had to be given up is none either: for whoever writes it anew.
+    """
     fast = msgspec.json.Decoder(record).decode
 
     def decode(line: bytes) -> T | None:
         try:
             return fast(line)
         except _REFUSALS:
-            return decode_again(line, record) if not fitting or fits_as_it_is(line, record) else None
+            return decode_again(line, record) if not fitting or _fits_as_it_is(line, record) else None
 
     return decode
 
@@ -281,7 +319,7 @@ def decode_again(line: bytes, record: type[T]) -> T | None:
     return _fit(raw, record)
 
 
-def fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
+def _fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
     """Whether a line that msgspec refused has every field in its type: only its text was to be repaired."""
     try:
         msgspec.convert(decode_object(line), record)
@@ -293,7 +331,7 @@ def fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
 def _fit(raw: dict[str, Any], record: type[T]) -> T:
     """`raw` as a `record`, of each field what fits its type."""
     fitting: dict[str, Any] = {}
-    for field in _view_fields(record):
+    for field in msgspec.structs.fields(record):
         values = (raw[field.name],) if field.name in raw else ()
         for value in (*values, *_UNKNOWNS) if field.required else values:
             try:
@@ -302,16 +340,6 @@ def _fit(raw: dict[str, Any], record: type[T]) -> T:
             except msgspec.ValidationError:
                 continue
     return record(**fitting)
-
-
-@cache
-def _view_fields(record: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a view, which has all that every view must have."""
-    fields = msgspec.structs.fields(record)
-    types = {field.name: field.type for field in fields}
-    if any(types.get(field.name) != field.type for field in msgspec.structs.fields(CellRow)):
-        raise TypeError(f"{record.__name__} does not read what every view of a result reads: see CellRow")
-    return fields
 
 
 def open_results(folder: Path) -> BinaryIO:

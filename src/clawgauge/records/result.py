@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from clawgauge.records.run import PromptKey, Target
+
 Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "error"]
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 
@@ -154,6 +156,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     transcript: list[TranscriptTurn] | None = None
     transcript_cut: bool = False
     warnings: list[str] = []
+
+    @property
+    def target(self) -> Target:
+        return Target(self.provider, self.model, self.thinking_level)
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

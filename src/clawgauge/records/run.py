@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+PromptKey: TypeAlias = tuple[str, str]
+"""(suite, prompt id): what makes repeats repeats of the same thing."""
 
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
 
@@ -49,6 +52,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     variant_of: str | None = None
     world: dict[str, Any] | None = None
     max_turns: int | None = None
+
+    @property
+    def key(self) -> PromptKey:
+        return self.suite, self.id
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clawgauge.records.run import Resources
+from clawgauge.records.run import Resources, Target
 
 
 class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +212,10 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     cost: CostSummary | None = None
     energy_j: float | None = None
     warnings: list[str] = []
+
+    @property
+    def target(self) -> Target:
+        return Target(self.provider, self.model, self.thinking_level)
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from clawgauge.records import Attempt, Prompt, Result, Target, ToolInvocation
+from clawgauge.records import Attempt, Prompt, Result, ToolInvocation
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import verdict_word
 from clawgauge.words import cut_text
@@ -14,9 +14,8 @@ _TEXT_CHARS = 20_000
 
 def render_call(result: Result, prompt: Prompt | None) -> str:
     """Every part that has something to say, each under its name."""
-    target = Target(result.provider, result.model, result.thinking_level).label
     suite = f"{result.suite}/" if result.suite else ""
-    head = f"{target}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
+    head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = [
         ("verdict", _verdict(result)),
         ("time", _time(result)),

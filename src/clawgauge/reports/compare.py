@@ -162,8 +162,11 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, str, str, str, str]
 
 def has_thin_tail(pair: PairComparison) -> bool:
     """Whether a side's p95 rests on too few calls to be more than a hint."""
-    counts = next((figure.a, figure.b) for figure in pair.figures if figure.name == "n_ok")
-    return min(count or 0 for count in counts) < MIN_SAMPLES_P95
+    figures = {figure.name: figure for figure in pair.figures}
+    answered, successes = figures["n_ok"], figures["success_rate_ok"]
+    # Only a successful call has a time: an answer with nothing in it is answered, and not timed.
+    timed = ((answered.a or 0) * (successes.a or 0), (answered.b or 0) * (successes.b or 0))
+    return round(min(timed)) < MIN_SAMPLES_P95
 
 
 def _rate(value: float | None, n_trials: int) -> str:

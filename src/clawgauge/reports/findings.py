@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.words import target_of, word_failure, word_tier, word_unreadable
+from clawgauge.reports.words import word_failure, word_tier, word_unreadable
 from clawgauge.words import (
     format_duration,
     format_latency,
@@ -82,8 +82,8 @@ class _Model(NamedTuple):
 
 
 def _named(groups: Sequence[GroupSummary]) -> list[_Model]:
-    names = short_names(map(target_of, groups))
-    return [_Model(one_line(names[target_of(group)], _NAME_CHARS), group) for group in groups]
+    names = short_names(group.target for group in groups)
+    return [_Model(one_line(names[group.target], _NAME_CHARS), group) for group in groups]
 
 
 def _nothing_recorded(summary: RunSummary) -> list[str]:

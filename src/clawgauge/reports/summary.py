@@ -16,7 +16,6 @@ from clawgauge.reports.words import (
     MIN_SAMPLES_P95,
     format_measure,
     format_percentile,
-    target_of,
     word_beside,
     word_channels,
     word_clock,
@@ -80,7 +79,7 @@ def _cut(text: str) -> str:
 
 
 def _title(group: GroupSummary) -> str:
-    return _cut(target_of(group).label)
+    return _cut(group.target.label)
 
 
 def _headings(*headings: str, left: Sequence[str] = ()) -> list[Column]:

@@ -14,7 +14,6 @@ from clawgauge.records import (
     Result,
     RunConfig,
     RunOptions,
-    Target,
     ToolUse,
 )
 from clawgauge.reports.clean import one_line
@@ -47,11 +46,6 @@ def verdict_word(result: Result) -> str:
     if result.objective_pass is None:
         return "answered"
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
-
-
-def target_of(group: GroupSummary) -> Target:
-    """Whom a group's figures are of."""
-    return Target(group.provider, group.model, group.thinking_level)
 
 
 def word_failure(failure: FailureCount) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from clawgauge.journal import iter_results, read_config, read_inventory
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
 from clawgauge.proxies import is_loopback
-from clawgauge.records import CellRow, GroupSummary, Inventory, ModelInfo, RunConfig, RunSummary, Target
-from clawgauge.summary import summarize_folder
-from clawgauge.summary.rows import Amount, Whole
+from clawgauge.records import GroupSummary, Inventory, ModelInfo, PromptKey, RunConfig, Target
+from clawgauge.run_data import Row, Run
+from clawgauge.run_data.schedule import carries_verdict
+from clawgauge.summary import Strata, summarize
 
 _JOULES_PER_KWH = 3_600_000
 _LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
@@ -28,35 +28,6 @@ class CellName(NamedTuple):
     suite: str
     prompt_id: str
     repeat: int
-
-
-class RouteRow(CellRow, frozen=True, kw_only=True, gc=False):
-    """One cell of one model. Every addition to the schema document has a default, so older folders decode too."""
-
-    e2e_ms: Whole = 0
-    input_tokens: Whole | None = None
-    output_tokens: Whole | None = None
-    total_ms: Whole | None = None
-    model_reported: str | None = None
-    cached_tokens: Whole | None = None
-    cost_usd: Amount | None = None
-
-    @property
-    def target(self) -> Target:
-        return Target(self.provider, self.model, self.thinking_level)
-
-    @property
-    def cell(self) -> CellName:
-        return CellName(self.suite, self.prompt_id, self.repeat)
-
-    @property
-    def answered(self) -> bool:
-        return self.availability_status == "ok" and self.success
-
-    @property
-    def waited_ms(self) -> int:
-        """What a user waited for this call, retries and all; the call alone where the record does not say."""
-        return self.e2e_ms if self.total_ms is None else self.total_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +72,52 @@ class Evidence:
         return self.local and not self.cost_per_call_usd
 
 
+class _Calls:
+    """Every call of a run as a cell, by target. Whether a prompt carries a verdict is known once all are there."""
+
+    def __init__(self, run: Run, prices: PriceTable) -> None:
+        self.reported: dict[Target, set[str]] = {}
+        self._cells: dict[Target, dict[CellName, Cell]] = {}
+        self._judged = {p.key for p in run.config.prompts if carries_verdict(p)} if run.config else None
+        self._seen_judged: set[PromptKey] = set()
+        self._price_of = cache(partial(_find_price, run.config, prices))
+
+    def add(self, rows: list[Row], offsets: Sequence[int]) -> None:
+        for row in rows:
+            target = row.target
+            name = CellName(row.suite, row.prompt_id, row.repeat)
+            self._cells.setdefault(target, {})[name] = _cell(row, self._price_of(target))
+            if row.model_reported:
+                self.reported.setdefault(target, set()).add(row.model_reported)
+            if row.objective_pass is not None:
+                self._seen_judged.add(row.prompt)
+
+    def of(self, target: Target) -> dict[CellName, Cell]:
+        # A folder that does not hold its prompts shows by its records which of them carry a verdict.
+        judged = self._seen_judged if self._judged is None else self._judged
+        cells = self._cells.get(target, {})
+        return {name: replace(cell, judged=(name.suite, name.prompt_id) in judged) for name, cell in cells.items()}
+
+
+def _cell(row: Row, price: Price | None) -> Cell:
+    cost = row.cost_usd
+    if cost is None and price is not None:
+        cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
+    # What a user waited for a call, retries and all; the call alone where the record does not say.
+    waited_ms = (row.e2e_ms or 0) if row.total_ms is None else row.total_ms
+    passed = row.objective_pass if row.succeeded else None
+    return Cell(answered=row.succeeded, judged=False, passed=passed, waited_ms=waited_ms, cost_usd=cost)
+
+
+def _find_price(config: RunConfig | None, prices: PriceTable, target: Target) -> Price | None:
+    recorded = config.prices.get(target.label) if config else None
+    return prices.find(target.provider, target.model, _settings_of(config, target)) or recorded
+
+
+def _settings_of(config: RunConfig | None, target: Target) -> Mapping[str, Any]:
+    return (config.providers if config else {}).get(target.provider, {"type": target.provider})
+
+
 def gather_evidence(folders: Sequence[Path], prices: PriceTable) -> tuple[list[Evidence], int]:
     """The evidence on every target of the runs, in the order they were planned; the last run named wins.
 
@@ -109,49 +126,31 @@ def gather_evidence(folders: Sequence[Path], prices: PriceTable) -> tuple[list[E
     found: dict[Target, Evidence] = {}
     n_unreadable = 0
     for folder in folders:
-        summary = summarize_folder(folder)
+        run = Run.open(folder)
+        strata, calls = Strata(), _Calls(run, prices)
+        summary = summarize(run.feed(strata, calls), strata)
         n_unreadable += summary.n_unreadable_lines
-        for evidence in _read_run(folder, summary, prices):
-            found.pop(evidence.target, None)
-            found[evidence.target] = evidence
+        for group in summary.models:
+            found.pop(group.target, None)
+            found[group.target] = _evidence(run, group, calls, prices)
     return list(found.values()), n_unreadable
 
 
-def _read_run(folder: Path, summary: RunSummary, prices: PriceTable) -> list[Evidence]:
-    config, inventory = read_config(folder), read_inventory(folder)
-    rows: dict[Target, list[RouteRow]] = {}
-    for row in iter_results(folder, type=RouteRow):
-        rows.setdefault(row.target, []).append(row)
-    return [_evidence(summary.run_id, group, rows, config, inventory, prices) for group in summary.models]
-
-
-def _evidence(
-    run_id: str,
-    group: GroupSummary,
-    rows: Mapping[Target, Sequence[RouteRow]],
-    config: RunConfig | None,
-    inventory: Inventory | None,
-    prices: PriceTable,
-) -> Evidence:
-    target = Target(group.provider, group.model, group.thinking_level)
-    settings = (config.providers if config else {}).get(target.provider, {"type": target.provider})
-    recorded = config.prices.get(target.label) if config else None
-    price = prices.find(target.provider, target.model, settings) or recorded
-    judged = _judged_prompts(config, rows)
-    cells = {row.cell: _cell(row, price, judged) for row in rows.get(target, ())}
+def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) -> Evidence:
+    target, settings = group.target, _settings_of(run.config, group.target)
+    cells = calls.of(target)
     if (electricity_usd := _electricity_per_call(group, prices)) is not None:
         cells = {name: replace(cell, cost_usd=electricity_usd) for name, cell in cells.items()}
-    costs = [cell.cost_usd for cell in cells.values() if cell.answered]
-    reported = Counter(row.model_reported for row in rows.get(target, ()) if row.model_reported)
+    reported = calls.reported.get(target, set())
     return Evidence(
         target=target,
-        run_id=run_id,
+        run_id=run.run_id,
         group=group,
         settings=settings,
-        model_info=_find_model(inventory, target),
+        model_info=_find_model(run.inventory, target),
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
         local=_is_local(settings),
-        cost_per_call_usd=mean_or_none(costs),
+        cost_per_call_usd=mean_or_none([cell.cost_usd for cell in cells.values() if cell.answered]),
         cells=cells,
     )
 
@@ -168,20 +167,6 @@ def _electricity_per_call(group: GroupSummary, prices: PriceTable) -> float | No
     if group.cost is not None or prices.usd_per_kwh is None or group.energy_j is None or not group.n_total:
         return None
     return group.energy_j / _JOULES_PER_KWH * prices.usd_per_kwh / group.n_total
-
-
-def _judged_prompts(config: RunConfig | None, rows: Mapping[Target, Sequence[RouteRow]]) -> set[tuple[str, str]]:
-    if config is not None:
-        return {(prompt.suite, prompt.id) for prompt in config.prompts if prompt.validator.get("type") != "noop"}
-    return {(row.suite, row.prompt_id) for own in rows.values() for row in own if row.objective_pass is not None}
-
-
-def _cell(row: RouteRow, price: Price | None, judged: set[tuple[str, str]]) -> Cell:
-    cost = row.cost_usd
-    if cost is None and price is not None:
-        cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
-    passed = row.objective_pass if row.answered else None
-    return Cell(row.answered, (row.suite, row.prompt_id) in judged, passed, row.waited_ms, cost)
 
 
 def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None:

@@ -11,7 +11,8 @@ import msgspec
 
 from clawgauge.journal import CellKey
 from clawgauge.plan import Evidence, Plan
-from clawgauge.records import Prompt, Result, Target
+from clawgauge.records import Prompt, PromptKey, Result, Target
+from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE, is_decided, tier_posterior
 
 EXAMPLE_RATES = (0.95, 0.9, 0.65, 0.3)
@@ -32,9 +33,6 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
         return CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, self.repeat)
 
 
-PromptKey: TypeAlias = tuple[str, str]
-"""(suite, prompt id)."""
-
 T = TypeVar("T")
 
 
@@ -44,22 +42,13 @@ def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
     Suites and categories take turns, and within them the prompts before their variants: whenever the asking stops, it
     has seen as many kinds of task as it could.
     """
-    expecting = [prompt for prompt in prompts if prompt.expected_tools and not _stands_apart(prompt)]
-    native = any(prompt.tools for prompt in expecting)
-    pool = [prompt for prompt in expecting if bool(prompt.tools) == native]
-    kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in pool)
+    kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in tier_prompts(prompts))
     return _take_turns([_take_turns(_grouped((p.variant_of or p.id, p) for p in kind)) for kind in kinds])
 
 
 def pool_key(prompt: Prompt) -> PromptKey:
     """What a prompt is found by in the pool."""
     return prompt.suite, prompt.id
-
-
-def _stands_apart(prompt: Prompt) -> bool:
-    validator: dict[str, Any] = prompt.validator
-    restraint = validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
-    return restraint or prompt.world is not None or validator.get("type") == "world_state"
 
 
 def _grouped(pairs: Iterable[tuple[Hashable, T]]) -> list[list[T]]:

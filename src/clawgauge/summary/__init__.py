@@ -1,6 +1,6 @@
-"""Results in, figures out: one group per target, every rate with its n, every tier with its evidence."""
+"""Rows in, figures out: one group per target, every rate with its n, every tier with its evidence."""
 
-from clawgauge.summary.rows import SummaryRow
-from clawgauge.summary.run import summarize, summarize_folder
+from clawgauge.summary.figures import summarize, summarize_folder
+from clawgauge.summary.groups import Strata
 
-__all__ = ["SummaryRow", "summarize", "summarize_folder"]
+__all__ = ["Strata", "summarize", "summarize_folder"]

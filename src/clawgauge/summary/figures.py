@@ -1,4 +1,4 @@
-"""From what was accumulated of a group to its entry in summary.json."""
+"""Every figure of a run: from what was accumulated of its rows to summary.json."""
 
 from __future__ import annotations
 
@@ -6,36 +6,28 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from clawgauge.records import (
+    SCHEMA_VERSION,
     CostSummary,
     Event,
     FailureCount,
     GroupSummary,
+    PromptKey,
     RateWithInterval,
+    RunSummary,
     SuiteBreakdown,
     TaskSummary,
 )
-from clawgauge.summary.groups import EndingCount, GroupAccumulator, wall_clock_ms
-from clawgauge.summary.rates import (
-    Coverage,
-    PooledRate,
-    Stop,
-    count_missing,
-    cover,
-    judge_repeatability,
-    pool_rate,
-    read_stop,
-    to_latency_stats,
-    to_percentiles,
-)
-from clawgauge.summary.schedule import PromptKey, Schedule
+from clawgauge.run_data import Run, Schedule, read_schedule
+from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
+from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
+from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
 from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
-from clawgauge.summary.trust import Machine, count_truncated, find_hint, group_warnings, judge_clock, read_machine
-
-_e2e_ms = attrgetter("e2e_ms")
+from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +40,33 @@ class _Counts:
     n_timeouts: int
 
 
+def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
+    """Every figure of the run in folder `path`, which alone suffices."""
+    strata = Strata()
+    return summarize(Run.open(path).feed(strata), strata, generated_at=generated_at)
+
+
+def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None) -> RunSummary:
+    """Every figure of a run whose rows the strata took in."""
+    config = run.config
+    recorded = strata.groups(config.targets if config else ())
+    with_verdict = {e.prompt for group in recorded.values() for e in group.endings() if e.judged}
+    schedule = read_schedule(config, with_verdict)
+    settings = config.providers if config else {}
+    groups = recorded.values()
+    return RunSummary(
+        schema_version=SCHEMA_VERSION,
+        run_id=run.run_id,
+        generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        run_wall_clock_ms=wall_clock_ms(span for group in groups for span in group.spans()),
+        models=[
+            summarize_group(group, schedule, run.events, settings.get(group.target.provider, {})) for group in groups
+        ],
+        n_unreadable_lines=run.n_unreadable_lines,
+        source="first_harness" if run.first_harness else "clawgauge",
+    )
+
+
 def summarize_group(
     group: GroupAccumulator, schedule: Schedule, events: Sequence[Event], provider_settings: Mapping[str, Any]
 ) -> GroupSummary:
@@ -55,8 +74,7 @@ def summarize_group(
     endings, offered = group.endings(), group.offered()
     counts, judged = _count(endings), pool_judged(endings)
     n_ok, n_success = counts.statuses["ok"], counts.n_success
-    n_missing = count_missing(schedule, group.target, counts.recorded)
-    stop = read_stop(events, group.target.label, n_missing)
+    stop = read_stop(events, group.target.label, schedule.missing(group.target, counts.recorded))
     coverage = cover(schedule, group.target, counts.recorded, stop.n_not_needed)
     arguments = judge_arguments(endings, schedule.apart, stopped_early=stop.early)
     tool_use = judge_tool_use(
@@ -100,37 +118,26 @@ def summarize_group(
         clock=judge_clock(group, events),
         warnings=group_warnings(group, endings, coverage.n_scheduled, stop, tool_use),
         **_timings(group),
-        **_resources(group, read_machine(events, group.target.label)),
+        input_tokens=group.total("input_tokens").known,
+        output_tokens=group.total("output_tokens").known,
+        cached_tokens=group.total("cached_tokens").known,
+        **read_machine(events, group.target.label),
         **_costs(group, judged.k),
     )
 
 
 def _timings(group: GroupAccumulator) -> dict[str, Any]:
     """The fields that say how long it took, under their names in the summary."""
-    latency = group.describe_tally(_e2e_ms)
+    latency = group.describe("e2e_ms")
     return {
         "wall_clock_ms": wall_clock_ms(group.spans()),
         "latency_ms": to_latency_stats(latency),
         "latency_all_ms": to_percentiles(latency),
-        "latency_warm_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is False)),
-        "latency_cold_ms": to_percentiles(group.describe_tally(_e2e_ms, lambda key: key.cold_start is True)),
-        "ttft_ms": to_percentiles(group.describe_tally(attrgetter("ttft_ms"))),
-        "ttfa_ms": to_percentiles(group.describe_tally(attrgetter("ttfa_ms"))),
-        "output_tps": to_percentiles(group.describe_column(attrgetter("output_tps"))),
-    }
-
-
-def _resources(group: GroupAccumulator, machine: Machine) -> dict[str, Any]:
-    """The fields that say what it took of the machine, under their names in the summary."""
-    return {
-        "resources_before": machine.before,
-        "resources_after": machine.after,
-        "peak_memory_bytes": machine.peak_memory_bytes,
-        "peak_vram_bytes": machine.peak_vram_bytes,
-        "input_tokens": group.total(attrgetter("input_tokens")).known,
-        "output_tokens": group.total(attrgetter("output_tokens")).known,
-        "cached_tokens": group.total(attrgetter("cached_tokens")).known,
-        "energy_j": machine.energy_j,
+        "latency_warm_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is False)),
+        "latency_cold_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is True)),
+        "ttft_ms": to_percentiles(group.describe("ttft_ms")),
+        "ttfa_ms": to_percentiles(group.describe("ttfa_ms")),
+        "output_tps": to_percentiles(group.describe_output_tps()),
     }
 
 
@@ -145,51 +152,51 @@ def _costs(group: GroupAccumulator, n_passed: int) -> dict[str, Any]:
     return {"cost_usd": usd, "cost": cost}
 
 
-def _count(endings: Sequence[EndingCount]) -> _Counts:
+def _count(endings: Sequence[Ending]) -> _Counts:
     statuses: Counter[str] = Counter()
     recorded: Counter[PromptKey] = Counter()
     for ending in endings:
-        statuses[ending.ending.availability_status] += ending.n
+        statuses[ending.availability_status] += ending.n
         recorded[ending.prompt] += ending.n
     return _Counts(
         statuses=statuses,
         recorded=recorded,
-        n_success=sum(e.n for e in endings if e.ending.succeeded),
-        n_timeouts=sum(e.n for e in endings if e.ending.failure_type == "timeout"),
+        n_success=sum(e.n for e in endings if e.succeeded),
+        n_timeouts=sum(e.n for e in endings if e.failure_type == "timeout"),
     )
 
 
-def pool_judged(endings: Sequence[EndingCount]) -> PooledRate:
+def pool_judged(endings: Sequence[Ending]) -> PooledRate:
     """Passes among the successful calls that have a verdict."""
-    return pool_rate((e.prompt, e.ending.passed, e.n) for e in endings if e.ending.judged)
+    return pool_rate((e.prompt, e.passed, e.n) for e in endings if e.judged)
 
 
-def _pool_answered(endings: Sequence[EndingCount], prompts: frozenset[PromptKey]) -> PooledRate:
+def _pool_answered(endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> PooledRate:
     """Passes among the answered cells of some prompts; an empty answer is an answer, and no pass."""
-    return pool_rate((e.prompt, e.ending.passed, e.n) for e in endings if e.ending.answered and e.prompt in prompts)
+    return pool_rate((e.prompt, e.passed, e.n) for e in endings if e.answered and e.prompt in prompts)
 
 
-def _restraint(endings: Sequence[EndingCount], prompts: frozenset[PromptKey]) -> RateWithInterval:
+def _restraint(endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> RateWithInterval:
     """A refusal in the protocol's own words called nothing and said no: it counts neither for nor against."""
-    pooled = _pool_answered([e for e in endings if e.ending.failure_type != "refusal"], prompts)
+    pooled = _pool_answered([e for e in endings if e.failure_type != "refusal"], prompts)
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95)
 
 
-def _tasks(group: GroupAccumulator, endings: Sequence[EndingCount], prompts: frozenset[PromptKey]) -> TaskSummary:
+def _tasks(group: GroupAccumulator, endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> TaskSummary:
     pooled = _pool_answered(endings, prompts)
     return TaskSummary(
         n=pooled.n,
         k=pooled.k,
         rate=pooled.rate,
         ci95=pooled.ci95,
-        mean_turns=group.total(attrgetter("turns")).mean,
-        mean_tokens=group.total(attrgetter("task_tokens")).mean,
+        mean_turns=group.total("turns").mean,
+        mean_tokens=group.total("task_tokens").mean,
     )
 
 
 def _suites(
     group: GroupAccumulator,
-    endings: Sequence[EndingCount],
+    endings: Sequence[Ending],
     schedule: Schedule,
     recorded: Mapping[PromptKey, int],
     stop: Stop,
@@ -210,34 +217,34 @@ def _suites(
 
 
 def _suite(
-    group: GroupAccumulator, suite: str, endings: Sequence[EndingCount], coverage: Coverage, *, stopped_early: bool
+    group: GroupAccumulator, suite: str, endings: Sequence[Ending], coverage: Coverage, *, stopped_early: bool
 ) -> SuiteBreakdown:
     judged, costs = pool_judged(endings), group.costs_usd(suite)
     return SuiteBreakdown(
         suite=suite,
         n_total=sum(e.n for e in endings),
-        n_ok=sum(e.n for e in endings if e.ending.answered),
-        n_success=sum(e.n for e in endings if e.ending.succeeded),
+        n_ok=sum(e.n for e in endings if e.answered),
+        n_success=sum(e.n for e in endings if e.succeeded),
         n_judged=judged.n,
         n_passed=judged.k,
         objective_pass_rate=judged.rate,
         ci95=None if stopped_early else judged.ci95,
-        latency_ms=to_latency_stats(group.describe_tally(_e2e_ms, lambda key: key.suite == suite)),
+        latency_ms=to_latency_stats(group.describe("e2e_ms", lambda key: key.suite == suite)),
         n_scheduled=coverage.n_scheduled,
         n_scheduled_judged=coverage.n_scheduled_judged,
         pass_rate_scheduled=coverage.pass_rate(judged.k),
-        n_timeouts=sum(e.n for e in endings if e.ending.failure_type == "timeout"),
+        n_timeouts=sum(e.n for e in endings if e.failure_type == "timeout"),
         cost_usd=math.fsum(costs) if costs else None,
     )
 
 
 def _failures(
-    group: GroupAccumulator, endings: Sequence[EndingCount], provider_settings: Mapping[str, Any]
+    group: GroupAccumulator, endings: Sequence[Ending], provider_settings: Mapping[str, Any]
 ) -> list[FailureCount]:
     counts: Counter[tuple[str, str | None]] = Counter()
-    for _, ending, n in endings:
+    for ending in endings:
         if not ending.succeeded:
-            counts[ending.availability_status, ending.failure_type] += n
+            counts[ending.availability_status, ending.failure_type] += ending.n
     return [
         FailureCount(
             availability_status=status,

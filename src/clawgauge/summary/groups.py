@@ -9,18 +9,17 @@ list steps in C instead of thirty lines of Python.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from clawgauge.records import Status, Target
+from clawgauge.records import PromptKey, Status, Target
+from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged
 from clawgauge.stats import CountedValues, Distribution, describe
-from clawgauge.summary.rows import TIMER_NOISE_US, SummaryRow, answer_channel, count_flagged
-from clawgauge.summary.schedule import PromptKey
 
-BATCH_ROWS = 512
 _MAX_DISTINCT_WARNINGS = 100
 
 FailureKey: TypeAlias = tuple[Status, str | None]
@@ -38,7 +37,7 @@ class StratumKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a cell ended, without its numbers. The field names are those of a row."""
+    """`n` cells of one prompt that ended alike. The field names are those of a row."""
 
     prompt_id: str
     availability_status: Status
@@ -49,6 +48,12 @@ class Ending(NamedTuple):
     expected_tools: tuple[str, ...]
     tools_offered: bool
     finish_reason: str | None
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
     @property
     def answered(self) -> bool:
@@ -68,43 +73,50 @@ class Ending(NamedTuple):
 
 
 class ToolSign(NamedTuple):
-    """One call on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
+    """`n` calls alike on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
 
     prompt_id: str
     tools_offered: bool
     channel: str | None
     valid: bool
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
 
 class OfferedAnswer(NamedTuple):
-    """How an answer to a prompt that offers tools dealt with them; `channel` is the kind of its best call."""
+    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call."""
 
     prompt_id: str
     expects_call: bool
     channel: str
     objective_pass: bool | None
+    suite: str = ""
+    n: int = 1
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
 
 
 _KEY_FIELDS = len(StratumKey._fields)
-_cell_of = attrgetter(*StratumKey._fields, *Ending._fields)
+# The last two fields of an ending are not those of a row.
+_cell_of = attrgetter(*StratumKey._fields, *Ending._fields[:-2])
 
 
+@dataclass(slots=True)
 class Total:
     """A sum of whole numbers that knows how many terms it has: nothing reported is not the same as zero."""
 
-    __slots__ = ("n", "value")
+    n: int = 0
+    value: int = 0
 
-    def __init__(self) -> None:
-        self.n = 0
-        self.value = 0
-
-    def add(self, values: list[int]) -> None:
+    def add(self, values: Sequence[int]) -> None:
         self.n += len(values)
         self.value += sum(values)
-
-    def take(self, other: Total) -> None:
-        self.n += other.n
-        self.value += other.value
 
     @property
     def mean(self) -> float | None:
@@ -115,90 +127,67 @@ class Total:
         return self.value if self.n else None
 
 
+# The columns of a stratum, by the field of a row they are made of. Times and rates are of successful calls alone.
+_TIMES = {name: attrgetter(name) for name in ("e2e_ms", "ttft_ms", "ttfa_ms")}
+_TOKENS = {name: attrgetter(name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+
+
+@dataclass(slots=True, eq=False)
 class Stratum:
-    """Rows alike in target, suite, stretch and cold start. Times are of successful calls, totals of all."""
+    """Rows alike in target, suite, stretch and cold start."""
 
-    __slots__ = (
-        "cached_tokens",
-        "cost_usd",
-        "e2e_ms",
-        "ended_at_ms",
-        "endings",
-        "examples",
-        "input_tokens",
-        "lag_us",
-        "n_flagged",
-        "offered",
-        "output_tokens",
-        "output_tps",
-        "retry_waits_ms",
-        "started_at_ms",
-        "task_tokens",
-        "tool_signs",
-        "ttfa_ms",
-        "ttft_ms",
-        "turns",
-        "warnings",
-    )
+    endings: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    tool_signs: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
+    totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
+    examples: dict[FailureKey, str | None] = field(default_factory=dict)
+    warnings: Counter[str] = field(default_factory=Counter)
+    output_tps: array[float] = field(default_factory=lambda: array("d"))
+    cost_usd: array[float] = field(default_factory=lambda: array("d"))
+    n_flagged: int = 0
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
 
-    def __init__(self) -> None:
-        self.endings: Counter[tuple[Any, ...]] = Counter()
-        self.tool_signs: Counter[tuple[Any, ...]] = Counter()
-        self.offered: Counter[tuple[Any, ...]] = Counter()
-        self.examples: dict[FailureKey, str | None] = {}
-        self.warnings: Counter[str] = Counter()
-        self.e2e_ms: Counter[int] = Counter()
-        self.ttft_ms: Counter[int] = Counter()
-        self.ttfa_ms: Counter[int] = Counter()
-        self.lag_us: Counter[int] = Counter()
-        self.output_tps, self.cost_usd = array("d"), array("d")
-        self.n_flagged = 0
-        self.started_at_ms: int | None = None
-        self.ended_at_ms: int | None = None
-        self.input_tokens, self.output_tokens, self.cached_tokens = Total(), Total(), Total()
-        self.turns, self.task_tokens, self.retry_waits_ms = Total(), Total(), Total()
-
-    def add(self, rows: list[SummaryRow], endings: Mapping[tuple[Any, ...], int]) -> None:
+    def add(self, rows: list[Row], endings: Mapping[tuple[Any, ...], int]) -> None:
         """Take in rows that belong here; `endings` are theirs, counted, and tell what need not be looked for."""
         self.endings.update(endings)
-        kinds = [Ending._make(ending) for ending in endings]
+        kinds = [Ending(*ending) for ending in endings]
         all_succeeded = all(kind.succeeded for kind in kinds)
-        succeeded = rows if all_succeeded else [r for r in rows if r.success and r.availability_status == "ok"]
-        self.e2e_ms.update([value for row in succeeded if (value := row.e2e_ms) is not None])
-        self.ttft_ms.update([value for row in succeeded if (value := row.ttft_ms) is not None])
-        self.ttfa_ms.update([value for row in succeeded if (value := row.ttfa_ms) is not None])
+        succeeded = rows if all_succeeded else [row for row in rows if row.succeeded]
+        for name, read in _TIMES.items():
+            self.tallies[name].update([value for value in map(read, succeeded) if value is not None])
+        for name, read in _TOKENS.items():
+            self.totals[name].add([value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
-        self.input_tokens.add([value for row in rows if (value := row.input_tokens) is not None])
-        self.output_tokens.add([value for row in rows if (value := row.output_tokens) is not None])
-        self.cached_tokens.add([value for row in rows if (value := row.cached_tokens) is not None])
         self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
         self._add_span(rows)
         self._add_lateness(rows)
-        self._add_tasks([row for row in succeeded if row.turns is not None])
+        if tasks := [row for row in succeeded if row.turns is not None]:
+            self.totals["turns"].add([row.turns or 0 for row in tasks])
+            self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
         if any(kind.expected_tools for kind in kinds):
             self._add_tool_signs([row for row in rows if row.expected_tools and row.availability_status == "ok"])
         if any(kind.tools_offered for kind in kinds):
             self._add_offered([row for row in rows if row.tools_offered and row.availability_status == "ok"])
         if not all_succeeded:
             self._add_examples([row for row in rows if not row.success])
-        if warned := [row for row in rows if row.warnings]:
-            self._add_warnings(warned)
+        for text in [text for row in rows for text in row.warnings]:
+            if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
+                self.warnings[text] += 1
 
-    def _add_span(self, rows: list[SummaryRow]) -> None:
+    def _add_span(self, rows: list[Row]) -> None:
         # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
         starts = [value for row in rows if (value := row.started_at_ms)]
         ends = [value for row in rows if (value := row.ended_at_ms)]
         if starts and ends:
-            self._widen(min(starts), max(ends))
+            self.started_at_ms = min(starts if self.started_at_ms is None else [*starts, self.started_at_ms])
+            self.ended_at_ms = max(ends if self.ended_at_ms is None else [*ends, self.ended_at_ms])
 
-    def _widen(self, first: int, last: int) -> None:
-        self.started_at_ms = first if self.started_at_ms is None else min(first, self.started_at_ms)
-        self.ended_at_ms = last if self.ended_at_ms is None else max(last, self.ended_at_ms)
-
-    def _add_lateness(self, rows: list[SummaryRow]) -> None:
+    def _add_lateness(self, rows: list[Row]) -> None:
         timings = [timing for row in rows if (timing := row.timings_us) is not None]
         lags = [lag for timing in timings if (lag := timing.lag) is not None]
-        self.lag_us.update(lags)
+        self.tallies["lag_us"].update(lags)
         if max(lags, default=0) > TIMER_NOISE_US:
             self.n_flagged += count_flagged(timings)
         # The turns of a task are tries that went well; only a failed one that was followed by another was tried again.
@@ -207,18 +196,14 @@ class Stratum:
             for row in rows
             if len(tries := row.attempts) > 1 and any(attempt.status != "ok" for attempt in tries[:-1])
         ]
-        self.retry_waits_ms.add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
+        self.totals["retry_waits_ms"].add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
-    def _add_tasks(self, rows: list[SummaryRow]) -> None:
-        self.turns.add([value for row in rows if (value := row.turns) is not None])
-        self.task_tokens.add([value for row in rows if (value := row.output_tokens) is not None])
-
-    def _add_offered(self, rows: list[SummaryRow]) -> None:
+    def _add_offered(self, rows: list[Row]) -> None:
         self.offered.update(
             [(row.prompt_id, bool(row.expected_tools), answer_channel(row), row.objective_pass) for row in rows]
         )
 
-    def _add_tool_signs(self, rows: list[SummaryRow]) -> None:
+    def _add_tool_signs(self, rows: list[Row]) -> None:
         self.tool_signs.update(
             [
                 (row.prompt_id, row.tools_offered, call.channel, call.valid)
@@ -230,89 +215,57 @@ class Stratum:
             [(row.prompt_id, row.tools_offered, None, True) for row in rows if not row.tool_invocations]
         )
 
-    def _add_examples(self, rows: list[SummaryRow]) -> None:
+    def _add_examples(self, rows: list[Row]) -> None:
         for row in rows:
             key = (row.availability_status, row.failure_type)
             if self.examples.get(key) is None:
                 self.examples[key] = row.error
 
-    def _add_warnings(self, rows: list[SummaryRow]) -> None:
-        for row in rows:
-            for text in row.warnings:
-                if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
-                    self.warnings[text] += 1
 
+class Strata:
+    """Sorts rows into strata, in the order the strata first appear, and keeps no row.
 
-def in_batches(rows: Iterable[SummaryRow]) -> Iterator[list[SummaryRow]]:
-    """Rows that are at hand, in the batches `stratify` takes."""
-    source = iter(rows)
-    while batch := list(islice(source, BATCH_ROWS)):
-        yield batch
+    With `only`, a target and some of its prompts, it passes over all other rows.
+    """
 
+    def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
+        self._strata: dict[StratumKey, Stratum] = {}
+        self._only = only
 
-def stratify(batches: Iterable[list[SummaryRow]]) -> dict[StratumKey, Stratum]:
-    """Sort rows into strata, in the order the strata first appear; reads the batches once and keeps no row."""
-    strata: dict[StratumKey, Stratum] = {}
-    for batch in batches:
-        cells = list(map(_cell_of, batch))
+    def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
+        """Take in some rows; their places in the file do not matter here."""
+        if self._only is not None:
+            target, prompts = self._only
+            rows = [row for row in rows if row.prompt in prompts and row.target == target]
+        cells = list(map(_cell_of, rows))
         kinds = Counter(cells)
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         for cell, n in kinds.items():
             endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
-        shares = dict.fromkeys(endings, batch) if len(endings) == 1 else _share_out(batch, cells, kinds)
+        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else _share_out(rows, cells, kinds)
         for key, share in shares.items():
             name = StratumKey._make(key)
-            if name not in strata:
-                strata[name] = Stratum()
-            strata[name].add(share, endings[key])
-    return strata
+            if name not in self._strata:
+                self._strata[name] = Stratum()
+            self._strata[name].add(share, endings[key])
+
+    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, GroupAccumulator]:
+        """One group per target: those planned first, in their order, recorded or not, then others as they came."""
+        members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
+        for key, stratum in self._strata.items():
+            members.setdefault(Target(key.provider, key.model, key.thinking_level), {})[key] = stratum
+        return {target: GroupAccumulator(target, own) for target, own in members.items()}
 
 
 def _share_out(
-    batch: list[SummaryRow], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[SummaryRow]]:
-    """The rows of a batch by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
-    shares: dict[tuple[Any, ...], list[SummaryRow]] = {}
+    rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
+    shares: dict[tuple[Any, ...], list[Row]] = {}
     take = {kind: shares.setdefault(kind[:_KEY_FIELDS], []).append for kind in kinds}
-    for cell, row in zip(cells, batch, strict=True):
+    for cell, row in zip(cells, rows, strict=True):
         take[cell](row)
     return shares
-
-
-class EndingCount(NamedTuple):
-    """How many cells of one prompt ended alike."""
-
-    suite: str
-    ending: Ending
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.ending.prompt_id
-
-
-class ToolSignCount(NamedTuple):
-    """How many calls on one prompt came alike."""
-
-    suite: str
-    sign: ToolSign
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.sign.prompt_id
-
-
-class OfferedCount(NamedTuple):
-    """How many answers to one prompt that offers tools dealt with them alike."""
-
-    suite: str
-    answer: OfferedAnswer
-    n: int
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.answer.prompt_id
 
 
 class GroupAccumulator:
@@ -320,70 +273,58 @@ class GroupAccumulator:
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
-        self._strata = strata
+        self._strata = list(strata.items())
 
-    def endings(self) -> list[EndingCount]:
+    def endings(self) -> list[Ending]:
         """Every way a cell ended, counted."""
-        return [
-            EndingCount(key.suite, Ending._make(ending), n)
-            for key, stratum in self._strata.items()
-            for ending, n in stratum.endings.items()
-        ]
+        return [Ending._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.endings.items()]
 
-    def tool_signs(self) -> list[ToolSignCount]:
+    def tool_signs(self) -> list[ToolSign]:
         """Every way a tool call came on answered prompts that expect one, counted."""
         return [
-            ToolSignCount(key.suite, ToolSign._make(sign), n)
-            for key, stratum in self._strata.items()
-            for sign, n in stratum.tool_signs.items()
+            ToolSign._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.tool_signs.items()
         ]
 
-    def offered(self) -> list[OfferedCount]:
+    def offered(self) -> list[OfferedAnswer]:
         """Every way an answered prompt that offers tools was dealt with, counted."""
         return [
-            OfferedCount(key.suite, OfferedAnswer._make(answer), n)
-            for key, stratum in self._strata.items()
-            for answer, n in stratum.offered.items()
+            OfferedAnswer._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.offered.items()
         ]
 
     def suites(self) -> list[str]:
         """The suites this target has records of, in the order they came."""
-        return list(dict.fromkeys(key.suite for key in self._strata))
+        return list(dict.fromkeys(key.suite for key, _ in self._strata))
 
-    def describe_tally(
-        self, tally: Callable[[Stratum], Mapping[int, int]], where: Callable[[StratumKey], bool] | None = None
-    ) -> Distribution:
-        """The distribution of a tallied time over the strata that `where` accepts (all without it)."""
+    def describe(self, time: str, where: Callable[[StratumKey], bool] = lambda key: True) -> Distribution:
+        """The distribution of a tallied time over the strata that `where` accepts."""
         whole: Counter[int] = Counter()
-        for key, stratum in self._strata.items():
-            if where is None or where(key):
-                whole.update(tally(stratum))
+        for key, stratum in self._strata:
+            if where(key):
+                whole.update(stratum.tallies[time])
         return describe(CountedValues(whole))
 
-    def describe_column(self, column: Callable[[Stratum], Sequence[float]]) -> Distribution:
-        """The distribution of a column of fractions."""
-        return describe(list(chain.from_iterable(column(stratum) for stratum in self._strata.values())))
+    def describe_output_tps(self) -> Distribution:
+        return describe([rate for _, stratum in self._strata for rate in stratum.output_tps])
 
-    def total(self, field: Callable[[Stratum], Total]) -> Total:
+    def total(self, field: str) -> Total:
         """The sum of one field over all records."""
         whole = Total()
-        for stratum in self._strata.values():
-            whole.take(field(stratum))
+        for _, stratum in self._strata:
+            whole.n += stratum.totals[field].n
+            whole.value += stratum.totals[field].value
         return whole
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""
-        return [
-            cost for key, stratum in self._strata.items() if suite in (None, key.suite) for cost in stratum.cost_usd
-        ]
+        return [cost for key, stratum in self._strata if suite in (None, key.suite) for cost in stratum.cost_usd]
 
-    def count(self, field: Callable[[Stratum], int]) -> int:
-        """The sum of one count over all strata."""
-        return sum(field(stratum) for stratum in self._strata.values())
+    def n_flagged(self) -> int:
+        """How many calls the machine's own lateness could have moved."""
+        return sum(stratum.n_flagged for _, stratum in self._strata)
 
     def example(self, status: str, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""
-        for stratum in self._strata.values():
+        for _, stratum in self._strata:
             for (its_status, its_type), words in stratum.examples.items():
                 if words and (its_status, its_type) == (status, failure_type):
                     return words
@@ -391,24 +332,15 @@ class GroupAccumulator:
 
     def warnings(self) -> Counter[str]:
         """What the records themselves warn of, counted."""
-        return sum((stratum.warnings for stratum in self._strata.values()), Counter())
+        return sum((stratum.warnings for _, stratum in self._strata), Counter())
 
     def spans(self) -> list[tuple[int, int, int]]:
         """(stretch, first start, last end) of every stratum that has both."""
         return [
             (key.stretch, stratum.started_at_ms, stratum.ended_at_ms)
-            for key, stratum in self._strata.items()
+            for key, stratum in self._strata
             if stratum.started_at_ms is not None and stratum.ended_at_ms is not None
         ]
-
-
-def group_strata(strata: Mapping[StratumKey, Stratum], planned: Sequence[Target]) -> list[GroupAccumulator]:
-    """One group per target: the planned ones first and in their order, recorded or not, then others as they came."""
-    members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
-    for key, stratum in strata.items():
-        target = Target(key.provider, key.model, key.thinking_level)
-        members.setdefault(target, {})[key] = stratum
-    return [GroupAccumulator(target, own) for target, own in members.items()]
 
 
 def wall_clock_ms(spans: Iterable[tuple[int, int, int]]) -> int | None:

@@ -1,13 +1,12 @@
-"""k of n, what the repeats among them are worth, and what was scheduled."""
+"""k of n, what the repeats among them are worth, and the percentiles of a time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from clawgauge.records import Event, LatencyStats, Percentiles, Repeatability, Target
+from clawgauge.records import LatencyStats, Percentiles, PromptKey, Repeatability
 from clawgauge.stats import (
     Cluster,
     Distribution,
@@ -19,12 +18,9 @@ from clawgauge.stats import (
     samples_needed,
     wilson_interval,
 )
-from clawgauge.summary.groups import EndingCount
-from clawgauge.summary.schedule import PromptKey, Schedule
+from clawgauge.summary.groups import Ending
 
 _MIN_SAMPLES = {"p95": samples_needed(0.95), "p99": samples_needed(0.99)}
-# A search that settled nothing still asks each prompt once only: the repeats were not needed.
-_SEARCH_ENDS = ("decided", "undecided")
 
 
 def to_latency_stats(figures: Distribution) -> LatencyStats:
@@ -66,16 +62,16 @@ def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> PooledRate:
     return PooledRate(sum(passes.values()), sum(trials.values()), effective_counts(clusters))
 
 
-def judge_repeatability(endings: Sequence[EndingCount], repeats: int) -> Repeatability | None:
+def judge_repeatability(endings: Sequence[Ending], repeats: int) -> Repeatability | None:
     """pass@k and pass^k for k = `repeats`, or where the plan is not known the fewest times a prompt was judged.
 
     None where nothing was asked twice.
     """
     trials: dict[PromptKey, tuple[int, int]] = {}
     for ending in endings:
-        if ending.ending.judged:
+        if ending.judged:
             n, passes = trials.get(ending.prompt, (0, 0))
-            trials[ending.prompt] = n + ending.n, passes + (ending.n if ending.ending.passed else 0)
+            trials[ending.prompt] = n + ending.n, passes + (ending.n if ending.passed else 0)
     k = repeats or min((n for n, _ in trials.values()), default=0)
     if k < 2:
         return None
@@ -91,64 +87,3 @@ def judge_repeatability(endings: Sequence[EndingCount], repeats: int) -> Repeata
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-class Stop(NamedTuple):
-    """Cells left out because they could change nothing; whether a decided tier was why; a budget that ran out."""
-
-    n_not_needed: int = 0
-    early: bool = False
-    budget: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Cells a target was to fill (with a verdict), and how many were left out on purpose."""
-
-    n_scheduled: int
-    n_scheduled_judged: int
-    n_not_needed: int
-
-    def pass_rate(self, n_passed: int) -> float | None:
-        return n_passed / self.n_scheduled_judged if self.n_scheduled_judged else None
-
-
-def count_missing(schedule: Schedule, target: Target, recorded: Mapping[PromptKey, int]) -> int:
-    """Cells planned and not recorded."""
-    return schedule.cells(target, recorded) - sum(recorded.values())
-
-
-def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Stop:
-    """Why some of a target's `n_missing` cells were left out on purpose, if they were.
-
-    The last event of each kind counts: a resumed run tells it anew. Cells that were asked after all are not missing.
-    """
-    search: Event | None = None
-    budget: Event | None = None
-    for event in events:
-        if event.target == target_label:
-            search = event if event.event in _SEARCH_ENDS else search
-            budget = event if event.event == "budget_spent" else budget
-    decided = search is not None and search.event == "decided"
-    claimed = 0 if search is None else search.detail.get("not_needed", search.detail.get("not_asked") if decided else 0)
-    n_not_needed = max(0, min(claimed, n_missing)) if isinstance(claimed, int) else 0
-    spent = None
-    if budget is not None and n_missing > n_not_needed:
-        spent = f"{budget.detail.get('budget')} {budget.detail.get('limit')}"
-    return Stop(n_not_needed, decided and n_not_needed > 0, spent)
-
-
-def cover(
-    schedule: Schedule,
-    target: Target,
-    recorded: Mapping[PromptKey, int],
-    n_not_needed: int,
-    suites: Collection[str] | None = None,
-) -> Coverage:
-    """The scheduled cells of `target`, in `suites` if given; cells not needed are missing ones, and are not counted."""
-    planned = schedule.cells(target, recorded, suites=suites)
-    judged = schedule.cells(target, recorded, suites=suites, judged_only=True)
-    mine = {prompt: n for prompt, n in recorded.items() if suites is None or prompt[0] in suites}
-    left_out = min(n_not_needed, planned - sum(mine.values()))
-    missing_judged = judged - sum(n for prompt, n in mine.items() if prompt in schedule.judged)
-    return Coverage(planned - left_out, judged - min(left_out, missing_judged), left_out)

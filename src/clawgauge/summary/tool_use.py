@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import RateWithInterval, ToolChannels, ToolUse
+from clawgauge.records import PromptKey, RateWithInterval, ToolChannels, ToolUse
+from clawgauge.run_data.row import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
+from clawgauge.run_data.schedule import Schedule, prefer_native
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
-from clawgauge.summary.groups import EndingCount, OfferedCount, ToolSignCount
+from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.summary.rows import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
-from clawgauge.summary.schedule import PromptKey, Schedule
 from clawgauge.words import plural
 
 _OFTEN_WRONG = 0.2
@@ -19,20 +19,20 @@ NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
 
 def word_caution(
-    endings: Sequence[EndingCount],
-    offered: Sequence[OfferedCount],
+    endings: Sequence[Ending],
+    offered: Sequence[OfferedAnswer],
     schedule: Schedule,
     arguments: RateWithInterval | None,
 ) -> str | None:
     """One sentence, without its full stop, or None where nothing is amiss."""
     phrases = []
     held_back = [o for o in offered if o.prompt in schedule.restraint]
-    uncalled = sum(o.n for o in held_back if is_call(o.answer.channel) and o.answer.objective_pass is not True)
+    uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
     if uncalled:
         n = sum(o.n for o in held_back)
         phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
     rescued = count_rescued(offered, schedule.apart)
-    made = sum(e.n for e in find_pool(endings, schedule.apart) if e.ending.tool_use_success)
+    made = sum(e.n for e in find_pool(endings, schedule.apart) if e.tool_use_success)
     if arguments is not None:
         if rescued > made:
             phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
@@ -43,9 +43,9 @@ def word_caution(
 
 
 def judge_tool_use(
-    endings: Sequence[EndingCount],
-    signs: Sequence[ToolSignCount],
-    offered: Sequence[OfferedCount],
+    endings: Sequence[Ending],
+    signs: Sequence[ToolSign],
+    offered: Sequence[OfferedAnswer],
     *,
     apart: frozenset[PromptKey],
     stopped_early: bool = False,
@@ -57,14 +57,14 @@ def judge_tool_use(
     that was stopped by its own results has no fixed n, and so no interval.
     """
     pool = find_pool(endings, apart)
-    native = any(e.ending.tools_offered for e in pool)
-    pooled = pool_rate((e.prompt, e.ending.tool_use_success, e.n) for e in pool)
+    native = any(e.tools_offered for e in pool)
+    pooled = pool_rate((e.prompt, e.tool_use_success, e.n) for e in pool)
     tier = point_tier(pooled.k, pooled.n)
     posterior = tier_posterior(*pooled.effective) if pooled.effective else None
     decided = posterior is not None and is_decided(posterior)
     evidence = pooled.effective or (None if pooled.n else (0, 0))
     needed = None if evidence is None else clean_passes_needed(*evidence)
-    mine = [s for s in signs if s.sign.tools_offered == native and s.prompt not in apart]
+    mine = [s for s in signs if s.tools_offered == native and s.prompt not in apart]
     return ToolUse(
         source=None if tier is None else "native" if native else "text",
         n=pooled.n,
@@ -86,27 +86,26 @@ def judge_tool_use(
     )
 
 
-def find_pool(endings: Sequence[EndingCount], apart: frozenset[PromptKey]) -> list[EndingCount]:
+def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
     """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
-    expecting = [e for e in endings if e.ending.answered and e.ending.expected_tools and e.prompt not in apart]
-    native = any(e.ending.tools_offered for e in expecting)
-    return [e for e in expecting if e.ending.tools_offered == native]
+    expecting = [e for e in endings if e.answered and e.expected_tools and e.prompt not in apart]
+    return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
 def judge_arguments(
-    endings: Sequence[EndingCount], apart: frozenset[PromptKey], *, stopped_early: bool
+    endings: Sequence[Ending], apart: frozenset[PromptKey], *, stopped_early: bool
 ) -> RateWithInterval | None:
     """Right calls with right arguments, of the answered prompts that offer tools and expect one; None without any."""
-    pool = [e for e in find_pool(endings, apart) if e.ending.tools_offered]
-    pooled = pool_rate((e.prompt, e.ending.passed, e.n) for e in pool)
+    pool = [e for e in find_pool(endings, apart) if e.tools_offered]
+    pooled = pool_rate((e.prompt, e.passed, e.n) for e in pool)
     if not pooled.n:
         return None
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
 
 
-def count_rescued(offered: Sequence[OfferedCount], apart: frozenset[PromptKey]) -> int:
+def count_rescued(offered: Sequence[OfferedAnswer], apart: frozenset[PromptKey]) -> int:
     """Answers to prompts that offer tools and expect a call whose call came as text only."""
-    return sum(o.n for o in offered if o.answer.expects_call and o.answer.channel == TEXT and o.prompt not in apart)
+    return sum(o.n for o in offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
 
 
 def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | None) -> str:
@@ -123,23 +122,23 @@ def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | No
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
 
 
-def _label(endings: Sequence[EndingCount], apart: frozenset[PromptKey]) -> str:
+def _label(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> str:
     # The first harness recorded that an expected tool was called, but not which prompts expected one.
-    unnamed = any(e.ending.tool_use_success and e.prompt not in apart for e in endings)
+    unnamed = any(e.tool_use_success and e.prompt not in apart for e in endings)
     return NOT_RECORDED if unnamed else NOTHING_ANSWERED
 
 
-def _count_channels(signs: Sequence[ToolSignCount]) -> ToolChannels:
+def _count_channels(signs: Sequence[ToolSign]) -> ToolChannels:
     counts: Counter[str] = Counter()
-    for _, sign, n in signs:
+    for sign in signs:
         kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
-        counts[kind] += n
+        counts[kind] += sign.n
     return ToolChannels(**counts)
 
 
-def _count_formats(signs: Sequence[ToolSignCount]) -> dict[str, int]:
+def _count_formats(signs: Sequence[ToolSign]) -> dict[str, int]:
     formats: Counter[str] = Counter()
-    for _, sign, n in signs:
+    for sign in signs:
         if sign.valid and sign.channel is not None and channel_kind(sign.channel) == TEXT:
-            formats[text_format(sign.channel)] += n
+            formats[text_format(sign.channel)] += sign.n
     return dict(formats.most_common())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from clawgauge.records import ClockTrust, Event, Resources, ToolUse
+from clawgauge.run_data.schedule import Stop
 from clawgauge.stats import Distribution
-from clawgauge.summary.groups import EndingCount, GroupAccumulator
-from clawgauge.summary.rates import Stop
+from clawgauge.summary.groups import Ending, GroupAccumulator
 from clawgauge.words import plural
 
 _US_PER_MS = 1000
@@ -90,8 +88,8 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     label = group.target.label
     details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
     stretches = [watched for detail in details if (watched := _read(detail)) is not None]
-    lag_us = group.describe_tally(attrgetter("lag_us"))
-    retries = group.total(attrgetter("retry_waits_ms"))
+    lag_us = group.describe("lag_us")
+    retries = group.total("retry_waits_ms")
     if not (stretches or lag_us.n or retries.n):
         return None
     load, cores = _worst(s.load_1m for s in stretches), _worst(s.cores for s in stretches)
@@ -99,7 +97,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     cpu = [s.client_cpu_s for s in stretches if s.client_cpu_s is not None]
     return ClockTrust(
         n_watched=lag_us.n,
-        n_flagged=group.count(attrgetter("n_flagged")),
+        n_flagged=group.n_flagged(),
         lag_p50_ms=_lag_ms("p50", lag_us, stretches),
         lag_p99_ms=_lag_ms("p99", lag_us, stretches),
         lag_max_ms=_lag_ms("max", lag_us, stretches),
@@ -131,29 +129,19 @@ def _read(detail: Any) -> _Watched | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Resources before and after a target's suite, the peaks in between, the energy spent; None where nobody looked."""
+def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
+    """The machine before, during and after one target's suite, named as in a summary; None where unknown.
 
-    before: Resources | None = None
-    after: Resources | None = None
-    peak_memory_bytes: int | None = None
-    peak_vram_bytes: int | None = None
-    energy_j: float | None = None
-
-
-def read_machine(events: Iterable[Event], target_label: str) -> Machine:
-    """The machine during one target's suite; a resumed run has several such stretches."""
+    A resumed run has several such stretches.
+    """
     details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
-    if not details:
-        return Machine()
-    return Machine(
-        before=_resources(details[0].get("resources_before")),
-        after=_resources(details[-1].get("resources_after")),
-        peak_memory_bytes=_peak(detail.get("peak_memory_bytes") for detail in details),
-        peak_vram_bytes=_peak(detail.get("peak_vram_bytes") for detail in details),
-        energy_j=_sum_energy(detail.get("energy_j") for detail in details),
-    )
+    return {
+        "resources_before": _resources(details[0].get("resources_before")) if details else None,
+        "resources_after": _resources(details[-1].get("resources_after")) if details else None,
+        "peak_memory_bytes": _peak(detail.get("peak_memory_bytes") for detail in details),
+        "peak_vram_bytes": _peak(detail.get("peak_vram_bytes") for detail in details),
+        "energy_j": _sum_energy(detail.get("energy_j") for detail in details),
+    }
 
 
 def _resources(value: Any) -> Resources | None:
@@ -179,22 +167,22 @@ def _peak(values: Iterable[Any]) -> int | None:
     return max((value for value in values if isinstance(value, int)), default=None)
 
 
-def count_truncated(endings: Sequence[EndingCount]) -> int:
+def count_truncated(endings: Sequence[Ending]) -> int:
     """Answered cells whose reply the token limit cut off."""
-    return sum(e.n for e in endings if e.ending.answered and e.ending.finish_reason in _CUT_BY_LIMIT)
+    return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
 def group_warnings(
-    group: GroupAccumulator, endings: Sequence[EndingCount], n_scheduled: int, stop: Stop, tool_use: ToolUse
+    group: GroupAccumulator, endings: Sequence[Ending], n_scheduled: int, stop: Stop, tool_use: ToolUse
 ) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
     n_total = sum(e.n for e in endings)
-    n_answered = sum(e.n for e in endings if e.ending.answered)
-    n_success = sum(e.n for e in endings if e.ending.succeeded)
+    n_answered = sum(e.n for e in endings if e.answered)
+    n_success = sum(e.n for e in endings if e.succeeded)
     notes = [*_missing(n_total, n_scheduled, stop), *_not_needed(stop, tool_use)]
     if truncated := count_truncated(endings):
         notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")
-    n_ttft = group.count(lambda stratum: stratum.ttft_ms.total())
+    n_ttft = group.describe("ttft_ms").n
     if n_ttft < n_success:
         notes.append(f"first-token times were not captured for {n_success - n_ttft} of {n_success} successful calls")
     return [*notes, *_record_warnings(group.warnings(), n_total)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,13 +43,16 @@ def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparis
     assert "(n=120)" in line and "[" in line and "+200%" in line
 
 
+@pytest.mark.parametrize("lost", [{}, {"availability_status": "ok", "failure_type": "empty_response"}])
 @pytest.mark.parametrize(("n_a", "n_b", "marked"), [(59, 59, False), (59, 58, True), (58, 59, True)])
-def test_a_tail_from_few_calls_is_marked(tmp_path: Path, n_a: int, n_b: int, marked: bool) -> None:
-    """A p95 that fewer than 59 calls of either side stand behind carries the mark, and the mark is explained."""
+def test_a_tail_from_few_calls_is_marked(
+    tmp_path: Path, n_a: int, n_b: int, marked: bool, lost: dict[str, Any]
+) -> None:
+    """A p95 that fewer than 59 timed calls of either side stand behind carries the mark, and the mark is explained."""
     prompts = config([prompt(i) for i in IDS[:59]])
 
     def write(name: str, n: int) -> Path:
-        lines = [record(i) if k < n else unanswered(i) for k, i in enumerate(IDS[:59])]
+        lines = [record(i) if k < n else unanswered(i, **lost) for k, i in enumerate(IDS[:59])]
         return write_run(tmp_path / name, lines, config=prompts)
 
     a, b = write("a", n_a), write("b", n_b)

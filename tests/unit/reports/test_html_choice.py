@@ -12,22 +12,21 @@ from hypothesis import strategies as st
 
 from clawgauge.records import Target
 from clawgauge.reports.html.calls import choose_calls, share_room
-from clawgauge.reports.html.survey import CallRow, Survey
+from clawgauge.reports.html.survey import RunSurvey, Survey
 from clawgauge.reports.html.texts import Text, TextStore
+from clawgauge.run_data import Row
 
 
 def survey_of(**n_by_model):
     """Every fifth call of each model fails."""
     survey = Survey()
     for model, n in n_by_model.items():
-        survey.look_at(
-            0,
-            [
-                CallRow(provider="p", model=model, prompt_id=f"P{i % 10}", availability_status="ok", success=True,
-                        objective_pass=i % 5 != 0, repeat=i // 10)
-                for i in range(n)
-            ],
-        )  # fmt: skip
+        rows = [
+            Row(provider="p", model=model, prompt_id=f"P{i % 10}", availability_status="ok", success=True,
+                objective_pass=i % 5 != 0, repeat=i // 10)
+            for i in range(n)
+        ]  # fmt: skip
+        RunSurvey(survey, 0).add(rows, list(range(n)))
     return survey
 
 

@@ -14,10 +14,8 @@ from importlib.resources import files
 
 import pytest
 
-from clawgauge.journal import iter_results, read_config
-from clawgauge.reports.html import CallRow, ReportRun, render_report
+from clawgauge.reports.html import Survey, read_runs, render_report
 from clawgauge.reports.html.texts import embed_json
-from clawgauge.summary import summarize_folder
 from support.sample_runs import CHARACTERS, HOSTILE, make_result, sample_prompts, write_folder, write_sample_run
 from unit.summary.run_folders import failed, record, write_run
 
@@ -74,17 +72,9 @@ class Page(HTMLParser):
         return self.texts()[self.data["texts"]["firstDetail"] :]
 
 
-def open_folder(path):
-    return ReportRun(
-        summary=summarize_folder(path, generated_at=AT),
-        rows=iter_results(path, type=CallRow),
-        results=iter_results(path),
-        config=read_config(path),
-    )
-
-
 def render(*folders, **options):
-    return render_report([open_folder(folder) for folder in folders], generated_at=AT, **options)
+    survey = Survey()
+    return render_report(read_runs(folders, survey), survey, generated_at=AT, **options)
 
 
 @pytest.fixture(scope="module")

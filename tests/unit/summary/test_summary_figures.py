@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 
-import msgspec
 import pytest
 
-from clawgauge.journal import read_config
-from clawgauge.summary import SummaryRow, summarize, summarize_folder
+from clawgauge.compare.tallies import RunSide
+from clawgauge.summary import summarize_folder
 
 from .run_folders import MODEL, T0, config, failed, prompt, record, tool_record, write_run
 
@@ -308,13 +307,12 @@ def test_the_wall_clock_runs_from_the_first_start_to_the_last_end(tmp_path):
         assert (summary.run_wall_clock_ms, summary.models[0].wall_clock_ms) == (1204, 1204)
 
 
-def test_rows_at_hand_give_the_same_summary_as_their_folder(tmp_path):
-    """Summing up needs no folder: the same rows and plan give the same figures."""
-    rows = mixed_records()
-    folder = write_run(tmp_path / "run", rows, config=config([prompt(f"P{i}") for i in range(10)]))
-    direct = summarize(
-        (msgspec.convert(row, SummaryRow) for row in rows),
-        run_id="20260213_235930",
-        config=read_config(folder),
-    )
-    assert direct.models == summarize_folder(folder).models
+def test_a_comparison_has_the_summary_s_own_figures(tmp_path):
+    """Over all of a target's prompts, or over some as if there were no others, each figure is that of summary.json."""
+    rows, plan = mixed_records(), [prompt(f"P{i}") for i in range(10)]
+    whole = write_run(tmp_path / "whole", rows, config=config(plan))
+    part = write_run(tmp_path / "part", [r for r in rows if r["prompt_id"] < "P5"], config=config(plan[:5]))
+    for folder, prompts in ((whole, plan), (part, plan[:5])):
+        models = summarize_folder(folder).models
+        keys = {(entry["suite"], entry["id"]) for entry in prompts}
+        assert RunSide.read(whole).summarize_shared([(group.target, keys) for group in models]) == models

@@ -5,32 +5,36 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from clawgauge import __version__
-from clawgauge.records import GroupSummary, Inventory, Result, RunConfig, RunSummary, Target
+from clawgauge.errors import RunFolderError
+from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.findings import Finding, describe_run, find_answers, short_names
 from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, Choice, choose_calls
 from clawgauge.reports.html.survey import (
     OUTCOMES,
     CallName,
-    CallRow,
     PromptTexts,
+    RunSurvey,
     Survey,
     list_prompts,
     register_prompts,
 )
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
-from clawgauge.reports.words import target_of, word_options, word_suites
+from clawgauge.reports.words import word_options, word_suites
+from clawgauge.run_data import Run
+from clawgauge.summary import Strata, summarize
 from clawgauge.words import format_bytes, format_duration, plural
 
 _LEFT_OUT = frozenset({"resources_before", "resources_after"})
@@ -91,13 +95,38 @@ def _words(*parts: Any) -> str:
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One run to report on. `rows` and `results` are gone through anew each time they are iterated."""
+    """One run to report on: what it amounts to, and where its calls are."""
 
+    run: Run
     summary: RunSummary
-    rows: Iterable[CallRow]
-    results: Iterable[Result]
-    config: RunConfig | None = None
-    inventory: Inventory | None = None
+    calls: RunSurvey
+
+    @property
+    def config(self) -> RunConfig | None:
+        return self.run.config
+
+    @property
+    def inventory(self) -> Inventory | None:
+        # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
+        try:
+            return self.run.inventory
+        except RunFolderError:
+            return None
+
+
+def read_runs(paths: Sequence[Path], survey: Survey) -> list[ReportRun]:
+    """The runs in these folders, each gone through once; `survey` counts their calls."""
+    runs = [Run.open(path) for path in paths]
+    for run in runs:
+        register_prompts(run.config, survey)
+    return [_read_run(run, number, survey) for number, run in enumerate(runs)]
+
+
+def _read_run(run: Run, number: int, survey: Survey) -> ReportRun:
+    for target in run.config.targets if run.config else ():
+        survey.target_number(number, target)
+    strata, calls = Strata(), RunSurvey(survey, number)
+    return ReportRun(run, summarize(run.feed(strata, calls), strata), calls)
 
 
 @dataclass(frozen=True)
@@ -110,10 +139,9 @@ class ReportDocument:
 
 
 def build_document(
-    runs: Sequence[ReportRun], *, generated_at: datetime, version: str, max_calls: int = MAX_CALLS
+    runs: Sequence[ReportRun], survey: Survey, *, generated_at: datetime, version: str, max_calls: int = MAX_CALLS
 ) -> ReportDocument:
     """The data of a page about `runs`."""
-    survey = _survey(runs)
     choice = choose_calls(survey, max_calls)
     store = TextStore()
     prompt_texts = PromptTexts(store)
@@ -141,17 +169,6 @@ def build_document(
     return ReportDocument(data, texts, findings)
 
 
-def _survey(runs: Sequence[ReportRun]) -> Survey:
-    survey = Survey()
-    for number, run in enumerate(runs):
-        register_prompts(run.config, survey)
-        for group in run.summary.models:
-            survey.target_number(number, target_of(group))
-    for number, run in enumerate(runs):
-        survey.look_at(number, run.rows)
-    return survey
-
-
 def _violations(survey: Survey, run: int) -> Counter[str]:
     of_run = {number for (found_in, _), number in survey.targets.items() if found_in == run}
     counts: Counter[str] = Counter()
@@ -174,7 +191,7 @@ def _run_entry(run: ReportRun, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target for _, target in survey.targets)
-    figures = {(number, target_of(group)): group for number, run in enumerate(runs) for group in run.summary.models}
+    figures = {(number, group.target): group for number, run in enumerate(runs) for group in run.summary.models}
     return [
         {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": _figures(figures.get(key))}
         for key in sorted(survey.targets, key=survey.targets.__getitem__)
@@ -194,16 +211,11 @@ def _embed_calls(
 ) -> CallColumns:
     columns = CallColumns(store)
     for number, run in enumerate(runs):
-        for result in run.results:
-            if columns.n >= max_calls:
-                return columns
-            target = survey.targets.get((number, Target(result.provider, result.model, result.thinking_level)))
-            prompt = survey.prompts.get((result.suite, result.prompt_id))
-            if target is None or prompt is None:
-                continue  # written since the survey: it is in no count, so it is in no list
-            name = CallName(target, prompt, result.repeat)
-            if choice.has(name.digest):
-                columns.add(result, name, sampled=choice.is_sampled(name.digest))
+        calls = zip(run.calls.digests, run.calls.offsets, strict=True)
+        chosen = [offset for digest, offset in calls if choice.has(digest)]
+        for _, result in run.run.results_at(chosen[: max_calls - columns.n]):
+            name = CallName(survey.targets[number, result.target], survey.prompts[result.prompt], result.repeat)
+            columns.add(result, name, sampled=choice.is_sampled(name.digest))
     return columns
 
 
@@ -222,11 +234,15 @@ def _shown(columns: CallColumns, choice: Choice, texts: TextBlocks) -> dict[str,
 
 
 def render_report(
-    runs: Sequence[ReportRun], *, generated_at: datetime | None = None, max_calls: int = MAX_CALLS
+    runs: Sequence[ReportRun],
+    survey: Survey,
+    *,
+    generated_at: datetime | None = None,
+    max_calls: int = MAX_CALLS,
 ) -> str:
     """A whole HTML document about `runs`, at most `max_calls` of their calls in it."""
     document = build_document(
-        runs, generated_at=generated_at or datetime.now(UTC), version=__version__, max_calls=max_calls
+        runs, survey, generated_at=generated_at or datetime.now(UTC), version=__version__, max_calls=max_calls
     )
     style = "\n".join(_read(name) for name in _STYLES)
     script = _read("wrapper.js").replace("/*{{scripts}}*/", "\n".join(_read(name) for name in _SCRIPTS))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from clawgauge.records import CellRow, Prompt, RunConfig, Target
+from clawgauge.records import Prompt, Result, RunConfig, Target
 from clawgauge.reports.html.texts import Text, TextStore, show_json
+from clawgauge.run_data import Row
 
 PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
 OUTCOMES = ("pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable")
@@ -24,18 +24,7 @@ _BY_STATUS = {
 }
 
 
-class Ended(Protocol):
-    """The fields an outcome depends on; a whole result has them, and so has a slim row."""
-
-    @property
-    def availability_status(self) -> str: ...
-    @property
-    def success(self) -> bool: ...
-    @property
-    def objective_pass(self) -> bool | None: ...
-
-
-def classify(call: Ended) -> int:
+def classify(call: Row | Result) -> int:
     """The code of a call's outcome: its verdict where it was answered, else why it was not."""
     if not call.success:
         return _BY_STATUS[call.availability_status]
@@ -59,9 +48,7 @@ class PromptTexts:
     def number_by_prompt(self, config: RunConfig | None, survey: Survey) -> dict[str, int]:
         """The text's number for every prompt of a run, by the prompt's number; keys are strings as in JSON."""
         prompts = config.prompts if config else []
-        return {
-            str(survey.prompts[p.suite, p.id]): self._number(p) for p in prompts if (p.suite, p.id) in survey.prompts
-        }
+        return {str(survey.prompts[p.key]): self._number(p) for p in prompts if p.key in survey.prompts}
 
     def _number(self, prompt: Prompt) -> int:
         detail = _prompt_detail(prompt)
@@ -93,13 +80,6 @@ def _prompt_detail(prompt: Prompt) -> dict[str, Any]:
         "maxTurns": prompt.max_turns,
     }
     return {key: value for key, value in detail.items() if value}
-
-
-class CallRow(CellRow, frozen=True, kw_only=True, gc=False):
-    """One line of results.jsonl, as far as a survey looks at it."""
-
-    prompt_name: str = ""
-    violation: str | None = None
 
 
 class CallName(msgspec.Struct, frozen=True, gc=False):
@@ -141,16 +121,27 @@ class Survey:
             self.prompt_names.append(name)
         return number
 
-    def look_at(self, run: int, rows: Iterable[CallRow]) -> None:
-        """Count every call of one run."""
+
+class RunSurvey:
+    """Counts every call of one run in the survey of all, and keeps where each stands in the file."""
+
+    def __init__(self, survey: Survey, run: int) -> None:
+        self._survey = survey
+        self._run = run
+        self.digests, self.offsets = array("Q"), array("Q")
+
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        survey = self._survey
+        self.offsets.extend(offsets)
         for row in rows:
-            target = self.target_number(run, Target(row.provider, row.model, row.thinking_level))
-            prompt = self.prompt_number(row.suite, row.prompt_id, row.prompt_name)
+            target = survey.target_number(self._run, row.target)
+            prompt = survey.prompt_number(row.suite, row.prompt_id, row.prompt_name)
             outcome = classify(row)
-            self.outcomes[target, prompt, outcome] += 1
+            survey.outcomes[target, prompt, outcome] += 1
             if outcome == FAIL:
-                self.violations[target, (row.violation or "unnamed").partition(":")[0]] += 1
+                survey.violations[target, (row.violation or "unnamed").partition(":")[0]] += 1
             digest = CallName(target, prompt, row.repeat).digest
-            self.digests.setdefault(target, array("Q")).append(digest)
+            self.digests.append(digest)
+            survey.digests.setdefault(target, array("Q")).append(digest)
             if needs_a_look(outcome):
-                self.digests_to_look_at.setdefault(target, array("Q")).append(digest)
+                survey.digests_to_look_at.setdefault(target, array("Q")).append(digest)

@@ -1,7 +1,8 @@
-"""The few fields of a result line that a summary needs, and what they say of channels and lateness.
+"""The one view of a recorded line: all its fields but the long texts, and what they say of channels and lateness.
 
 Fields stand in the order they have on disk, because the decoder finds the next key fastest where it expects it. Every
-addition to the schema document has a default, so older folders decode too.
+addition to the schema document has a default, so older folders decode too. Who needs more of a line reads the whole
+`Result` at its offset.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from clawgauge.records import Status
+from clawgauge.journal import CellKey
+from clawgauge.records import PromptKey, Status, Target
 
 # Whatever a damaged line claims, the figure has to fit the 64-bit columns it is kept in; beyond, it is unknown.
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
@@ -53,14 +55,15 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     waited_ms: Whole = 0
 
 
-class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One cell, as far as its group's figures depend on it."""
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One recorded cell. What does not fit its type is unknown; `CellRow` names the fields that must fit."""
 
     record_type: Literal["result"] = "result"
     provider: str
     model: str
     thinking_level: str | None = None
     prompt_id: str
+    prompt_name: str = ""
     availability_status: Status
     started_at_ms: Whole | None = None
     ended_at_ms: Whole | None = None
@@ -69,7 +72,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     success: bool
     failure_type: str | None = None
     objective_pass: bool | None = None
-    violation: Unread = None
+    violation: str | None = None
     input_tokens: Whole | None = None
     output_tokens: Whole | None = None
     tool_call_count: Unread = None
@@ -82,11 +85,12 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ttfa_ms: Whole | None = None
     timings_us: TimingsRow | None = None
     output_tps: Amount | None = None
-    total_ms: Unread = None
+    total_ms: Whole | None = None
     attempts: tuple[AttemptRow, ...] = ()
     streamed: Unread = None
     cold_start: bool | None = None
     finish_reason: str | None = None
+    model_reported: str | None = None
     error: str | None = None
     raw_output_bytes: Unread = None
     raw_output_truncated: Unread = None
@@ -97,6 +101,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_invocations: tuple[InvocationRow, ...] = ()
     tools_offered: bool = False
     tool_channel: str | None = None
+    judged_by: str | None = None
     cost_usd: Amount | None = None
     cost_source: Unread = None
     cli_overhead_ms: Unread = None
@@ -104,6 +109,22 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     world_seed: Unread = None
     transcript_cut: Unread = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> Target:
+        return Target(self.provider, self.model, self.thinking_level)
+
+    @property
+    def cell(self) -> CellKey:
+        return CellKey(self.provider, self.model, self.thinking_level, self.suite, self.prompt_id, self.repeat)
+
+    @property
+    def prompt(self) -> PromptKey:
+        return self.suite, self.prompt_id
+
+    @property
+    def succeeded(self) -> bool:
+        return self.success and self.availability_status == "ok"
 
 
 def channel_kind(channel: str) -> str:
@@ -123,7 +144,7 @@ def is_call(kind: str) -> bool:
     return kind in (NATIVE, TEXT, MALFORMED)
 
 
-def answer_channel(row: SummaryRow) -> str:
+def answer_channel(row: Row) -> str:
     """How an answer's calls came, the best first; worked out from its calls where the record does not say."""
     if row.tool_channel is not None:
         return channel_kind(row.tool_channel)
