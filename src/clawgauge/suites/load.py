@@ -13,12 +13,22 @@ from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
-from clawgauge.suites.prompts import SuiteContext, build_prompt, read_label, read_sampling, read_text, unfold
+from clawgauge.suites.prompts import (
+    SuiteContext,
+    build_prompt,
+    read_label,
+    read_sampling,
+    read_text,
+    read_validator_defaults,
+    unfold,
+)
 from clawgauge.suites.tools import read_toolbox
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
 MAX_PROMPTS = 10_000
-HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "prompts")
+HEADER_KEYS = (
+    "name", "version", "description", "system", "temperature", "max_tokens", "compare", "effect", "toolbox", "prompts",
+)  # fmt: skip
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None) -> SuiteRecord:
@@ -115,7 +125,9 @@ def _load_file(path: Path, ref: str) -> SuiteRecord:
     header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
-    context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
+    context = SuiteContext(
+        name, read_sampling(header, place), read_toolbox(header, place), read_validator_defaults(header, place)
+    )
     prompts = _build_prompts(header.get("prompts"), context, place)
     return SuiteRecord(
         name=name,
