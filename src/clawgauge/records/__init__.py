@@ -31,6 +31,7 @@ from clawgauge.records.run import (
     Target,
 )
 from clawgauge.records.summary import (
+    CallBalance,
     ClockTrust,
     CostSummary,
     FailureCount,
@@ -54,6 +55,7 @@ __all__ = [
     "STATUSES",
     "THINKING_LEVELS",
     "Attempt",
+    "CallBalance",
     "CellRow",
     "ClockTrust",
     "CostSummary",

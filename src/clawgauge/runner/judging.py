@@ -47,7 +47,7 @@ class JudgingFault(Exception):
 
 def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
     """Whether an answer is to be judged aside."""
-    if (calls and prompt.world is not None) or prompt.validator["type"] == "effect":
+    if (calls and prompt.world is not None) or (prompt.validator["type"] == "effect" and (calls or text)):
         return True
     room = ASIDE_CHARS - len(text)
     for call in calls:

@@ -1,6 +1,7 @@
 """Prompt suites: the built-in ones as data, and the loader that refuses bad ones."""
 
 from clawgauge.suites.load import (
+    BUILTIN_SUITES,
     builtin_path,
     check_recorded,
     describe_suite,
@@ -12,6 +13,7 @@ from clawgauge.suites.load import (
 )
 
 __all__ = [
+    "BUILTIN_SUITES",
     "builtin_path",
     "check_recorded",
     "describe_suite",

@@ -32,7 +32,7 @@ from clawgauge.summary.rates import (
     to_percentiles,
 )
 from clawgauge.summary.schedule import PromptKey, Schedule
-from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
+from clawgauge.summary.tool_use import balance_calls, judge_arguments, judge_tool_use, word_caution
 from clawgauge.summary.trust import Machine, count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 _e2e_ms = attrgetter("e2e_ms")
@@ -90,6 +90,7 @@ def summarize_group(
         n_not_needed=stop.n_not_needed,
         tool_use=tool_use,
         argument_accuracy=arguments,
+        call_balance=balance_calls(offered, schedule),
         restraint=_restraint(endings, schedule.restraint),
         tasks=_tasks(group, endings, schedule.tasks),
         repeatability=judge_repeatability(endings, schedule.repeats),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import RateWithInterval, ToolChannels, ToolUse
+from clawgauge.records import CallBalance, RateWithInterval, ToolChannels, ToolUse
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
 from clawgauge.summary.groups import EndingCount, OfferedCount, ToolSignCount
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.summary.rows import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
+from clawgauge.summary.rows import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.summary.schedule import PromptKey, Schedule
 
 _OFTEN_WRONG = 0.2
@@ -101,6 +101,19 @@ def judge_arguments(
     if not pooled.n:
         return None
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+
+
+def balance_calls(offered: Sequence[OfferedCount], schedule: Schedule) -> CallBalance | None:
+    """How well the model tells when to call from when not to; None where no answered prompt offers tools."""
+    calls = [o for o in offered if o.answer.expects_call and o.prompt not in schedule.apart]
+    others = [o for o in offered if o.prompt in schedule.restraint]
+    n_call, n_no_call = sum(o.n for o in calls), sum(o.n for o in others)
+    if not n_call and not n_no_call:
+        return None
+    k_call = sum(o.n for o in calls if o.answer.channel == NATIVE)
+    k_no_call = sum(o.n for o in others if not is_call(o.answer.channel))
+    rate = (k_call / n_call + k_no_call / n_no_call) / 2 if n_call and n_no_call else None
+    return CallBalance(n_call=n_call, k_call=k_call, n_no_call=n_no_call, k_no_call=k_no_call, rate=rate)
 
 
 def count_rescued(offered: Sequence[OfferedCount], apart: frozenset[PromptKey]) -> int:
