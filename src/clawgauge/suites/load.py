@@ -126,7 +126,11 @@ def _load_file(path: Path, ref: str) -> SuiteRecord:
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
     context = SuiteContext(
-        name, read_sampling(header, place), read_toolbox(header, place), read_validator_defaults(header, place)
+        name,
+        read_sampling(header, place),
+        read_toolbox(header, place),
+        read_validator_defaults(header, place),
+        is_builtin=ref in BUILTIN_SUITES,
     )
     prompts = _build_prompts(header.get("prompts"), context, place)
     return SuiteRecord(

@@ -146,13 +146,15 @@ _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f
 class SuiteContext:
     """What a prompt takes from the suite it stands in: its name, its defaults, its tools by name.
 
-    `validator_defaults` holds, by the type of a validator, the keys it has unless it says otherwise.
+    `validator_defaults` holds, by the type of a validator, the keys it has unless it says otherwise. Of a built-in
+    suite the tests know that its effects can be: a run need not load the simulated world to find that out.
     """
 
     name: str
     defaults: Sampling
     toolbox: Mapping[str, Tool]
     validator_defaults: Mapping[str, Mapping[str, Any]]
+    is_builtin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
     own, defaults = read_sampling(fields, place), suite.defaults
     task = read_task(fields, place)
     tools = read_tools(fields, task_toolbox(task, suite.toolbox), place)
-    validator = _read_validator(fields, tools, suite.validator_defaults, place)
+    validator = _read_validator(fields, tools, suite, place)
     check_task(task, validator, tools, place)
     return Prompt(
         id=read_label(fields, "id", place),
@@ -270,9 +272,7 @@ def _with_defaults(validator: dict[str, Any], defaults: Mapping[str, Any]) -> di
     return merged
 
 
-def _read_validator(
-    fields: Mapping[str, Any], tools: list[Tool], defaults: Mapping[str, Mapping[str, Any]], place: Place
-) -> dict[str, Any]:
+def _read_validator(fields: Mapping[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
     validator = fields.get("validator")
     if validator is None:
         raise place.at("validator").refusal('missing; use {"type": "noop"} to record the answer without judging it')
@@ -281,8 +281,10 @@ def _read_validator(
             f'must be an object such as {{"type": "exact", "value": "OK"}}, not {describe_kind(validator)}'
         )
     kind = validator.get("type")
-    if isinstance(kind, str) and kind in defaults:
-        validator = _with_defaults(validator, defaults[kind])
+    if isinstance(kind, str) and kind in suite.validator_defaults:
+        validator = _with_defaults(validator, suite.validator_defaults[kind])
+    if suite.is_builtin and kind == "effect":
+        return validator
     try:
         check_spec(validator)
         check_offer(validator, tools)

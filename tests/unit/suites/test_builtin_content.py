@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import detect_tools, judge_answer
+from clawgauge.checks import check_spec, detect_tools, judge_answer
 from clawgauge.records import Prompt
-from clawgauge.suites import load_suite
+from clawgauge.suites import BUILTIN_SUITES, load_suite
 from support.shell_gaps import is_beyond_the_shell
 
 DATA = Path(__file__).parents[2] / "data"
@@ -63,6 +63,13 @@ def test_the_text_suites_use_every_validator() -> None:
     own = [prompt.validator for suite in SUITES.values() for prompt in suite.prompts]
     inner = [validator for spec in own for validator in spec.get("validators", [])]
     assert {spec["type"] for spec in (*own, *inner)} >= NINE_TYPES
+
+
+@pytest.mark.parametrize("name", BUILTIN_SUITES)
+def test_effects_of_the_built_in_suites_can_be(name: str) -> None:
+    """What a run does not check of them, since it need not load the simulated world for that, holds."""
+    for prompt in load_suite(name).prompts:
+        check_spec(prompt.validator)
 
 
 @pytest.mark.parametrize("name", list(SUITES))
