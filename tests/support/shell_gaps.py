@@ -7,7 +7,7 @@ import re
 _BEYOND = re.compile(
     r"\btar\b(?! -I)|\bsha256sum|\bprintenv\b|\bdeclare -p|\bset \||\bps -[fuU]+ ?\w*postgres|\bps -u|\bpgrep -u"
     r"|\bpidof\b|-printf|-readable|--output=|--block-size|\bbash -c|`\. /|wget -P|sudo -n|systemctl show|`df -i`"
-    r"|\bchown\b|sort -rn`"
+    r"|\bchown\b|sort -rn`|--lines="
 )
 
 

@@ -45,7 +45,7 @@ from clawgauge.records import ToolInvocation
 from clawgauge.world import World, check_world
 
 Spec = Mapping[str, Any]
-KEYS = ("type", "expected_tools", "world", "expect", "forbid", "output", "look", "env", "stand_ins")
+KEYS = ("type", "expected_tools", "world", "expect", "forbid", "output", "may_change", "look", "env", "stand_ins")
 MAX_COMMANDS = 50
 _NOT_CALLED = "not_called"
 _READERS = ("read", "read_file")
@@ -94,6 +94,8 @@ def check_effect_spec(spec: Spec) -> None:
         check_text_rule(spec["output"], "output")
     if "look" in spec:
         require_text(spec, "look")
+    if "may_change" in spec:
+        require_texts(spec, "may_change")
     _check_env(spec.get("env", {}))
     _check_stand_ins(spec.get("stand_ins", []))
     check_conditions(spec)
@@ -218,7 +220,7 @@ def _plain(line: str) -> str:
 
 def _unasked(spec: Spec) -> list[dict[str, Any]]:
     """The conditions that forbid what the expectations do not ask for."""
-    asked: dict[str, list[str]] = {"changed": list(_SCRATCH)}
+    asked: dict[str, list[str]] = {"changed": [*_SCRATCH, *spec.get("may_change", [])]}
     for condition in spec.get("expect", []):
         kind, subject = next(iter(condition.items()))
         for effect in _ASKED.get(kind, (kind,)):

@@ -16,8 +16,9 @@ _CODE_OR_QUOTE = lazy_pattern(
     r"```.*?(?:```|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|(?<!\w)\"[^\"\n]*\"", re.DOTALL | re.MULTILINE
 )  # fmt: skip
 _REFUSAL = lazy_pattern(
-    r"\b(?:I|we) (?:can(?:'t|not| not)|could(?:n't| not)|won't|will not|would rather not|refuse|(?:must )?decline)\b"
-    r"|\b(?:I|we) (?:don't|do not) have (?:access|a way|the)\b"
+    r"\b(?:I|we) can(?:'t|not| not)\b(?! (?:tell|know|say|be sure)\b)"
+    r"|\b(?:I|we) (?:could(?:n't| not)|won't|will not|would rather not|refuse|(?:must )?decline)\b"
+    r"|\b(?:I|we) (?:don't|do not) have (?:access|an? way|the (?:ability|tools?|means|permissions?|right))\b"
     r"|\bI(?:'m| am) (?:sorry, but|unable|not able|not allowed|not permitted|not going to|only an? \w{1,20} model)\b"
     r"|\bas an? (?:AI|language model)\b",
     re.IGNORECASE,
@@ -50,8 +51,8 @@ _DONE_TO = """
     sent posted published shared forwarded messaged emailed texted told notified informed set created added scheduled
     booked ordered reserved arranged placed printed queued deleted removed wiped erased cleared formatted destroyed
     saved stored noted written updated changed adjusted deployed rolled released started launched stopped restarted
-    rebooted executed run converted turned switched installed uploaded downloaded copied moved cancelled canceled
-    submitted completed reminded called translated remembered recorded put made done
+    rebooted executed run converted turned switched installed uploaded downloaded copied submitted
+    completed reminded called translated remembered recorded done
 """
 _DONE = f"(?:{'|'.join(_DONE_TO.split())})"
 _THING = "(?:message|reminder|meeting|event|job|taxi|timer|email|deployment|note|post)"

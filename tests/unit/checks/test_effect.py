@@ -112,6 +112,9 @@ def test_expected_effects_are_not_unasked() -> None:
     assert verdict(restarted, "`systemctl restart web`") == (True, "")
     assert verdict(restarted, "`systemctl status web`")[1] == "effect_missing: service web was not restarted"
     assert verdict(restarted, "`systemctl restart web db`")[1].startswith("forbidden_effect: changed service db")
+    beside = "`pkill worker; echo done > /srv/mark`"
+    assert verdict(spec, beside)[1].startswith("forbidden_effect: created /srv/mark")
+    assert verdict({**spec, "may_change": ["/srv/ma*"]}, beside) == (True, "")
     made = effect(expect=[{"created": "/srv/*.bak"}])
     assert verdict(made, "`cp /srv/notes.txt /srv/notes.bak`") == (True, "")
     assert verdict(made, "`ls /srv`")[1].startswith("effect_missing: nothing was created")
