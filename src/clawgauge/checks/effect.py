@@ -149,10 +149,10 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
         return failed(why.code, str(why), parsed)
     parsed["commands"] = [step.line for step in steps]
     world = World(spec.get("world", {}))
-    printed = "\n".join([_perform(world, step, spec) for step in steps])
+    stand_ins = _stand_ins_for(steps, spec)
+    printed = "\n".join([_perform(world, step, spec, goes_on=bool(stand_ins)) for step in steps])
     if "look" in spec:
         printed = world.call("exec", {"command": spec["look"]}).text
-    stand_ins = _stand_ins_for(steps, spec)
     printed = "\n".join([printed, *(stand_in.get("prints", "") for stand_in in stand_ins)])
     parsed["printed"] = printed[:1_000]
     done = next((stand_in["does"] for stand_in in stand_ins if "does" in stand_in), None)
@@ -168,12 +168,13 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     return passed(parsed)
 
 
-def _perform(world: World, step: Step, spec: Spec) -> str:
-    """What a step prints on the machine."""
+def _perform(world: World, step: Step, spec: Spec, *, goes_on: bool) -> str:
+    """What a step prints on the machine. A line `goes_on` where a program that somebody stands in for was not found."""
     arguments = step.arguments
     if step.tool == "exec":
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
-        arguments = arguments | {"command": exports + arguments["command"]}
+        command = arguments["command"].replace(" && ", " ; ") if goes_on else arguments["command"]
+        arguments = arguments | {"command": exports + command}
     return world.call(step.tool, arguments).text
 
 

@@ -145,6 +145,8 @@ def test_stand_ins_speak_for_programs_the_machine_lacks() -> None:
     for line in ("gpuview", "sudo gpuview -a 2>/dev/null", 'bash -c "gpuview -a" | cat'):
         assert verdict(spec, f"`{line}`") == (True, "")
     assert verdict(spec, "`gpuview --version`")[1].startswith("output_missing")
+    both = effect(stand_ins=stand_ins, output={"contains_all": ["37 %", "keep me"]})
+    assert verdict(both, "`gpuview && cat /srv/notes.txt`") == (True, "")
     assert verdict(spec, "`gpuview; gpuview reset`")[1] == "forbidden_effect: reset the card"
     call = {"command": "make all", "workdir": "/srv", "env": {"WORKERS": "4"}, "timeout": 60, "background": True}
     assert verdict(spec, "", ("exec", call), offered=True) == (True, "")
