@@ -36,7 +36,7 @@ from clawgauge.checks.spec import (
     require_text,
     require_texts,
 )
-from clawgauge.checks.speech import refuses, why_not_meant
+from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
 from clawgauge.checks.text import check_text_rule, find_rule_fault
 from clawgauge.checks.tool_schema import Schema, find_misfit, parameters_by_tool, property_schema, required_names
 from clawgauge.checks.world_state import check_conditions, find_faults, find_forbidden
@@ -309,6 +309,8 @@ def _written_steps(answer: Answer) -> list[Step]:
         steps += [(at, step) for step in lines]
     if not steps:
         raise NotCalled(_NOT_CALLED, why)
+    if makes_up_result(text, "\n".join(step.line for _, step in steps)):
+        raise NotCalled(_NOT_CALLED, "a command is there, but beside it a result that nobody has seen")
     return [step for _, step in sorted(steps, key=lambda step: step[0])][:MAX_COMMANDS]
 
 

@@ -40,10 +40,18 @@ _RAN = lazy_pattern(
     r"|\b(?:(?:output|results?) (?:of|from)|according to|after (?:running|executing))\b)[^.!?\n]{0,60}\Z",
     re.IGNORECASE,
 )
+# "`uptime` says 14 days", not "`tail -n 50` shows the last 50 lines".
 _SHOWED = lazy_pattern(
-    r"\W{0,3}(?:(?:and )?it |which )?(?:show|say|report|return|print|give|output|tell)(?:s|ed)?\b[^.\n]{0,200}\d"
+    r"\W{0,3}(?:(?:and )?it |which )?(?:show|say|report|return|print|give|output|tell)(?:s|ed)?\b"
+    r"(?! (?:the|an?|all|how|which|what|each|every|only)\b)[^.\n]{0,200}\d"
     r"|\W{0,3}(?:(?:and )?it |which )?(?:said|gave|told)\b[^.\n]{0,200}\d"
     r"|\W{0,6}(?:the )?(?:output|result)s?(?: (?:is|was))?\W{0,3}:",
+    re.IGNORECASE,
+)
+# "The server has been up for 14 days": nobody has looked yet.
+_FINDING = lazy_pattern(
+    r"\b(?:(?:is|are|was|were)(?: (?:about|around|currently|now|only|at|up|using|running|free|available|in use)){0,2}"
+    r"|(?:has|have) been(?: \w+){0,3}|there (?:is|are)(?: \w+){0,2}|uses?|used) (?P<figure>[0-9][0-9.,]*)",
     re.IGNORECASE,
 )
 _SENTENCE_END = lazy_pattern(r"[.!?](?=\s)|\n")
@@ -97,6 +105,11 @@ def find_claim(text: str) -> str | None:
         if _UNLESS.search(prose, max(0, claim.start() - _CONTEXT_CHARS // 4), claim.start()) is None:
             return claim[0].strip(" \n.,;:!?—–-")
     return None
+
+
+def makes_up_result(text: str, commands: str) -> bool:
+    """Whether prose beside `commands` states a figure, as found, that none of them holds."""
+    return any(found["figure"].rstrip(".,") not in commands for found in _FINDING.finditer(prose_of(text)))
 
 
 def why_not_meant(text: str, start: int, end: int) -> str | None:
