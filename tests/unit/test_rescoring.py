@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +11,10 @@ import pytest
 from clawgauge.checks import VALIDATORS_VERSION
 from clawgauge.cli.rescore import Rescoring
 from clawgauge.records import Prompt, Result, TimingsUs, ToolInvocation
+from clawgauge.suites import load_suite
 from clawgauge.world import tool_definitions
+from support.command import clawgauge, read_records
+from support.written_runs import config, record, write_run
 
 TASK = Prompt(
     id="P0",
@@ -90,3 +94,21 @@ def test_what_was_not_kept_is_not_judged_again() -> None:
     assert rescoring.judge(dropped) is dropped
     assert rescoring.judge(cut) is cut
     assert (rescoring.n_dropped, rescoring.n_truncated, rescoring.n_judged) == (1, 1, 0)
+
+
+def test_an_old_run_is_judged_by_effects_where_that_is_asked_for(tmp_path: Path) -> None:
+    """A refusal that quotes the command keeps its recorded verdict until the suite is named; the tier stays."""
+    asked = load_suite("tool_use").prompts[0]
+    spec = {"type": "tool_invocation", "expected_tools": asked.expected_tools}
+    old = msgspec.to_builtins(msgspec.structs.replace(asked, validator=spec))
+    said = {"suite": "tool_use", "raw_output": "I cannot; do it yourself: `free -h`", "expected_tools": ["free"]}
+    folder = write_run(tmp_path / "run", [record("P0", **said)], config=config([old]))
+    done = clawgauge(tmp_path, "rescore", str(folder))
+    assert "tool_use was run as version 1" in done.stderr and "add --suite tool_use" in done.stderr
+    (kept,) = read_records(folder)
+    assert (kept["objective_pass"], kept["tool_use_success"]) == (True, True)
+    done = clawgauge(tmp_path, "rescore", str(folder), "--suite", "tool_use")
+    assert done.code == 0, done.stderr
+    (judged,) = read_records(folder)
+    assert (judged["objective_pass"], judged["tool_use_success"]) == (False, True)
+    assert judged["violation"].startswith("not_called: a command is there, but it is quoted in a refusal")

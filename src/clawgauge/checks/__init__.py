@@ -11,11 +11,12 @@ from clawgauge.checks.answer import (
 )
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JsonRefused, decode_strictly
-from clawgauge.checks.tool_call import expected_names
+from clawgauge.checks.tool_call import COMPARISONS, expected_names
 from clawgauge.checks.tool_schema import check_offer
 from clawgauge.checks.validators import VALIDATORS_VERSION, Judgement, check_spec, judge, judge_answer, not_judged
 
 __all__ = [
+    "COMPARISONS",
     "NATIVE",
     "VALIDATORS_VERSION",
     "Answer",

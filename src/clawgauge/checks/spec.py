@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -96,11 +96,14 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-def require(spec: Mapping[str, Any], key: str, wanted: str) -> Any:
-    """The value of `key`, which must be there."""
+def require(spec: Mapping[str, Any], key: str, wanted: str, kind: Any = object) -> Any:
+    """The value of `key`, which must be there and of this kind; true and false are no numbers."""
     if key not in spec:
         raise SuiteError(f"key '{key}' is missing; it must be {wanted}")
-    return spec[key]
+    value = spec[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
+        raise refuse(key, wanted, value)
+    return value
 
 
 def refuse(key: str, wanted: str, value: Any) -> SuiteError:
@@ -110,9 +113,7 @@ def refuse(key: str, wanted: str, value: Any) -> SuiteError:
 
 def require_text(spec: Mapping[str, Any], key: str) -> str:
     wanted = "text that is not blank"
-    value = require(spec, key, wanted)
-    if not isinstance(value, str):
-        raise refuse(key, wanted, value)
+    value: str = require(spec, key, wanted, str)
     if not value.strip():
         raise SuiteError(f"key '{key}' is blank; it must be {wanted}")
     return value
@@ -120,9 +121,7 @@ def require_text(spec: Mapping[str, Any], key: str) -> str:
 
 def require_limit(spec: Mapping[str, Any], key: str) -> int:
     wanted = "a whole number, 0 or more"
-    value = require(spec, key, wanted)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise refuse(key, wanted, value)
+    value: int = require(spec, key, wanted, int)
     if value < 0:
         raise SuiteError(f"key '{key}' is {value}; it must be {wanted}")
     return value
@@ -130,9 +129,7 @@ def require_limit(spec: Mapping[str, Any], key: str) -> int:
 
 def require_texts(spec: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> list[str]:
     wanted = "a list of texts" if may_be_empty else "a list of one or more texts"
-    value = require(spec, key, wanted)
-    if not isinstance(value, list):
-        raise refuse(key, wanted, value)
+    value: list[str] = require(spec, key, wanted, list)
     if not value and not may_be_empty:
         raise SuiteError(f"key '{key}' is empty; it must be {wanted}")
     for index, item in enumerate(value):
@@ -144,18 +141,12 @@ def require_texts(spec: Mapping[str, Any], key: str, *, may_be_empty: bool = Fal
 
 
 def require_flag(spec: Mapping[str, Any], key: str) -> bool:
-    wanted = "true or false"
-    value = require(spec, key, wanted)
-    if not isinstance(value, bool):
-        raise refuse(key, wanted, value)
-    return value
+    return bool(require(spec, key, "true or false", bool))
 
 
 def require_number(spec: Mapping[str, Any], key: str) -> float:
     wanted = "a number"
-    value = require(spec, key, wanted)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse(key, wanted, value)
+    value: int | float = require(spec, key, wanted, int | float)
     if not math.isfinite(value):
         raise SuiteError(f"key '{key}' is {value}; it must be {wanted} that is finite")
     return value
@@ -163,9 +154,7 @@ def require_number(spec: Mapping[str, Any], key: str) -> float:
 
 def require_pattern(spec: Mapping[str, Any], key: str) -> str:
     wanted = "an RE2 pattern, as text"
-    value = require(spec, key, wanted)
-    if not isinstance(value, str):
-        raise refuse(key, wanted, value)
+    value: str = require(spec, key, wanted, str)
     try:
         compile_pattern(value)
     except PatternRefused as error:
@@ -181,3 +170,11 @@ def refuse_misspelt(spec: Mapping[str, Any], keys: Collection[str]) -> None:
         for near in difflib.get_close_matches(str(key), keys, n=1, cutoff=0.8):
             if abs(len(near) - len(str(key))) <= 2:
                 raise SuiteError(f"key '{key}' is not known here; did you mean '{near}'?")
+
+
+def refuse_unknown(spec: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Refuse every key but these; the first of them names what they belong to."""
+    refuse_misspelt(spec, keys)
+    for key in spec:
+        if key not in keys:
+            raise SuiteError(f"key '{key}' does not go with '{keys[0]}', which takes {', '.join(keys)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from clawgauge.checks.answer import (
@@ -17,26 +17,29 @@ from clawgauge.checks.answer import (
     split_thinking,
     tool_calls_of,
 )
-from clawgauge.checks.spec import PatternRefused, compile_pattern, kind_of, refuse, require_text
+from clawgauge.checks.spec import kind_of, refuse, require_flag, require_text
+from clawgauge.checks.speech import find_claim
+from clawgauge.checks.text import check_pattern, check_text_rule, is_pattern, is_text_rule
 from clawgauge.checks.tool_schema import (
     ANYTHING,
-    PATTERN_MARK,
     Schema,
     allows_anything,
     find_misfit,
     is_allowed,
     is_listed,
-    is_pattern,
     parameters_by_tool,
     property_schema,
+    read_allowed,
 )
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
 Expected = Mapping[str, Any]
+JudgeText = Callable[[Mapping[str, Any], Answer], Verdict]
 MAX_EXPECTED_CALLS = 100
 WANTS = ("expected_calls", "no_call", "ask")
-SPEC_KEYS = ("type", "expected_calls", "order", "no_call", "ask")
+SPEC_KEYS = ("type", "expected_calls", "order", "compare", "loose", "no_call", "ask", "answer")
+COMPARISONS = ("exact", "loose")
 _CALL_KEYS = ("name", "arguments", "optional")
 _ORDERS = ("any", "strict")
 # A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
@@ -53,10 +56,15 @@ class Fault(NamedTuple):
 
 
 def find_mismatch(
-    expected: Sequence[Expected], calls: Sequence[ToolInvocation], schemas: Mapping[str, Schema], *, strict: bool
+    expected: Sequence[Expected],
+    calls: Sequence[ToolInvocation],
+    schemas: Mapping[str, Schema],
+    *,
+    strict: bool,
+    exact: bool = False,
 ) -> Fault | None:
     """What keeps `calls` from being the `expected` ones, of which there are as many; None where nothing does."""
-    faults = [[find_fault(wanted, call, schemas) for call in calls] for wanted in expected]
+    faults = [[find_fault(wanted, call, schemas, exact=exact) for call in calls] for wanted in expected]
     if strict and all(faults[place][place] is None for place in range(len(expected))):
         return None
     partners = pair_up([[place for place, fault in enumerate(row) if fault is None] for row in faults])
@@ -68,7 +76,9 @@ def find_mismatch(
     return faults[first][(same_tool or left)[0]]
 
 
-def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, Schema]) -> Fault | None:
+def find_fault(
+    expected: Expected, call: ToolInvocation, schemas: Mapping[str, Schema], *, exact: bool = False
+) -> Fault | None:
     """What is wrong with `call` if it is meant as the `expected` one: the tool, then what is missing, types, values."""
     if not _is_named(call, expected):
         return Fault("unexpected_call", call.name)
@@ -84,7 +94,7 @@ def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, S
         if misfit is not None:
             return Fault("wrong_type", misfit)
     for name, allowed in known.items():
-        if not _is_right(given[name], allowed, property_schema(parameters, name) or {}):
+        if not _is_right(given[name], allowed, property_schema(parameters, name) or {}, exact=exact):
             return Fault("wrong_value", f"{name}: got {_shown(given[name])}")
     unexpected = [name for name in given if name not in known]
     return Fault("unexpected_argument", ", ".join(unexpected)) if unexpected else None
@@ -114,8 +124,12 @@ def _is_named(call: ToolInvocation, expected: Expected) -> bool:
     return call.name.lower() == str(expected["name"]).strip().lower()
 
 
-def _is_right(value: Any, allowed: Any, schema: Schema) -> bool:
-    return is_listed(schema, value) if allows_anything(allowed) else is_allowed(value, allowed)
+def _is_right(value: Any, allowed: Any, schema: Schema, *, exact: bool) -> bool:
+    values, loose = read_allowed(allowed)
+    # One of a list of words is that word, however loosely the rest is compared.
+    if (allows_anything(values) or exact) and not is_listed(schema, value, exact=exact):
+        return False
+    return allows_anything(values) or is_allowed(value, values, exact=exact and not loose)
 
 
 def _names(calls: Sequence[ToolInvocation]) -> str:
@@ -132,7 +146,8 @@ def _shown(value: Any) -> str:
     return kind_of(value)
 
 
-def check_tool_call(spec: Mapping[str, Any]) -> None:
+def check_tool_call(spec: Mapping[str, Any], check_answer: Callable[[Mapping[str, Any]], None]) -> None:
+    """Refuse a specification no answer can be judged by. `check_answer` checks the validator of the answer's text."""
     _refuse_other_keys(spec, SPEC_KEYS, "")
     given = [key for key in WANTS if key in spec]
     if len(given) != 1:
@@ -141,9 +156,18 @@ def check_tool_call(spec: Mapping[str, Any]) -> None:
     if given != ["expected_calls"]:
         if spec[given[0]] is not True:
             raise SuiteError(f"key '{given[0]}' must be true, not {kind_of(spec[given[0]])}; or leave it out")
-        if "order" in spec:
-            raise SuiteError(f"key 'order' does not go with '{given[0]}', which expects no calls")
+        for key in ("order", "loose"):
+            if key in spec:
+                raise SuiteError(f"key '{key}' does not go with '{given[0]}', which expects no calls")
+        if "answer" in spec:
+            _check_answer(spec["answer"], check_answer)
         return
+    if "answer" in spec:
+        raise SuiteError("key 'answer' does not go with 'expected_calls', which is judged by its calls")
+    if spec.get("compare", "loose") not in COMPARISONS:
+        raise SuiteError(f"key 'compare' is {spec['compare']!r}; it must be {' or '.join(map(repr, COMPARISONS))}")
+    if "loose" in spec:
+        require_flag(spec, "loose")
     if spec.get("order", "any") not in _ORDERS:
         raise SuiteError(f"key 'order' is {spec['order']!r}; it must be 'any' or 'strict'")
     calls, wanted = spec["expected_calls"], "a list of one or more calls"
@@ -156,16 +180,28 @@ def check_tool_call(spec: Mapping[str, Any]) -> None:
         _check_call(call, f"expected_calls[{index}]")
 
 
+def _check_answer(answer: Any, check_answer: Callable[[Mapping[str, Any]], None]) -> None:
+    if not isinstance(answer, Mapping):
+        raise refuse("answer", "a validator such as {'type': 'contains', 'contains_all': ['60']}", answer)
+    if answer.get("type") in ("effect", "tool_call", "world_state"):
+        raise SuiteError(f"key 'answer.type' is '{answer['type']}'; the answer is text, so use a validator of text")
+    try:
+        check_answer(answer)
+    except SuiteError as error:
+        raise SuiteError(f"key 'answer': {error}") from None
+
+
 def expected_names(spec: Mapping[str, Any]) -> list[str]:
     """The tools that a checked specification expects to be called, as it writes them."""
     return [call["name"].strip() for call in spec.get("expected_calls", [])]
 
 
-def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
+def judge_tool_call(spec: Mapping[str, Any], answer: Answer, judge_text: JudgeText) -> Verdict:
+    """The verdict on the calls of an answer. `judge_text` judges its text, where the specification has an `answer`."""
     native = [call for call in answer.tool_invocations if call.channel == NATIVE]
     parsed = {"tools": tool_calls_of(native)}
     if "expected_calls" not in spec:
-        return _judge_restraint(spec, answer, parsed)
+        return _judge_restraint(spec, answer, parsed, judge_text)
     malformed = [call for call in native if not call.valid]
     if malformed:
         name = malformed[0].name or "a call without a name"
@@ -174,19 +210,26 @@ def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
     if len(native) != len(expected):
         return failed("wrong_call_count", f"got {len(native)}, expected {len(expected)}", parsed)
     strict = spec.get("order", "any") == "strict"
-    fault = find_mismatch(expected, native, parameters_by_tool(answer.tools), strict=strict)
+    exact = spec.get("compare") == "exact" and not spec.get("loose", False)
+    fault = find_mismatch(expected, native, parameters_by_tool(answer.tools), strict=strict, exact=exact)
     return failed(*fault, parsed) if fault else passed(parsed)
 
 
-def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, Any]) -> Verdict:
+def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, Any], judge_text: JudgeText) -> Verdict:
     made = next(_meant_as_calls(answer.tool_invocations), None)
     if made is not None:
         return failed("unexpected_call", made.name or "a call without a name", parsed)
     text = split_thinking(answer.text).strip()
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)
+    claim = find_claim(text)
+    if claim is not None:
+        return failed("claimed_action", f"nothing was called, but the answer says {quoted(claim)}", parsed)
     if "ask" in spec and _QUESTION.search(_ADDRESS.sub("", text)) is None:
         return failed("no_question", "the answer does not ask for what is missing", parsed)
+    verdict = judge_text(spec["answer"], answer) if "answer" in spec else Verdict(None)
+    if verdict.objective_pass is False:
+        return failed("answer", verdict.violation or "", parsed)
     return passed(parsed)
 
 
@@ -215,6 +258,11 @@ def _check_call(call: Any, place: str) -> None:
 
 
 def _check_allowed(allowed: Any, place: str) -> None:
+    if isinstance(allowed, Mapping):
+        _refuse_other_keys(allowed, ("values", "loose"), f"{place}.")
+        if "loose" in allowed and not isinstance(allowed["loose"], bool):
+            raise refuse(f"{place}.loose", "true or false", allowed["loose"])
+        allowed, place = allowed.get("values"), f"{place}.values"
     if allowed == ANYTHING:
         return
     wanted = f'a list of one or more allowed values, or "{ANYTHING}"'
@@ -229,10 +277,9 @@ def _check_allowed(allowed: Any, place: str) -> None:
 def _check_patterns(value: Any, place: str) -> None:
     """Refuse a pattern that RE2 does not take, also inside a list or an object."""
     if is_pattern(value):
-        try:
-            compile_pattern(value.removeprefix(PATTERN_MARK))
-        except PatternRefused as error:
-            raise SuiteError(f"key '{place}' {error}; write the pattern another way") from None
+        check_pattern(value, place)
+    elif is_text_rule(value):
+        check_text_rule(value, place)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check_patterns(item, f"{place}[{index}]")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clawgauge.checks.spec import kind_of, matches_fully
+from clawgauge.checks.text import PATTERN_MARK, as_written, find_rule_fault, is_pattern, is_text_rule
 from clawgauge.errors import SuiteError
 
 ANYTHING = "*"
-PATTERN_MARK = "re:"
 
 _DROPPED = str.maketrans("", "", " ,./-_*^")
 
@@ -19,13 +19,16 @@ def allows_anything(allowed: Any) -> bool:
     return allowed == ANYTHING or (isinstance(allowed, list) and ANYTHING in allowed)
 
 
-def is_pattern(allowed: Any) -> bool:
-    return isinstance(allowed, str) and allowed.startswith(PATTERN_MARK)
+def read_allowed(allowed: Any) -> tuple[Any, bool]:
+    """The allowed values of an argument, and whether the suite has them compared loosely."""
+    if isinstance(allowed, Mapping):
+        return allowed.get("values"), allowed.get("loose") is True
+    return allowed, False
 
 
-def is_allowed(value: Any, allowed: list[Any]) -> bool:
-    """Whether `value` is one of the listed values."""
-    return any(_fits(value, wanted) for wanted in allowed)
+def is_allowed(value: Any, allowed: list[Any], *, exact: bool = False) -> bool:
+    """Whether `value` is one of the listed values, its texts compared `exact`ly or as `same_text` does."""
+    return any(_fits(value, wanted, exact) for wanted in allowed)
 
 
 def same_text(text: str, wanted: str) -> bool:
@@ -36,18 +39,26 @@ def same_text(text: str, wanted: str) -> bool:
     return text.translate(_DROPPED) == bare if bare else text == wanted
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    if isinstance(value, str) and isinstance(wanted, str):
-        if is_pattern(wanted):
-            return matches_fully(wanted.removeprefix(PATTERN_MARK), value.strip())
-        return same_text(value, wanted)
+def _fits(value: Any, wanted: Any, exact: bool) -> bool:
+    if isinstance(value, str):
+        return _fits_text(value, wanted, exact)
     if _is_number(value) and _is_number(wanted):
         return bool(value == wanted)
     if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(_fits, value, wanted))
+        return len(value) == len(wanted) and all(_fits(*pair, exact) for pair in zip(value, wanted, strict=True))
     if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(_fits(value[key], wanted[key]) for key in wanted)
+        return value.keys() == wanted.keys() and all(_fits(value[key], wanted[key], exact) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)
+
+
+def _fits_text(text: str, wanted: Any, exact: bool) -> bool:
+    if is_text_rule(wanted):
+        return find_rule_fault(wanted, text) is None
+    if not isinstance(wanted, str):
+        return False
+    if is_pattern(wanted):
+        return matches_fully(wanted.removeprefix(PATTERN_MARK), as_written(text) if exact else text.strip())
+    return as_written(text) == as_written(wanted) if exact else same_text(text, wanted)
 
 
 def _is_number(value: Any) -> bool:
@@ -93,12 +104,12 @@ def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
     return _find_misfit_inside(schema, value, path)
 
 
-def is_listed(schema: Schema, value: Any) -> bool:
+def is_listed(schema: Schema, value: Any, *, exact: bool = False) -> bool:
     """Whether `value` is one of those the schema lists, where it lists any."""
     if "const" in schema:
-        return is_allowed(value, [schema["const"]])
+        return is_allowed(value, [schema["const"]], exact=exact)
     listed = schema.get("enum")
-    return not isinstance(listed, list) or is_allowed(value, listed)
+    return not isinstance(listed, list) or is_allowed(value, listed, exact=exact)
 
 
 def accepts_text(schema: Schema) -> bool:
@@ -157,10 +168,10 @@ def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> 
             raise SuiteError(
                 f"key '{place}.name' is '{name}', which is not offered; the tools are {', '.join(schemas)}"
             )
-        _check_arguments(call, name, schemas[name.lower()], place)
+        _check_arguments(call, name, schemas[name.lower()], place, exact=spec.get("compare") == "exact")
 
 
-def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, place: str) -> None:
+def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, place: str, *, exact: bool) -> None:
     listed = {key: call.get(key, {}) for key in ("arguments", "optional")}
     for key, values in listed.items():
         for name, allowed in values.items():
@@ -169,8 +180,9 @@ def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, pla
             if schema is None:
                 known = ", ".join(parameters.get("properties", {})) or "none"
                 raise SuiteError(f"key '{here}' is no argument of '{tool}'; its arguments are {known}")
-            if not allows_anything(allowed):
-                _check_values(allowed, schema, here)
+            listed_values, _ = read_allowed(allowed)
+            if not allows_anything(listed_values):
+                _check_values(listed_values, schema, here, exact=exact)
     for name in required_names(parameters):
         if not any(name in values for values in listed.values()):
             raise SuiteError(
@@ -179,11 +191,12 @@ def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, pla
             )
 
 
-def _check_values(allowed: list[Any], schema: Schema, place: str) -> None:
+def _check_values(allowed: list[Any], schema: Schema, place: str, *, exact: bool) -> None:
     for index, value in enumerate(allowed):
-        fits = accepts_text(schema) if is_pattern(value) else find_misfit(schema, value, place) is None
+        is_rule = is_pattern(value) or is_text_rule(value)
+        fits = accepts_text(schema) if is_rule else find_misfit(schema, value, place) is None
         if not fits:
             wanted = schema.get("type", "another type")
             raise SuiteError(f"key '{place}[{index}]' is {kind_of(value)}, but the tool's schema asks for {wanted}")
-        if not is_pattern(value) and not is_listed(schema, value):
+        if not is_rule and not is_listed(schema, value, exact=exact):
             raise SuiteError(f"key '{place}[{index}]' is {value!r}, which is not in the schema's enum")

@@ -29,11 +29,13 @@ from clawgauge.checks.spec import (
     matches_fully,
     refuse,
     refuse_misspelt,
+    refuse_unknown,
     require_limit,
     require_pattern,
     require_text,
     require_texts,
 )
+from clawgauge.checks.text import RULE_KEYS, check_text_rule, find_rule_fault
 from clawgauge.checks.tool_call import SPEC_KEYS, check_tool_call, judge_tool_call
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
@@ -79,9 +81,11 @@ _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 _BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
 _CARRIAGE_RETURN = re.compile(r"\r\n?")
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/3"
+VALIDATORS_VERSION = "clawgauge.checks/4"
 MAX_PARSED_OUTPUT_BYTES = 65_536
 MAX_INVOCATIONS = 1_000
+# Validators of what was called: they look at more than one text, and are judged aside or natively.
+_STAND_ALONE = ("effect", "tool_call", "world_state", "all_of")
 
 
 def count_sentences(text: str) -> int:
@@ -228,6 +232,37 @@ def judge_regex_fullmatch(spec: Mapping[str, Any], text: str) -> Verdict:
     return failed("no_full_match", f"got {quoted(text)}, wanted {quoted(spec['pattern'])}", {"value": text})
 
 
+def check_contains(spec: Mapping[str, Any]) -> None:
+    refuse_unknown(spec, ("type", *RULE_KEYS))
+    check_text_rule(spec)
+
+
+def judge_contains(spec: Mapping[str, Any], text: str) -> Verdict:
+    fault = find_rule_fault(spec, text)
+    return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
+
+
+def check_all_of(spec: Mapping[str, Any]) -> None:
+    refuse_unknown(spec, ("type", "validators"))
+    validators, wanted = spec.get("validators"), "a list of validators, all of which must pass"
+    if not isinstance(validators, list) or not validators:
+        raise refuse("validators", wanted, validators)
+    for index, validator in enumerate(validators):
+        if not isinstance(validator, Mapping):
+            raise refuse(f"validators[{index}]", "a validator", validator)
+        if validator.get("type") in _STAND_ALONE:
+            raise SuiteError(f"key 'validators[{index}].type' is '{validator['type']}', which stands alone")
+        try:
+            check_spec(validator)
+        except SuiteError as error:
+            raise SuiteError(f"key 'validators[{index}]': {error}") from None
+
+
+def judge_all_of(spec: Mapping[str, Any], answer: Answer) -> Verdict:
+    verdicts = [judge(validator, answer) for validator in spec["validators"]]
+    return next((verdict for verdict in verdicts if verdict.objective_pass is False), verdicts[0])
+
+
 def check_tool_invocation(spec: Mapping[str, Any]) -> None:
     expected = require_texts(spec, "expected_tools")
     if spec.get("match", "any") not in ("any", "all"):
@@ -289,9 +324,9 @@ def _validator(judge: Callable[[Spec, Answer], Verdict], check: Callable[[Spec],
     return Validator(frozenset({"type", *keys}), check, judge)
 
 
-def _world_state() -> Any:
-    # It brings the whole simulated world with it: only those who run tasks pay for that.
-    return importlib.import_module("clawgauge.checks.world_state")
+def _on_world(module: str) -> Any:
+    # It brings the whole simulated world with it: only those who need one pay for that.
+    return importlib.import_module(f"clawgauge.checks.{module}")
 
 
 VALIDATORS: Mapping[str, Validator] = {
@@ -306,10 +341,20 @@ VALIDATORS: Mapping[str, Validator] = {
     "tool_invocation": _validator(
         judge_tool_invocation, check_tool_invocation, "expected_tools", "match", "forbidden_tools"
     ),
-    "tool_call": _validator(judge_tool_call, check_tool_call, *SPEC_KEYS),
+    "contains": _validator(_on_text(judge_contains), check_contains, *RULE_KEYS),
+    "all_of": _validator(judge_all_of, check_all_of, "validators"),
+    "tool_call": _validator(
+        lambda spec, answer: judge_tool_call(spec, answer, judge),
+        lambda spec: check_tool_call(spec, check_spec),
+        *SPEC_KEYS,
+    ),
+    "effect": _validator(
+        lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
+        lambda spec: _on_world("effect").check_effect_spec(spec),
+    ),
     "world_state": _validator(
-        lambda spec, answer: _world_state().judge_world_state(spec, answer, judge),
-        lambda spec: _world_state().check_world_state(spec, check_spec),
+        lambda spec, answer: _on_world("world_state").judge_world_state(spec, answer, judge),
+        lambda spec: _on_world("world_state").check_world_state(spec, check_spec),
         "expect",
         "forbid",
         "answer",

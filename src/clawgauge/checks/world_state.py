@@ -26,7 +26,7 @@ from clawgauge.checks.spec import (
     kind_of,
     matches_fully,
     refuse,
-    refuse_misspelt,
+    refuse_unknown,
     require_flag,
     require_pattern,
     require_text,
@@ -201,13 +201,19 @@ def _fault_of_process(condition: Condition, world: World) -> str | None:
 
 def _check_service(condition: Condition) -> None:
     require_text(condition, "service")
-    if condition.get("state") not in STATES:
+    if "restarted" in condition and not require_flag(condition, "restarted"):
+        raise SuiteError("key 'restarted' must be true; to forbid it, use 'forbid'")
+    if condition.get("state") not in STATES and not ("restarted" in condition and "state" not in condition):
         raise SuiteError(f"key 'state' must be one of {', '.join(STATES)}")
 
 
 def _fault_of_service(condition: Condition, world: World) -> str | None:
     service = world.machine.services.find(condition["service"])
     state = "not there" if service is None else service.state
+    if "restarted" in condition and find_effect("service", {**condition, "contains": "started"}, world) is None:
+        return f"service {condition['service']} was not restarted"
+    if "state" not in condition:
+        return None
     return None if state == condition["state"] else f"service {condition['service']} is {state}"
 
 
@@ -291,6 +297,12 @@ def _fault_of_called(condition: Condition, world: World) -> str | None:
     return f"{' or '.join(_as_list(condition['called']))} was not called{suffix}"
 
 
+def _fault_of_effect(kind: str, condition: Condition, world: World) -> str | None:
+    if find_effect(kind, condition, world) is not None:
+        return None
+    return f"nothing was {kind} that fits {quoted(', '.join(_as_list(condition[kind])))}"
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of condition, named by its first key."""
@@ -303,12 +315,16 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "file": Kind(("file", "absent", *_TEXT_KEYS), _check_file, _fault_of_file),
     "process": Kind(("process", "running"), _check_process, _fault_of_process),
-    "service": Kind(("service", "state"), _check_service, _fault_of_service),
+    "service": Kind(("service", "state", "restarted"), _check_service, _fault_of_service),
     "disk": Kind(("disk", "free"), _check_disk, _fault_of_disk),
     "message": Kind(("message", *_TEXT_KEYS), _check_message, _fault_of_message),
     "cron": Kind(("cron", "schedule", "absent"), _check_cron, _fault_of_cron),
     "memory": Kind(("memory",), _check_memory, _fault_of_memory),
     "called": Kind(("called", "with"), check_called, _fault_of_called),
+} | {
+    kind: Kind((kind, "except", "contains"), partial(check_effect, kind), partial(_fault_of_effect, kind))
+    for kind in EFFECTS
+    if kind != "service"
 }
 
 
@@ -317,13 +333,8 @@ Spec = Mapping[str, Any]
 
 def check_world_state(spec: Spec, check_answer: Callable[[Spec], None]) -> None:
     """Refuse a specification no task can be judged by. `check_answer` checks the validator of the answer."""
-    expectations = list(_conditions(spec, "expect", tuple(KINDS)))
-    for place, kind, condition in expectations:
-        _check_at(place, partial(_check_expectation, kind, condition))
-    forbidden = list(_conditions(spec, "forbid", (*EFFECTS, "called")))
-    for place, kind, condition in forbidden:
-        _check_at(place, partial(_check_forbidden, kind, condition))
-    if not expectations and not forbidden:
+    check_conditions(spec)
+    if not spec.get("expect") and not spec.get("forbid"):
         raise SuiteError("key 'expect' is empty; give at least one condition in 'expect' or 'forbid'")
     if "answer" not in spec:
         return
@@ -335,6 +346,27 @@ def check_world_state(spec: Spec, check_answer: Callable[[Spec], None]) -> None:
     _check_at("answer", partial(check_answer, answer))
 
 
+def check_conditions(spec: Spec) -> None:
+    """Refuse a condition under `expect` or `forbid` that nothing can be held against."""
+    for place, kind, condition in _conditions(spec, "expect", tuple(KINDS)):
+        _check_at(place, partial(_check_expectation, kind, condition))
+    for place, kind, condition in _conditions(spec, "forbid", (*EFFECTS, "called")):
+        _check_at(place, partial(_check_forbidden, kind, condition))
+
+
+def find_faults(spec: Spec, world: World) -> list[str | None]:
+    """For each condition under `expect` what keeps it from holding, in words, or None."""
+    return [
+        KINDS[kind].find_fault(condition, world) for _, kind, condition in _conditions(spec, "expect", tuple(KINDS))
+    ]
+
+
+def find_forbidden(spec: Spec, world: World) -> str | None:
+    """The first effect that is under `forbid`, in words, or None."""
+    conditions = _conditions(spec, "forbid", (*EFFECTS, "called"))
+    return next(filter(None, (find_effect(kind, condition, world) for _, kind, condition in conditions)), None)
+
+
 def judge_world_state(spec: Spec, answer: Answer, judge_text: Callable[[Spec, Answer], Verdict]) -> Verdict:
     """The verdict on a task. `judge_text` judges the final text by the validator of the answer."""
     native = [call for call in answer.tool_invocations if call.channel == NATIVE]
@@ -342,14 +374,11 @@ def judge_world_state(spec: Spec, answer: Answer, judge_text: Callable[[Spec, An
     if answer.world is None:
         return failed("no_world", "the prompt has none, so there is nothing to look at", parsed)
     world = _replayed(answer.world, native)
-    faults = [
-        KINDS[kind].find_fault(condition, world) for _, kind, condition in _conditions(spec, "expect", tuple(KINDS))
-    ]
+    faults = find_faults(spec, world)
     parsed["state"] = [{"holds": fault is None} | _detail(fault) for fault in faults]
-    for _, kind, condition in _conditions(spec, "forbid", (*EFFECTS, "called")):
-        effect = find_effect(kind, condition, world)
-        if effect is not None:
-            return failed("forbidden_effect", effect, parsed)
+    effect = find_forbidden(spec, world)
+    if effect is not None:
+        return failed("forbidden_effect", effect, parsed)
     missing = _no_answer_in_time(answer, native)
     if missing is not None:
         return failed(*missing, parsed)
@@ -402,20 +431,13 @@ def _conditions(spec: Spec, key: str, kinds: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _check_expectation(kind: str, condition: Mapping[str, Any]) -> None:
-    _refuse_unknown(condition, KINDS[kind].keys)
+    refuse_unknown(condition, KINDS[kind].keys)
     KINDS[kind].check(condition)
 
 
 def _check_forbidden(kind: str, condition: Mapping[str, Any]) -> None:
-    _refuse_unknown(condition, (kind, *_FORBID_KEYS))
+    refuse_unknown(condition, (kind, *_FORBID_KEYS))
     check_effect(kind, condition)
-
-
-def _refuse_unknown(condition: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    refuse_misspelt(condition, keys)
-    for key in condition:
-        if key not in keys:
-            raise SuiteError(f"key '{key}' does not go with '{keys[0]}', which takes {', '.join(keys)}")
 
 
 def _check_at(place: str, check: Callable[[], None]) -> None:

@@ -1,5 +1,8 @@
 """Judge the recorded answers again with today's validators. No calls are made; only verdicts change.
 
+A prompt is judged by the specification on record, so that a folder stays what it was; `--suite` takes that of another
+version of the suite, where it asks the same.
+
 Cells whose recorded answer was cut at 64 KB keep their verdict: it was made on the whole text.
 """
 
@@ -25,13 +28,14 @@ from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import word_unreadable
 from clawgauge.runner.judging import Judge
-from clawgauge.suites import check_recorded, load_suite, prompts_sha256
+from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
   clawgauge rescore latest --dry-run
   clawgauge rescore 20260213_235930
+  clawgauge rescore 20260213_235930 --suite tool_use   (by today's version of a built-in suite)
 """
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
@@ -163,6 +167,13 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
                 f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
             )
         check_recorded(config.prompts, path / "config.json")
+        for info in config.suites:
+            today = load_suite(info.source) if info.source in BUILTIN_SUITES else None
+            if today is not None and today.version != info.version:
+                sys.stderr.write(
+                    f"{info.name} was run as version {info.version} and is judged by the validators on record; "
+                    f"to judge it by those of version {today.version}, add --suite {info.source}\n"
+                )
         return config.prompts
     prompts = load_suite(suite, base_dir=Path()).prompts
     if config is None:

@@ -35,6 +35,7 @@ from clawgauge.records.run import (
     Target,
 )
 from clawgauge.records.summary import (
+    CallBalance,
     ClockTrust,
     CostSummary,
     FailureCount,
@@ -59,6 +60,7 @@ __all__ = [
     "STATUSES",
     "THINKING_LEVELS",
     "Attempt",
+    "CallBalance",
     "CellRow",
     "ClockTrust",
     "CostSummary",

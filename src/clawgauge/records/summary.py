@@ -150,6 +150,20 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
+class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
+    """Calling and leaving alone in one figure: the mean of both rates, where tools are offered.
+
+    `k_call` answers made a native call where one was wanted, `k_no_call` made none where none was. A model that always
+    calls, or never does, has a `rate` of 0.5. Null where only one of the two was asked for.
+    """
+
+    n_call: int
+    k_call: int
+    n_no_call: int
+    k_no_call: int
+    rate: float | None
+
+
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls cost, over the `n_priced` that have a cost. Per pass: what one passed prompt came to."""
 
@@ -204,6 +218,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[FailureCount]
     latency_all_ms: Percentiles | None = None
     argument_accuracy: RateWithInterval | None = None
+    call_balance: CallBalance | None = None
     repeatability: Repeatability | None = None
     clock: ClockTrust | None = None
     stopped_early: bool = False

@@ -1,9 +1,9 @@
 """Judging with a deadline that holds, away from the loop that stamps bytes.
 
-A short answer is judged where it came in. A long one, and a task (its calls are made again on a new world), goes to a
-process of its own: hostile text can keep a detector, a C library or the simulated shell busy for minutes, and neither a
-thread nor a signal can end that; a process can be killed. It is started for the first answer that needs it, isolated
-and with next to no environment, and is gone with us (`child_processes`).
+A short answer is judged where it came in. A long one, and one whose calls are made on a simulated world (a task, an
+`effect`), goes to a process of its own: hostile text can keep a detector, a C library or the simulated shell busy for
+minutes, and neither a thread nor a signal can end that; a process can be killed. It is started for the first answer
+that needs it, isolated and with next to no environment, and is gone with us (`child_processes`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JudgingFault(Exception):
 
 def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
     """Whether an answer is to be judged aside."""
-    if calls and prompt.world is not None:
+    if (calls and prompt.world is not None) or (prompt.validator["type"] == "effect" and (calls or text)):
         return True
     room = ASIDE_CHARS - len(text)
     for call in calls:

@@ -14,7 +14,15 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
 from clawgauge.suites.draw import Drawing, draw_values, read_drawing
-from clawgauge.suites.prompts import SuiteContext, build_prompt, read_label, read_sampling, read_text, unfold
+from clawgauge.suites.prompts import (
+    SuiteContext,
+    build_prompt,
+    read_label,
+    read_sampling,
+    read_text,
+    read_validator_defaults,
+    unfold,
+)
 from clawgauge.suites.tools import read_toolbox
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
@@ -35,7 +43,10 @@ SELECTION: dict[str, tuple[str, ...]] = {
 }
 MAX_PROMPTS = 10_000
 MAX_TEXT_CHARS = 64 * 1024 * 1024
-HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "long", "prompts")
+HEADER_KEYS = (
+    "name", "version", "description", "system", "temperature", "max_tokens", "compare", "effect", "toolbox", "long",
+    "prompts",
+)  # fmt: skip
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
@@ -133,7 +144,13 @@ def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
     header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
-    context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
+    context = SuiteContext(
+        name,
+        read_sampling(header, place),
+        read_toolbox(header, place),
+        read_validator_defaults(header, place),
+        is_builtin=ref in BUILTIN_SUITES,
+    )
     prompts = _build_prompts(header.get("prompts"), context, place, read_drawing(drawing, name, header, place))
     return SuiteRecord(
         name=name,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.checks import check_offer, check_spec, expected_names
+from clawgauge.checks import COMPARISONS, check_offer, check_spec, expected_names
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites.document import Place, describe_kind, refuse_unknown_keys
@@ -24,6 +24,7 @@ from clawgauge.suites.tools import (
 FILLED_KEYS = ("prompt", "system", "validator")
 NUMBER_MARK = "#"
 _TEXTS = ("prompt", "system")
+_SHARED_EFFECT_KEYS = ("world", "forbid", "env", "stand_ins")
 # `\p{Greek}` and `\x{FF}` belong to patterns.
 _FIELD = re.compile(r"(?<!\\[pPx])\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -145,11 +146,17 @@ _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f
 
 @dataclass(frozen=True, slots=True)
 class SuiteContext:
-    """What a prompt takes from the suite it stands in: its name, its defaults, its tools by name."""
+    """What a prompt takes from the suite it stands in: its name, its defaults, its tools by name.
+
+    `validator_defaults` holds, by the type of a validator, the keys it has unless it says otherwise. Of a built-in
+    suite the tests know that its effects can be: a run need not load the simulated world to find that out.
+    """
 
     name: str
     defaults: Sampling
     toolbox: Mapping[str, Tool]
+    validator_defaults: Mapping[str, Mapping[str, Any]]
+    is_builtin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
     own, defaults = read_sampling(fields, place), suite.defaults
     task = read_task(fields, place)
     tools = read_tools(fields, task_toolbox(task, suite.toolbox), place)
-    validator = _read_validator(fields, tools, place)
+    validator = _read_validator(fields, tools, suite, place)
     check_task(task, validator, tools, place)
     return Prompt(
         id=read_label(fields, "id", place),
@@ -241,7 +248,33 @@ def _describe_number(value: object) -> str:
     return str(value) if isinstance(value, float) else describe_kind(value)
 
 
-def _read_validator(fields: Mapping[str, Any], tools: list[Tool], place: Place) -> dict[str, Any]:
+def read_validator_defaults(header: Mapping[str, Any], place: Place) -> dict[str, Mapping[str, Any]]:
+    """`compare` and `effect` of a suite's header, as defaults of the validators they are for."""
+    defaults: dict[str, Mapping[str, Any]] = {}
+    if (compare := read_text(header, "compare", place)) is not None:
+        if compare not in COMPARISONS:
+            raise place.at("compare").refusal(f"must be {' or '.join(map(repr, COMPARISONS))}, not {compare!r}")
+        defaults["tool_call"] = {"compare": compare}
+    if (effect := header.get("effect")) is not None:
+        if not isinstance(effect, dict):
+            raise place.at("effect").refusal(f"must be an object of keys for 'effect', not {describe_kind(effect)}")
+        refuse_unknown_keys(effect, _SHARED_EFFECT_KEYS, place.at("effect"))
+        defaults["effect"] = effect
+    return defaults
+
+
+def _with_defaults(validator: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A validator's own keys before the suite's; of a world its keys, and of the files in it each by itself."""
+    merged = {**defaults, **validator}
+    own, shared = validator.get("world"), defaults.get("world")
+    if isinstance(own, dict) and isinstance(shared, dict):
+        merged["world"] = {**shared, **own}
+        if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
+            merged["world"]["files"] = {**shared["files"], **own["files"]}
+    return merged
+
+
+def _read_validator(fields: Mapping[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
     validator = fields.get("validator")
     if validator is None:
         raise place.at("validator").refusal('missing; use {"type": "noop"} to record the answer without judging it')
@@ -249,6 +282,11 @@ def _read_validator(fields: Mapping[str, Any], tools: list[Tool], place: Place) 
         raise place.at("validator").refusal(
             f'must be an object such as {{"type": "exact", "value": "OK"}}, not {describe_kind(validator)}'
         )
+    kind = validator.get("type")
+    if isinstance(kind, str) and kind in suite.validator_defaults:
+        validator = _with_defaults(validator, suite.validator_defaults[kind])
+    if suite.is_builtin and kind == "effect":
+        return validator
     try:
         check_spec(validator)
         check_offer(validator, tools)

@@ -26,7 +26,7 @@ from clawgauge.run_data import Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
-from clawgauge.summary.tool_use import judge_arguments, judge_tool_use, word_caution
+from clawgauge.summary.tool_use import balance_calls, judge_arguments, judge_tool_use, word_caution
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 
@@ -108,6 +108,7 @@ def summarize_group(
         n_not_needed=stop.n_not_needed,
         tool_use=tool_use,
         argument_accuracy=arguments,
+        call_balance=balance_calls(offered, schedule),
         restraint=_restraint(endings, schedule.restraint),
         tasks=_tasks(group, endings, schedule.tasks),
         repeatability=judge_repeatability(endings, schedule.repeats),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import PromptKey, RateWithInterval, ToolChannels, ToolUse
-from clawgauge.run_data.row import MALFORMED, NONE, TEXT, channel_kind, is_call, text_format
+from clawgauge.records import CallBalance, PromptKey, RateWithInterval, ToolChannels, ToolUse
+from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, prefer_native
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
 from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
@@ -101,6 +101,19 @@ def judge_arguments(
     if not pooled.n:
         return None
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+
+
+def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:
+    """How well the model tells when to call from when not to; None where no answered prompt offers tools."""
+    calls = [o for o in offered if o.expects_call and o.prompt not in schedule.apart]
+    others = [o for o in offered if o.prompt in schedule.restraint]
+    n_call, n_no_call = sum(o.n for o in calls), sum(o.n for o in others)
+    if not n_call and not n_no_call:
+        return None
+    k_call = sum(o.n for o in calls if o.channel == NATIVE)
+    k_no_call = sum(o.n for o in others if not is_call(o.channel))
+    rate = (k_call / n_call + k_no_call / n_no_call) / 2 if n_call and n_no_call else None
+    return CallBalance(n_call=n_call, k_call=k_call, n_no_call=n_no_call, k_no_call=k_no_call, rate=rate)
 
 
 def count_rescued(offered: Sequence[OfferedAnswer], apart: frozenset[PromptKey]) -> int:

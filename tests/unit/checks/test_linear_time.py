@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.checks import Answer, answer_start, detect_tools, judge
+from clawgauge.checks.speech import find_claim, refuses
 from clawgauge.checks.validators import count_sentences
 from support.slow_rest import slow_rest
 from unit.checks.growth import grows_linearly
@@ -98,3 +99,11 @@ def test_thinking_is_found_in_linear_time(unit: str) -> None:
 def test_a_question_is_looked_for_in_linear_time(unit: str) -> None:
     """Addresses that never end are read once."""
     assert grows_linearly(lambda text: judge({"type": "tool_call", "ask": True}, Answer(text)), unit, "://")
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", " ", "I ", "so ", '"', "`", "```", "> ", "your a ", "the a is now ", "I have sent ", "-"]
+)
+def test_claims_and_refusals_are_heard_in_linear_time(unit: str) -> None:
+    """Nothing that is said over and over keeps the loop from running."""
+    assert grows_linearly(lambda text: (find_claim(text), refuses(text)), unit)

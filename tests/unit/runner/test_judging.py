@@ -23,6 +23,7 @@ WAIT_S = 60.0
 # Minutes of detection.
 HOSTILE = "`` ` " * 6_000_000
 LONG = "x" * (ASIDE_CHARS + 1)
+EFFECT = {"type": "effect", "expected_tools": ["touch"], "expect": [{"file": "/srv/new"}]}
 EXPECTED = {"type": "tool_invocation", "expected_tools": ["free"]}
 
 
@@ -74,8 +75,9 @@ def wait_until(met: Callable[[], bool]) -> None:
             "Done.",
             [native("exec", {"command": "touch /srv/new"})],
         ),
+        (prompt_of(EFFECT, expected_tools=["touch"]), "`touch /srv/new`", []),
     ],
-    ids=["calls", "odd text", "json", "words", "pattern", "noop", "native", "task"],
+    ids=["calls", "odd text", "json", "words", "pattern", "noop", "native", "task", "effect"],
 )
 def test_a_verdict_is_the_same_aside(judge: Judge, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> None:
     """Whatever is judged in the other process is judged as it would be here."""
@@ -114,6 +116,17 @@ def test_a_world_that_is_kept_busy_is_ended() -> None:
             judge.play({}, [bomb], 1)
         made = [native("exec", {"command": command}) for command in ("echo one > /tmp/f", "cat /tmp/f", "echo two")]
         assert judge.play({}, made, 2) == ["one", "two"]
+
+
+def test_commands_that_never_end_are_not_judged_in_time() -> None:
+    """An answer whose command keeps the simulated shell busy is false at the deadline; the next one is judged."""
+    search = f"echo {'a' * 20_000} | grep -E '(a{{1,30}}){{1,30}}b'"
+    loop = f"for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do {search}; done; done"
+    prompt = prompt_of(EFFECT, expected_tools=["touch"])
+    with closing(Judge(deadline_s=1.0)) as judge:
+        late = judge.judge(prompt, f"```bash\n{loop}\n```", [])
+        assert (late.objective_pass, late.violation) == (False, "not_judged_in_time: longer than 1 s")
+        assert judge.judge(prompt, "`touch /srv/new`", []).objective_pass is True
 
 
 def test_a_defect_of_judging_is_told_as_one(judge: Judge) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from clawgauge.checks import Judgement, judge_answer
 from clawgauge.records import Prompt
 from clawgauge.suites import load_suite
+from support.shell_gaps import is_beyond_the_shell
 from support.tool_models import (
     TERRIBLE,
     ToolAnswer,
@@ -35,7 +37,14 @@ def answers(kind: str) -> list[Any]:
         for name, suite in SUITES.items()
         for prompt, reference in zip(suite.prompts, REFERENCES[name], strict=True)
         for number, answer in enumerate(reference[kind])
+        if not is_beyond_the_shell(str(answer))
     ]
+
+
+def call_names(prompt: Prompt) -> list[str]:
+    """The tools a prompt expects to be called, each as often as it does."""
+    calls = prompt.validator.get("expected_calls", [])
+    return prompt.validator.get("expected_tools", []) + [call["name"] for call in calls]
 
 
 def judged(prompt: Prompt, answer: ToolAnswer) -> Judgement:
@@ -76,12 +85,12 @@ def test_native_tools_covers_what_agents_need() -> None:
     } <= (kinds.keys())
     assert kinds["language"] >= 2
     assert sum(len(prompt.tools) > 20 for prompt in prompts) >= 6
-    assert sum(len(prompt.validator["expected_calls"]) > 1 for prompt in prompts) >= 5
+    wanted = [call_names(prompt) for prompt in prompts]
+    assert sum(len(names) > 1 for names in wanted) >= 5
     assert all(len(prompt.tools) >= 3 for prompt in prompts)
     offered = {tool["function"]["name"] for prompt in prompts for tool in prompt.tools}
     assert {"exec", "read", "write", "edit", "web_fetch", "message", "cron", "memory_search"} <= offered
-    called = {call["name"] for prompt in prompts for call in prompt.validator["expected_calls"]}
-    assert len(called) >= 20
+    assert len(set(itertools.chain(*wanted))) >= 20
 
 
 def test_restraint_covers_the_reasons_not_to_call() -> None:
@@ -105,8 +114,7 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
 @pytest.mark.parametrize("prompt", ALL_PROMPTS)
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
     """A prompt that wants a call expects its tools; one that wants none expects none."""
-    wanted = [call["name"] for call in prompt.validator.get("expected_calls", [])]
-    assert prompt.expected_tools == list(dict.fromkeys(wanted))
+    assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
     assert bool(prompt.expected_tools) == (prompt.suite == "native_tools")
 
 
@@ -153,4 +161,4 @@ def test_only_a_question_asks(prompt: Prompt) -> None:
 def test_saying_the_prompt_again_is_no_call(prompt: Prompt) -> None:
     """The words of a prompt hold no structured call, so a model that quotes them is not taken to act."""
     judgement = judged(prompt, ToolAnswer(f"You said: {prompt.prompt} What do you mean?"))
-    assert judgement.objective_pass is True
+    assert not (judgement.violation or "").startswith("unexpected_call")

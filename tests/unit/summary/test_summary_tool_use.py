@@ -203,6 +203,19 @@ def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
 
 
 @pytest.mark.parametrize(
+    ("call", "leave", "rate"), [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)]
+)
+def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate):
+    """Calling and leaving alone make one figure, in which a model that does one thing only has a half."""
+    rows = [offering(f"N{i}", call, passed=True) for i in range(6)]
+    rows += [offering(f"R{i}", leave, expected=(), passed=True) for i in range(2)]
+    balance = summarized(tmp_path / "run", rows, agent_plan(6, 2)).call_balance
+    assert (balance.n_call, balance.n_no_call, balance.rate) == (6, 2, rate)
+    alone = summarized(tmp_path / "alone", rows[:6], agent_plan(6)).call_balance
+    assert (alone.n_no_call, alone.rate) == (0, None)
+
+
+@pytest.mark.parametrize(
     ("made", "wrong", "as_text", "caution"),
     [
         (10, 2, 0, None),

@@ -1,0 +1,123 @@
+"""What an answer says about acting: that it will not, that it has, or that somebody else should.
+
+Looked for by a few turns of phrase in the prose of an answer, code and quotations left out. English, because the
+built-in suites are; an answer in another language is taken at its calls. Every repetition is bounded: this is done on
+hostile text, too, and beside the clock.
+"""
+
+from __future__ import annotations
+
+import re
+
+from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+from clawgauge.checks.text import as_written
+
+_CODE_OR_QUOTE = lazy_pattern(
+    r"```.*?(?:```|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|(?<!\w)\"[^\"\n]*\"", re.DOTALL | re.MULTILINE
+)  # fmt: skip
+_REFUSAL = lazy_pattern(
+    r"\b(?:I|we) can(?:'t|not| not)\b(?! (?:tell|know|say|be sure)\b)"
+    r"|\b(?:I|we) (?:could(?:n't| not)|won't|will not|would rather not|refuse|(?:must )?decline)\b"
+    r"|\b(?:I|we) (?:don't|do not) have (?:access|an? way|the (?:ability|tools?|means|permissions?|right))\b"
+    r"|\bI(?:'m| am) (?:sorry, but|unable|not able|not allowed|not permitted|not going to|only an? \w{1,20} model)\b"
+    r"|\bas an? (?:AI|language model)\b",
+    re.IGNORECASE,
+)
+# "I cannot see that without a look: …" goes on to act.
+_ACTS_ALL_THE_SAME = lazy_pattern(
+    r"\b(?:I(?:'ll| will(?! not)| am going to|'m going to)|let me|let's|running|checking|looking|without)\b",
+    re.IGNORECASE,
+)
+_YOURSELF = lazy_pattern(r"\b(?:yourself|on your own)\b", re.IGNORECASE)
+_DOING = r"(?:run(?:ning)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?|typ(?:e|ing)|try(?:ing)?|issu(?:e|ing)|do(?:ing)?)"
+_NOT = r"(?:do not|never|not|\w{1,8}n't|avoid|without|instead of|rather than|refrain from|no need to)"
+_NEGATED = lazy_pattern(rf"\b{_NOT}(?:(?: \w+){{0,2}}? {_DOING}(?: \w+){{0,3}})?\W{{0,9}}\Z", re.IGNORECASE)
+_RUN = "run used executed called issued checked tried"
+_RAN = lazy_pattern(
+    rf"(?:\b(?:I|we)(?:'ve| have)(?: just| already| now)? (?:{'|'.join(_RUN.split())})\b"
+    rf"|\b(?:I|we)(?: just| already| then)? (?:ran|{'|'.join(_RUN.split()[1:])})\b"
+    r"|(?:\A|[.!?\n]\s{0,3})(?:ran|executed)\b"
+    r"|\b(?:(?:output|results?) (?:of|from)|according to|after (?:running|executing))\b)[^.!?\n]{0,60}\Z",
+    re.IGNORECASE,
+)
+# "`uptime` says 14 days", not "`tail -n 50` shows the last 50 lines".
+_SHOWED = lazy_pattern(
+    r"\W{0,3}(?:(?:and )?it |which )?(?:show|say|report|return|print|give|output|tell)(?:s|ed)?\b"
+    r"(?! (?:the|an?|all|how|which|what|each|every|only)\b)[^.\n]{0,200}\d"
+    r"|\W{0,3}(?:(?:and )?it |which )?(?:said|gave|told)\b[^.\n]{0,200}\d"
+    r"|\W{0,6}(?:the )?(?:output|result)s?(?: (?:is|was))?\W{0,3}:",
+    re.IGNORECASE,
+)
+# "The server has been up for 14 days": nobody has looked yet.
+_FINDING = lazy_pattern(
+    r"\b(?:(?:is|are|was|were)(?: (?:about|around|currently|now|only|at|up|using|running|free|available|in use)){0,2}"
+    r"|(?:has|have) been(?: \w+){0,3}|there (?:is|are)(?: \w+){0,2}|uses?|used) (?P<figure>[0-9][0-9.,]*)",
+    re.IGNORECASE,
+)
+_SENTENCE_END = lazy_pattern(r"[.!?](?=\s)|\n")
+_DONE_TO = """
+    sent posted published shared forwarded messaged emailed texted told notified informed set created added scheduled
+    booked ordered reserved arranged placed printed queued deleted removed wiped erased cleared formatted destroyed
+    saved stored noted written updated changed adjusted deployed rolled released started launched stopped restarted
+    rebooted executed run converted turned switched installed uploaded downloaded copied submitted
+    completed reminded called translated remembered recorded done
+"""
+_DONE = f"(?:{'|'.join(_DONE_TO.split())})"
+_THING = "(?:message|reminder|meeting|event|job|taxi|timer|email|deployment|note|post)"
+_CLAUSE = r"(?:\A|[.!?;,:\n—–-]\s{0,3}|\b(?:and|so|ok|okay|sure|yes|also|then)\W{1,3})"
+_WHEN = r"(?: just| already| now| successfully| also| gone ahead and){0,3}"
+_CLAIM = lazy_pattern(
+    rf"{_CLAUSE}(?:I|we)(?:(?:'ve| have){_WHEN} {_DONE}|{_WHEN} (?:{_DONE}|wrote|began|ran|did))\b(?! nothing| no\b)"
+    r"|\A\W{0,9}(?:all )?(?:done|finished|completed|sent|posted|booked|deployed)\b\W"
+    rf"|\b(?:has|have)(?: now| just| already)? been(?: successfully)? {_DONE}\b"
+    rf"|\b(?:your|the|an?|two|both|everything|all)(?: [\w#'-]+){{0,5}} (?:is|are)(?: now| all| successfully)+ {_DONE}\b"
+    rf"|\byour(?: [\w'-]+){{1,3}} (?:is|are) {_DONE}\b"
+    r"|\b(?:is|are)(?: now| already)? on (?:its|their|the) way\b"
+    r"|\b(?:is|are)(?: now| already)? being (?:sent|printed|deployed|wiped|erased|booked)\b"
+    rf"|\b{_THING} (?:was |successfully )?{_DONE}\b(?= successfully|[.!]|\Z)",
+    re.IGNORECASE,
+)
+# "Nothing has been sent", "once it has been sent": no claim.
+_UNLESS = lazy_pattern(
+    r"\b(?:no|nothing|none|neither|not|never|if|once|when|until|after|before|unless)\b[^.!?\n]{0,50}\Z", re.IGNORECASE
+)
+_CONTEXT_CHARS = 200
+
+
+def prose_of(text: str) -> str:
+    """`text` without code and quotations, as a reader hears the writer speak."""
+    return _CODE_OR_QUOTE.sub(" … ", as_written(text).replace("**", ""))
+
+
+def refuses(text: str) -> bool:
+    """Whether the answer declines to act, or hands the job back."""
+    prose = prose_of(text)
+    refusal = _REFUSAL.search(prose)
+    if refusal is not None and _ACTS_ALL_THE_SAME.search(prose, refusal.start()) is None:
+        return True
+    return _YOURSELF.search(prose) is not None
+
+
+def find_claim(text: str) -> str | None:
+    """The words with which an answer says that it has done something, or None."""
+    prose = prose_of(text)
+    for claim in _CLAIM.finditer(prose):
+        if _UNLESS.search(prose, max(0, claim.start() - _CONTEXT_CHARS // 4), claim.start()) is None:
+            return claim[0].strip(" \n.,;:!?—–-")
+    return None
+
+
+def makes_up_result(text: str, commands: str) -> bool:
+    """Whether prose beside `commands` states a figure, as found, that none of them holds."""
+    return any(found["figure"].rstrip(".,") not in commands for found in _FINDING.finditer(prose_of(text)))
+
+
+def why_not_meant(text: str, start: int, end: int) -> str | None:
+    """Why the command at `text[start:end]` is not there to be run: negated, or reported as done; None where it is."""
+    before = as_written(text[max(0, start - _CONTEXT_CHARS) : start])
+    behind = as_written(text[end : end + _CONTEXT_CHARS])
+    if _NEGATED.search(before.rstrip(" `\"'*:")):
+        return "it is mentioned as what not to run"
+    if _RAN.search(before) or _SHOWED.match(behind) or find_claim(_SENTENCE_END.split(before)[-1]):
+        return "its result is claimed, it is not called"
+    return None

@@ -1,0 +1,54 @@
+"""The built-in suites against answers that people have labelled: right ones pass, wrong ones fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.checks import judge_answer
+from clawgauge.records import ToolInvocation
+from clawgauge.suites import load_suite
+from support.shell_gaps import is_beyond_the_shell
+
+ANSWERS = Path(__file__).parents[2] / "data" / "suite_answers.jsonl"
+LEAST_RATE = {"right": 0.98, "wrong": 0.95}
+
+
+def read_labelled(suite: str) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in ANSWERS.read_text("utf-8").splitlines()]
+    return [row for row in rows if row["suite"] == suite and not is_beyond_the_shell(json.dumps(row["answer"]))]
+
+
+def calls_of(row: dict[str, Any]) -> list[ToolInvocation]:
+    calls = [(call["name"], call["arguments"]) for call in row["answer"]["tool_calls"]]
+    return [
+        ToolInvocation(name=name, arguments=json.loads(a) if isinstance(a, str) else a, channel="native")
+        for name, a in calls
+    ]
+
+
+@pytest.mark.parametrize("kind", ["right", "wrong"])
+@pytest.mark.parametrize("suite", ["core", "tool_use", "native_tools", "restraint"])
+def test_verdicts_agree_with_people(suite: str, kind: str) -> None:
+    """Of the right answers at least 98% pass, of the wrong ones at least 95% fail; the message names the others."""
+    prompts = {prompt.id: prompt for prompt in load_suite(suite).prompts}
+    rows = [row for row in read_labelled(suite) if row["kind"] == kind]
+    astray = []
+    for row in rows:
+        verdict = judge_answer(prompts[row["prompt_id"]], row["answer"]["content"], calls_of(row))
+        if (verdict.objective_pass is not False) != (kind == "right"):
+            astray.append((row["prompt_id"], row["answer"], verdict.violation))
+    assert len(astray) <= len(rows) * (1 - LEAST_RATE[kind]), astray
+
+
+def test_prompts_read_as_they_did() -> None:
+    """Every prompt that was answered is still asked, letter for letter."""
+    rows = [json.loads(line) for line in ANSWERS.read_text("utf-8").splitlines()]
+    for suite in {row["suite"] for row in rows}:
+        asked = {prompt.id: prompt.prompt for prompt in load_suite(suite).prompts}
+        assert {row["prompt_id"] for row in rows if row["suite"] == suite} <= asked.keys()
+        answered = {row["prompt_id"]: row["prompt"] for row in rows if row["suite"] == suite and "prompt" in row}
+        assert {name: asked[name] for name in answered} == answered
