@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from clawgauge.world.answer import ToolAnswer
+from clawgauge.world.arguments import ToolAnswer
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"
