@@ -50,11 +50,12 @@ from clawgauge.runner.agenda import Agenda, make_agenda
 from clawgauge.runner.budgets import CostBudget, Evidence, tier_pool
 from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, mask_shapes, mask_strings
 from clawgauge.suites import describe_suite, prompts_sha256
+from clawgauge.world import can_run
 
 OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
-_VERSIONED = ("aiohttp", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
+_VERSIONED = ("aiohttp", "bashkit", "google-re2", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
 class Secrecy(NamedTuple):
@@ -182,7 +183,7 @@ def _decide(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Plan:
     _refuse_secrets([*_words(arguments), *wanted, str(runs_dir)], secrets, "the command line or the configuration file")
     suites = load_suites(said.suites or list(DEFAULT_SUITES), base_dir)
     # A resumed run has its own prompts to choose from.
-    prompts = choose_prompts(suites, None if arguments.resume else said.prompt_ids)
+    prompts = _that_can_run(choose_prompts(suites, None if arguments.resume else said.prompt_ids))
     refuse_secret_prompts(prompts, secrets)
     patterns = [parse_target(text, settings) for text in wanted]
     if names_targets(arguments):
@@ -446,6 +447,18 @@ def make_config(plan: Plan, pricing: Pricing, run_id: str, created_at_ms: int | 
         versions=_versions(),
         argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
     )
+
+
+def _that_can_run(prompts: list[Prompt]) -> list[Prompt]:
+    """The prompts without those that need the simulated shell, where there is none; said on standard error."""
+    needing = [prompt for prompt in prompts if prompt.world is not None or prompt.validator.get("type") == "effect"]
+    if not needing or can_run():
+        return prompts
+    why = "the package bashkit is not installed, and has no build for every system"
+    if len(needing) == len(prompts):
+        raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
+    sys.stderr.write(f"left out {len(needing)} prompts that need the simulated shell: {why}\n")
+    return [prompt for prompt in prompts if prompt not in needing]
 
 
 def ignored_options(plan: Plan) -> list[str]:

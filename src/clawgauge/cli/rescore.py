@@ -25,6 +25,7 @@ from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import check_recorded, load_suite, prompts_sha256
+from clawgauge.world import engine
 
 EXAMPLES = """\
 examples:
@@ -59,6 +60,7 @@ class Rescoring:
         self.n_truncated = 0
         self.n_withheld = 0
         self.n_dropped = 0
+        self.n_other_engine = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -80,6 +82,8 @@ class Rescoring:
             self.n_dropped += 1
             return result
         self.n_judged += 1
+        ran_in = engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None
+        self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
@@ -95,6 +99,7 @@ class Rescoring:
             tools_offered=bool(prompt.tools),
             expected_tools=prompt.expected_tools,
             judged_by=VALIDATORS_VERSION,
+            engine=ran_in,
         )
         if _verdict(judged) != _verdict(result):
             self.changes.append(
@@ -203,6 +208,11 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     if rescoring.n_without_prompt:
         lines.append(
             f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
+        )
+    if rescoring.n_other_engine:
+        lines.append(
+            f"{rescoring.n_other_engine} answers ran in another simulated shell than today's {engine()}: "
+            "a command may print something else now"
         )
     if bad_lines:
         lines.append(f"{bad_lines} lines could not be read")

@@ -14,6 +14,7 @@ from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
+from clawgauge.world import engine
 
 # Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
 # tokenizer gets: what is below this was not sent.
@@ -209,6 +210,7 @@ def answered_result(
         prompt_prefix=context.prompt_prefix,
         turns=None if completion.transcript is None else len(completion.transcript),
         world_seed=None if prompt.world is None else world_seed(prompt.world),
+        engine=engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None,
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],

@@ -12,7 +12,8 @@ calls on the same specification give the same answers.
 neither, and a suite is checked without the shell.
 """
 
-import importlib
+import functools
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from clawgauge.world.arguments import ToolAnswer
@@ -22,9 +23,24 @@ if TYPE_CHECKING:
     from clawgauge.world.machine import check_world
     from clawgauge.world.world import World
 
-__all__ = ["TOOL_NAMES", "ToolAnswer", "World", "check_world", "tool_definitions"]
+__all__ = ["TOOL_NAMES", "ToolAnswer", "World", "can_run", "check_world", "engine", "tool_definitions"]
 
 _LATE = {"World": "clawgauge.world.world", "check_world": "clawgauge.world.machine"}
+
+
+def can_run() -> bool:
+    """Whether the shell is installed; where it is not, no world can be made."""
+    return importlib.util.find_spec("bashkit") is not None
+
+
+@functools.cache
+def engine() -> str | None:
+    """The shell's name and version, such as `bashkit 0.20.1`; None where it is not installed."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return f"bashkit {metadata.version('bashkit')}"
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def __getattr__(name: str) -> Any:

@@ -193,6 +193,15 @@ class FileTree:
             found += self.inside(inner)
         return found
 
+    def n_links(self, path: str) -> int:
+        """As `ls -l` counts: a directory has one from above, its own, and one from each directory in it."""
+        names = self._names.get(path)
+        return 1 if names is None else 2 + sum(paths.join(path, name) in self._names for name in names)
+
+    def allows(self, path: str, wish: int) -> bool:
+        """Whether the user may read or write what stands there; False where nothing does."""
+        return self.is_reachable(path) and self._nodes[path].allows(self.user, wish)
+
     def peek(self, path: str) -> Node:
         """A node already found by `names` or `inside`, without asking again whether the user may reach it."""
         self._fuel.spend(1)

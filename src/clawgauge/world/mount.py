@@ -16,7 +16,7 @@ from typing import Any
 
 from clawgauge.world import paths
 from clawgauge.world.clock import Clock
-from clawgauge.world.files import FileTree, Node
+from clawgauge.world.files import READ, WRITE, FileTree, Node
 from clawgauge.world.refusals import (
     DENIED,
     EXISTS,
@@ -34,6 +34,8 @@ _CAPSULE = b"bashkit.FileSystem.v1"
 _KINDS = {
     NOT_FOUND: 1, EXISTS: 2, DENIED: 3, INVALID: 4, IS_A_DIRECTORY: 5, NOT_A_DIRECTORY: 6, NOT_EMPTY: 7, UNSUPPORTED: 8,
 }  # fmt: skip
+# bashkit takes whatever exists for readable and writable. So a line asks whether `/.may-w:DIRECTORY:/OPERAND` exists.
+_MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
 # What `sed -i` writes beside a file before it is renamed onto it. Nobody else is to see it.
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
 
@@ -158,7 +160,7 @@ class TreeMount:
             if name in self._scratch:
                 out.contents.size, out.contents.mode = len(self._scratch[name]), 0o600
             else:
-                self._fill(out.contents, self._tree.node(name))
+                self._fill(out.contents, self._tree.node(self._meant(name)))
 
         return self._guard(path, fault, work)
 
@@ -183,7 +185,7 @@ class TreeMount:
 
     def _exists(self, instance: int, path: _Text, out: Any, fault: Any) -> int:
         def work(name: str) -> None:
-            out[0] = name in self._scratch or self._tree.is_reachable(name)
+            out[0] = name in self._scratch or self._tree.is_reachable(self._meant(name))
 
         return self._guard(path, fault, work)
 
@@ -225,6 +227,15 @@ class TreeMount:
 
     def _free_dir_entries(self, instance: int, entries: _Entries) -> None:
         self._lent.pop(entries.at, None)
+
+    def _meant(self, name: str) -> str:
+        """The path itself; for a question whether it may be read or written, one that is not there where it may not."""
+        asked = _MAY.match(name)
+        if asked is None:
+            return name
+        operand = asked["operand"]
+        meant = operand if self._tree.exists(operand) else paths.resolve(operand[1:], asked["workdir"])
+        return meant if self._tree.allows(meant, READ if asked["wish"] == "r" else WRITE) else name
 
     # --- what they share ---------------------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ class Fuel:
     def start_call(self) -> None:
         self._call = min(FUEL_PER_CALL, self._world)
 
+    def fine(self) -> None:
+        """A call was ended at a limit: after eight of them the world stands still."""
+        self._world -= FUEL_PER_WORLD // 8
+
     def spend(self, amount: int = STEP) -> None:
         self._call -= amount
         self._world -= amount

@@ -30,14 +30,19 @@ _MEMORY_BYTES = 32 * 1024**2
 _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES = 512 * 1024**2
+_INNER_STACK_BYTES = 128 * 1024**2
 _FOLDERS = ("/bin/", "/usr/bin/")
 _GIVE_AWAYS = (
     (re.compile(rb"(command not found)\. (?:Did you mean: [^\n]*|[^\n]*sandbox\.?[^\n]*)"), rb"\1"),
-    (re.compile(rb"(?m)^(\w[\w-]*) (?:\([^)\n]*\) )?(?:bashkit[^\n]*|0\.\d+\.\d+)$"), rb"\1 (GNU coreutils) 9.1"),
+    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
+    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
+    (re.compile(rb"(?m)^(\w[\w-]*) (?:\(bashkit\) )?0\.\d+(?:\.\d+)?$"), rb"\1 (GNU coreutils) 9.1"),
     (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
     (re.compile(rb"io error: "), b""),
     (re.compile(rb"(?i)bashkit"), b"bash"),
 )
+_PERMISSION = re.compile(r"((?:(?<![\w-])test|\[\[?)\s+(?:!\s+)?)-([rw])\s+(?=[\w\"'$/~.])")
+_LATER_PERMISSION = re.compile(r"\[[^\]\n]*\s(?:-a|-o|&&|\|\|)\s+(?:!\s+)?-[rw]\s")
 _BRACES = re.compile(r"\{(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.(-?\d{1,9}))?\}")
 _MAX_BRACES = 10_000
 _YES = re.compile(r"(?:^|[;&|({\n]|\b(?:do|then|else)\b)\s*yes\b(?P<rest>[^\n;]*)")
@@ -52,10 +57,11 @@ _LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a terminal would show, and the exit code."""
+    """What a terminal would show, and the exit code; `errors` stands apart where the streams were not joined."""
 
     text: str
     code: int
+    errors: str = ""
 
 
 def polish(content: bytes) -> bytes:
@@ -64,6 +70,10 @@ def polish(content: bytes) -> bytes:
         for pattern, instead in _GIVE_AWAYS:
             content = pattern.sub(instead, content)
     return content
+
+
+def _polished(text: str) -> str:
+    return polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
 
 
 class Shell:
@@ -86,9 +96,11 @@ class Shell:
         self._machine.fuel.spend(len(line))
         self._exhausted = False
         self._machine.notices.clear()
-        output = self._run_apart(line, workdir, {}, native=False)
+        line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
+        output = self._run_apart(f"exec 2>&1; {line}", workdir, {}, native=False)
         if self._exhausted:
             raise OutOfFuel
+        output = CommandOutput(output.text + output.errors, output.code)
         unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in output.text]
         if not unseen:
             return output
@@ -109,6 +121,7 @@ class Shell:
         """`run_native`, with what it prints printed by the command."""
         output = self.run_native(line, call, native=native)
         call.print(output.text)
+        call.say(output.errors)
         return output.code
 
     def has_command(self, name: str) -> bool:
@@ -131,7 +144,7 @@ class Shell:
             except BaseException as error:  # handed over to the thread that waits
                 outcome.append(error)
 
-        before = threading.stack_size(_STACK_BYTES)
+        before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
         try:
             thread = threading.Thread(target=work, name="simulated-shell")
             thread.start()
@@ -154,19 +167,18 @@ class Shell:
         self._running.append(shell)
         try:
             # One stream, in the order in which things were printed; on one line, so that lines keep their numbers.
-            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; RANDOM=7; {exports}exec 2>&1; {line}")
+            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; RANDOM=7; {exports}{line}")
         except bashkit.BashError as error:
             self._shells.pop(key, None)
             return self._stopped(str(error), "")
         finally:
             self._running.remove(shell)
-        text = polish((result.stdout + result.stderr).encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
         if result.error is not None:
             self._shells.pop(key, None)
             return self._stopped(result.error, result.stdout)
         if result.stdout_truncated or result.stderr_truncated:
             self._machine.notices.append("[the output was cut: too much for one call]")
-        return CommandOutput(text, result.exit_code)
+        return CommandOutput(_polished(result.stdout), result.exit_code, _polished(result.stderr))
 
     def _fresh(self, key: tuple[str, int, bool]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
@@ -218,6 +230,7 @@ class Shell:
         why = next((why for word, why in _LIMITS if word in words.lower()), None)
         if why is None:
             return CommandOutput(f"{printed}bash: {words.removeprefix('bash: ')}\n", 1)
+        self._machine.fuel.fine()
         notice = f"Killed: {why} for one call"
         self._machine.notices.append(notice)
         return CommandOutput(f"{printed}{notice}\n", 137)
@@ -233,12 +246,13 @@ class Shell:
                 workdir=context.cwd,
                 env=context.env,
             )
-            code = self._run_command(command, call)
+            code = self.run_command(command, call)
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
         return run
 
-    def _run_command(self, command: Command, call: Call) -> int:
+    def run_command(self, command: Command, call: Call) -> int:
+        """Run one of our commands; whatever it refuses is on its standard error."""
         try:
             self._machine.fuel.spend()
             if call.args == ["--version"] and "--version" not in command.long and not command.raw:
@@ -269,6 +283,8 @@ def _refuse_silent_limits(line: str) -> None:
             raise Refusal(
                 f"bash: {found[0][:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop"
             )
+    if _LATER_PERMISSION.search(line):
+        raise Refusal("bash: '-r' and '-w' are supported only as the first word of a test here: '[ -w FILE ] && …'")
     for yes in _YES.finditer(line):
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
         if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):

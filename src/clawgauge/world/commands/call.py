@@ -36,15 +36,15 @@ class Command:
     """A command and the options it reads. What is in none of these is refused by name.
 
     `flags` and `valued` are letters; `long` maps a long option to its letter, or to a word of its own where it has no
-    letter; a valued one is listed in `valued_words`. `idle` are letters and words that change nothing here by their
-    nature (colours, pagers, asking before each file). `raw` commands read their words themselves.
+    letter; a valued one is listed in `valued_words`. `idle` are letters and words that are taken and change nothing
+    here (colours, pagers, time-outs, asking before each file). `raw` commands read their words themselves.
     """
 
     run: Callable[[Call], int]
     flags: str = ""
     valued: str = ""
     long: Mapping[str, str] = field(default_factory=dict)
-    idle: str = ""
+    idle: frozenset[str] = frozenset()
     valued_words: tuple[str, ...] = ()
     raw: bool = False
     mixed: bool = True
@@ -62,6 +62,7 @@ def command(
     valued: str = "",
     long: str = "",
     idle: str = "",
+    idle_words: str = "",
     raw: bool = False,
     mixed: bool = True,
 ) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
@@ -78,7 +79,8 @@ def command(
             valued_words.append(word)
 
     def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
-        entry = Command(function, flags, valued, by_word, idle, tuple(valued_words), raw, mixed)
+        quiet = frozenset([*idle, *idle_words.split()])
+        entry = Command(function, flags, valued, by_word, quiet, tuple(valued_words), raw, mixed)
         COMMANDS.update(dict.fromkeys(names, entry))
         return function
 
@@ -192,15 +194,11 @@ def parse_options(command: Command, args: Sequence[str]) -> Options:
 
 def _read_long(command: Command, arg: str, waiting: list[str], options: Options) -> None:
     word, has_value, value = arg[2:].partition("=")
-    if word in command.idle.split():
-        return
-    option = command.long.get(word)
-    if option is None:
+    option = command.long.get(word, word)
+    if word not in command.long and word not in command.idle:
         raise NotSimulated(f"option '--{word[:60]}' is not supported here", 2)
-    if option in command.idle:
-        return
     if not command.takes_value(option):
-        if has_value:
+        if has_value and option not in command.idle:
             raise UsageFault(f"option '--{word}' doesn't allow an argument")
         options.flags.add(option)
         return
@@ -221,9 +219,7 @@ def _read_letters(command: Command, arg: str, waiting: list[str], options: Optio
                 value = waiting.pop()
             options.values.setdefault(letter, []).append(value)
             return
-        if letter in command.idle.split(" ")[0]:
-            continue
-        if letter not in command.flags:
+        if letter not in command.flags and letter not in command.idle:
             raise NotSimulated(f"option '-{letter}' is not supported here", 2)
         options.flags.add(letter)
 

@@ -56,10 +56,12 @@ def rmdir(call: Call) -> int:
 
 
 @command(
-    "rm", "unlink",
-    flags="rRfvd", idle="iI one-file-system preserve-root interactive",
-    long="recursive:r force:f verbose:v dir:d no-preserve-root",
-)  # fmt: skip
+    "rm",
+    "unlink",
+    flags="rRfvdiI",
+    long="recursive:r force:f verbose:v dir:d no-preserve-root interactive:i",
+    idle_words="one-file-system preserve-root",
+)
 def rm(call: Call) -> int:
     if not call.options.operands and call.options.has("f"):
         return 0
@@ -82,6 +84,10 @@ def _remove(call: Call, operand: str) -> int:
         return 0 if str(fault) == NOT_FOUND and by_force else call.complain(f"cannot remove '{operand}': {fault}")
     if node.is_directory and not recursive and not options.has("d"):
         return call.complain(f"cannot remove '{operand}': Is a directory")
+    # Nobody is there to say yes, unless the input does.
+    if options.has("i", "I") and not call.stdin.lower().startswith("y"):
+        call.say(f"rm: remove {'directory' if node.is_directory else 'regular file'} '{operand}'? ")
+        return 0
     code = 0
     for target in reversed([path, *(files.inside(path) if node.is_directory and recursive else [])]):
         shown = operand.rstrip("/") + target[len(path) :] if target != path else operand
@@ -126,9 +132,9 @@ def _targets(call: Call) -> list[tuple[str, str, str]]:
 
 
 def _is_skipped(call: Call, source: str, target: str) -> bool:
-    """Whether `-n` or `-u` keep what is there; `-b` puts it aside first."""
+    """Whether `-n`, `-i` or `-u` keep what is there; `-b` puts it aside first."""
     files = call.files
-    keep, update, backup = call.options.has("n"), call.options.has("u"), call.options.has("b", "S")
+    keep, update, backup = call.options.has("n", "i"), call.options.has("u"), call.options.has("b", "S")
     if not files.exists(target) or files.is_directory(target):
         return False
     if keep or (update and files.node(source).modified_s <= files.node(target).modified_s):
@@ -139,9 +145,13 @@ def _is_skipped(call: Call, source: str, target: str) -> bool:
 
 
 @command(
-    "mv", flags="nvuTb", valued="tS", idle="fi interactive",
-    long="force:f no-clobber:n verbose:v update:u target-directory:t= no-target-directory:T backup:b suffix:S=",
-)  # fmt: skip
+    "mv",
+    flags="nivuTb",
+    valued="tS",
+    long="interactive:i force:f no-clobber:n verbose:v update:u "
+    "target-directory:t= no-target-directory:T backup:b suffix:S=",
+    idle="f",
+)
 def mv(call: Call) -> int:
     code = 0
     verbose = call.options.has("v")
@@ -168,10 +178,13 @@ def mv(call: Call) -> int:
 
 
 @command(
-    "cp", flags="rRapnvuTbd", valued="tS", idle="fiLPH interactive",
-    long="recursive:r archive:a force:f no-clobber:n verbose:v update:u target-directory:t= parents preserve:p "
-    "no-target-directory:T backup:b suffix:S=",
-)  # fmt: skip
+    "cp",
+    flags="rRapnivuTbd",
+    valued="tS",
+    long="interactive:i recursive:r archive:a force:f no-clobber:n verbose:v update:u "
+    "target-directory:t= parents preserve:p no-target-directory:T backup:b suffix:S=",
+    idle="fLPH",
+)
 def cp(call: Call) -> int:
     code = 0
     for source, shown, target in _targets(call):
@@ -222,10 +235,9 @@ def _copy_one(call: Call, path: str, target: str) -> None:
         call.files.node(target).mode = original.mode
 
 
-@command("touch", flags="acmh", valued="dtr", long="no-create:c date:d= reference:r= time=")
+@command("touch", flags="c", valued="dtr", long="no-create:c date:d= reference:r= time=", idle="ahm", idle_words="time")
 def touch(call: Call) -> int:
     options = call.options
-    options.has("a", "m", "h", "time")
     at_s = None
     if options.has("d"):
         at_s = int(read_moment(call.machine.clock.moment(), options.value("d")).timestamp())
@@ -276,7 +288,7 @@ def truncate(call: Call) -> int:
     return call.each(call.require_operands("missing file operand"), work, "cannot open '{}' for writing: {}")
 
 
-@command("fallocate", flags="", valued="l", long="length:l=")
+@command("fallocate", valued="l", long="length:l=")
 def fallocate(call: Call) -> int:
     if not call.options.has("l"):
         raise UsageFault("no length argument specified")
@@ -321,7 +333,7 @@ def dd(call: Call) -> int:
     return 0
 
 
-@command("tee", flags="a", idle="ip", long="append:a ignore-interrupts:i")
+@command("tee", flags="a", long="append:a ignore-interrupts:i", idle="ip")
 def tee(call: Call) -> int:
     append = call.options.has("a")
     call.print(call.stdin)
@@ -330,10 +342,9 @@ def tee(call: Call) -> int:
     )
 
 
-@command("mktemp", flags="dutq", valued="p", long="directory:d dry-run:u tmpdir:p= suffix= quiet:q")
+@command("mktemp", flags="dut", valued="p", long="directory:d dry-run:u tmpdir:p= suffix= quiet:q", idle="q")
 def mktemp(call: Call) -> int:
     options = call.options
-    options.has("q")
     template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
     if "XXX" not in template:
         raise UsageFault(f"too few X's in template '{template}'")
@@ -362,9 +373,8 @@ def mktemp(call: Call) -> int:
     return 0
 
 
-@command("ln", "link", flags="sfnvrT", long="symbolic:s force:f no-dereference:n verbose:v relative:r")
+@command("ln", "link", long="symbolic:s force:f no-dereference:n verbose:v relative:r", idle="Tfnrsv")
 def ln(call: Call) -> int:
-    call.options.has("s", "f", "n", "v", "r", "T")
     raise NotSimulated("links are not supported on this file system")
 
 
@@ -427,7 +437,7 @@ def _apply(mode: int, whom: set[str], sign: str, letters: str, is_directory: boo
     return mode & ~special if sign == "-" else mode | special
 
 
-@command("chown", "chgrp", flags="Rv", idle="chf", long="recursive:R verbose:v")
+@command("chown", "chgrp", flags="Rv", long="recursive:R verbose:v", idle="chf")
 def chown(call: Call) -> int:
     if len(call.options.operands) < 2:
         raise UsageFault("missing operand")

@@ -19,11 +19,14 @@ _TIME_STYLES = {
 
 
 @command(
-    "ls", "dir", "vdir",
-    flags="laAhtSrR1dFnogspiUXBvcukCxmNQbLm", valued="I", idle="G color hyperlink quoting-style",
+    "ls",
+    flags="laAhtSrRdFnogspiUXBvcuCxmQm",
+    valued="I",
     long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F full-time size:s inode:i "
     "group-directories-first sort= time-style= time= ignore:I= numeric-uid-gid:n no-group:o file-type:p color:G si:h",
-)  # fmt: skip
+    idle="G1LNbk",
+    idle_words="color hyperlink quoting-style time",
+)
 def ls(call: Call) -> int:
     options = call.options
     operands = options.operands or ["."]
@@ -81,21 +84,20 @@ def _glob(pattern: str) -> str:
 
 def _print_entries(call: Call, entries: list[tuple[str, str]], *, total: bool) -> None:
     options = call.options
-    nodes = [(name, call.files.peek(path)) for name, path in entries]
+    nodes = [(name, path, call.files.peek(path)) for name, path in entries]
     _sort(call, nodes)
     quote = options.has("Q")
-    options.has("v", "N", "b", "L", "1")
-    shown = [f'"{name}"' if quote else name for name, _ in nodes]
-    shown = [f"{name}{_mark(call, node)}" for name, (_, node) in zip(shown, nodes, strict=True)]
+    shown = [f'"{name}"' if quote else name for name, _, _ in nodes]
+    shown = [f"{name}{_mark(call, node)}" for name, (_, _, node) in zip(shown, nodes, strict=True)]
     prefixes = ["" for _ in nodes]
     if options.has("i"):
-        prefixes = [f"{call.machine.incidentals.between(100_000, 999_999, 'inode', name)} " for name, _ in nodes]
+        prefixes = [f"{call.machine.incidentals.between(100_000, 999_999, 'inode', name)} " for name, _, _ in nodes]
     if options.has("s"):
-        blocks = [_size(call, blocks_of(node.size) if node.size else 0, 1024) for _, node in nodes]
+        blocks = [_size(call, blocks_of(node.size) if node.size else 0, 1024) for _, _, node in nodes]
         width = max(map(len, blocks), default=1)
         prefixes = [f"{prefix}{block:>{width}} " for prefix, block in zip(prefixes, blocks, strict=True)]
     if total and (options.has("s") or _is_long(call)):
-        call.print(f"total {_size(call, sum(blocks_of(node.size) for _, node in nodes), 1024)}\n")
+        call.print(f"total {_size(call, sum(blocks_of(node.size) for _, _, node in nodes), 1024)}\n")
     if _is_long(call):
         shown = _long_lines(call, nodes, shown)
     elif options.has("m"):
@@ -108,19 +110,19 @@ def _print_entries(call: Call, entries: list[tuple[str, str]], *, total: bool) -
 
 
 def _is_long(call: Call) -> bool:
-    return call.options.has("l", "n", "o", "g", "full-time") or call.name == "vdir"
+    return call.options.has("l", "n", "o", "g", "full-time")
 
 
-def _sort(call: Call, nodes: list[tuple[str, Node]]) -> None:
+def _sort(call: Call, nodes: list[tuple[str, str, Node]]) -> None:
     options = call.options
     kind = options.value("sort") or ("time" if options.has("t", "c", "u") and options.has("t") else "")
     kind = kind or (
         "size" if options.has("S") else "extension" if options.has("X") else "none" if options.has("U") else ""
     )
     if kind == "time":
-        nodes.sort(key=lambda pair: (-pair[1].modified_s, pair[0]))
+        nodes.sort(key=lambda pair: (-pair[2].modified_s, pair[0]))
     elif kind == "size":
-        nodes.sort(key=lambda pair: (-pair[1].size, pair[0]))
+        nodes.sort(key=lambda pair: (-pair[2].size, pair[0]))
     elif kind == "extension":
         nodes.sort(key=lambda pair: (pair[0].rpartition(".")[2] if "." in pair[0] else "", pair[0]))
     elif kind == "version" or (options.has("v") and not kind):
@@ -130,7 +132,7 @@ def _sort(call: Call, nodes: list[tuple[str, Node]]) -> None:
     if options.has("r"):
         nodes.reverse()
     if options.has("group-directories-first"):
-        nodes.sort(key=lambda pair: not pair[1].is_directory)
+        nodes.sort(key=lambda pair: not pair[2].is_directory)
 
 
 def _mark(call: Call, node: Node) -> str:
@@ -141,19 +143,19 @@ def _mark(call: Call, node: Node) -> str:
 
 def _size(call: Call, size: int, unit: int = 1) -> str:
     options = call.options
-    options.has("k")
     return human(size) if options.has("h") else str(-(-size // unit))
 
 
-def _long_lines(call: Call, nodes: list[tuple[str, Node]], shown: list[str]) -> list[str]:
+def _long_lines(call: Call, nodes: list[tuple[str, str, Node]], shown: list[str]) -> list[str]:
     options = call.options
     as_numbers, no_owner, no_group = options.has("n"), options.has("g"), options.has("o")
     rows = []
-    for _, node in nodes:
+    for _, path, node in nodes:
         owners = [] if no_owner else [_user_id(node.owner) if as_numbers else node.owner]
         owners += [] if no_group else [_user_id(node.group) if as_numbers else node.group]
-        links = 2 + sum(1 for _ in ()) if node.is_directory else 1
-        rows.append([node.shown_mode, str(links), *owners, _size(call, node.size), _shown_time(call, node)])
+        rows.append(
+            [node.shown_mode, str(call.files.n_links(path)), *owners, _size(call, node.size), _shown_time(call, node)]
+        )
     if not rows:
         return []
     left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1)
@@ -167,7 +169,6 @@ def _user_id(name: str) -> str:
 
 def _shown_time(call: Call, node: Node) -> str:
     moment = call.machine.clock.moment(node.modified_s)
-    call.options.value("time")
     style = "full-iso" if call.options.has("full-time") else call.options.value("time-style")
     if style.startswith("+"):
         return format_moment(moment, style[1:])
@@ -177,10 +178,9 @@ def _shown_time(call: Call, node: Node) -> str:
     return format_moment(moment, "%b %e %H:%M" if is_recent else "%b %e  %Y")
 
 
-@command("stat", flags="Lft", valued="c", long="format:c= printf= dereference:L terse:t file-system:f")
+@command("stat", flags="ft", valued="c", long="format:c= printf= dereference:L terse:t file-system:f", idle="L")
 def stat(call: Call) -> int:
     options = call.options
-    options.has("L")
     if options.has("f", "t"):
         raise NotSimulated("options '-f' and '-t' are not supported here")
 
@@ -206,15 +206,11 @@ _STAT = (
 def _filled(call: Call, form: str, name: str, node: Node) -> str:
     path = call.resolve(name)
     moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
-    folders = (
-        [inner for inner in call.files.inside(path) if call.files.is_directory(inner)] if node.is_directory else []
-    )
-    direct = sum(paths.parent(inner) == path for inner in folders)
     kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
     values = {
         "n": name, "N": f"'{name}'", "s": str(node.size), "U": node.owner, "G": node.group, "u": _user_id(node.owner),
         "g": _user_id(node.group), "a": f"{node.mode:o}", "A": node.shown_mode, "F": kind,
-        "h": str(2 + direct if node.is_directory else 1), "b": str(blocks_of(node.size) // 512), "B": "512",
+        "h": str(call.files.n_links(path)), "b": str(blocks_of(node.size) // 512), "B": "512",
         "o": "4096",
         "i": str(call.machine.incidentals.between(100_000, 999_999, "inode", path)),
         "m": call.machine.disks.disk_of(path).mount,
@@ -240,13 +236,15 @@ def _filled(call: Call, form: str, name: str, node: Node) -> str:
 
 
 @command(
-    "du", flags="shabckmxS0", valued="dtB", idle="lL",
+    "du",
+    flags="shabcmS0",
+    valued="dtB",
     long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x exclude= "
     "threshold:t= block-size:B= separate-dirs:S null:0 time",
-)  # fmt: skip
+    idle="lLkx",
+)
 def du(call: Call) -> int:
     options = call.options
-    options.has("x", "time")
     if options.has("S", "0", "t", "time"):
         raise NotSimulated("options '-S', '-0', '-t' and '--time' are not supported here")
     deepest = 0 if options.has("s") else options.whole("d", 1_000)
@@ -295,7 +293,6 @@ def _measure(call: Call, operand: str, deepest: int) -> int:
 
 def _shown_size(call: Call, size: int) -> str:
     options = call.options
-    options.has("k")
     if options.has("h"):
         return human(size)
     unit = {"M": 1024**2, "G": 1024**3, "1": 1, "K": 1024}.get(options.value("B", "K")[:1].upper(), 1024)
@@ -338,9 +335,8 @@ def _kind(node: Node) -> str:
     return f"{encoding} text{ends}"
 
 
-@command("which", flags="a", idle="s")
+@command("which", idle="sa")
 def which(call: Call) -> int:
-    call.options.has("a")
     code = 0
     for name in call.require_operands():
         if (name in COMMANDS and call.shell.has_command(name)) or call.shell.has_command(name):
@@ -361,6 +357,7 @@ def find(call: Call) -> int:
         lines = [line for line in text.splitlines() if (_owner(call, line) == wanted) != negated]
         text = "".join(f"{line}\n" for line in lines)
     call.print(text)
+    call.say(result.errors)
     return result.code
 
 

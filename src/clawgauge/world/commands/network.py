@@ -10,24 +10,19 @@ from clawgauge.world.web import Page, read_address
 
 
 @command(
-    "curl", flags="sSLfiIOkvgjGN46J", valued="omHwXdAuebFTxc", idle="# compressed no-progress-meter no-buffer ipv4",
+    "curl",
+    flags="sSfiIOG",
+    valued="omHwXdAuebFTxc",
     long="silent:s show-error:S location:L fail:f output:o= include:i head:I header:H= max-time:m= remote-name:O "
     "write-out:w= request:X= data:d= data-raw:d= data-binary:d= data-urlencode:d= json:d= user-agent:A= user:u= "
     "insecure:k verbose:v connect-timeout= retry= retry-delay= retry-max-time= fail-with-body:f url= form:F= "
     "upload-file:T= referer:e= cookie:b= get:G retry-all-errors retry-connrefused max-redirs= create-dirs",
-)  # fmt: skip
+    idle="#46AHJLNbcegjkmuv",
+    idle_words="compressed no-progress-meter no-buffer ipv4 connect-timeout create-dirs max-redirs "
+    "retry-all-errors retry-connrefused retry-delay retry-max-time",
+)
 def curl(call: Call) -> int:
     options = call.options
-    options.has("k", "v", "g", "j", "N", "4", "6", "J", "L", "H", "A", "u", "e", "b", "m", "c", "S")
-    options.has(
-        "connect-timeout",
-        "retry-delay",
-        "retry-max-time",
-        "retry-all-errors",
-        "retry-connrefused",
-        "max-redirs",
-        "create-dirs",
-    )
     method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
     if (options.has("d", "F", "T") and not options.has("G")) or method not in ("GET", "HEAD"):
         raise NotSimulated("(6) only GET requests can be made from here", 6)
@@ -92,13 +87,16 @@ def _written_out(form: str, page: Page, url: str) -> str:
 
 
 @command(
-    "wget", flags="qcSN", valued="OTtPU", idle="nv no-verbose no-check-certificate show-progress progress",
+    "wget",
+    flags="q",
+    valued="OTtPU",
     long="quiet:q output-document:O= timeout:T= tries:t= directory-prefix:P= continue:c server-response:S spider "
     "user-agent:U= timestamping:N",
-)  # fmt: skip
+    idle="nvNSTUc",
+    idle_words="no-verbose no-check-certificate show-progress progress",
+)
 def wget(call: Call) -> int:
     options = call.options
-    options.has("c", "S", "N", "T", "U")
     url = call.require_operands("missing URL")[0]
     url = url if "://" in url else f"http://{url}"
     quiet = options.has("q")
@@ -142,13 +140,13 @@ def _deliver(call: Call, text: str, target: str) -> int:
 @command(
     "ss",
     "netstat",
-    flags="tulnpaesrxo46HsWic",
+    flags="tupsrxHs",
     long="tcp:t udp:u listening:l numeric:n processes:p all:a programs:p no-header:H",
+    idle="46Waceilno",
 )
 def ss(call: Call) -> int:
     """Who listens where. `processes.ports` and `services.ports` of the specification say so."""
     options = call.options
-    options.has("n", "e", "o", "4", "6", "W", "i", "a", "l", "c")
     if options.has("r", "x"):
         raise NotSimulated("options '-r' and '-x' are not supported here")
     sockets = [(port, process) for process in call.machine.processes for port in process.ports]
@@ -164,6 +162,7 @@ def ss(call: Call) -> int:
     if wanted:
         sockets = [pair for pair in sockets if pair[0] == int(wanted[1])]
     sockets.sort(key=lambda pair: pair[0])
+    no_title = options.has("H")
     if call.name == "netstat":
         rows = [
             [
@@ -196,7 +195,7 @@ def ss(call: Call) -> int:
     for port, process in sockets:
         users = [f'users:(("{process.name}",pid={process.pid},fd=5))'] if with_names else []
         rows.append(["LISTEN", "0", "511", f"0.0.0.0:{port}", "0.0.0.0:*", *users])
-    if options.has("H"):
+    if no_title:
         rows = rows[1:]
     call.print(table(rows, (0, 5), "  ") if rows else "")
     return 0
@@ -224,10 +223,9 @@ def ip(call: Call) -> int:
     raise NotSimulated(f"'{kind[:40]}' is not supported here")
 
 
-@command("ping", flags="nqaA46", valued="cWiwsI", mixed=True)
+@command("ping", flags="q", valued="cWiwsI", mixed=True, idle="46AIWainsw")
 def ping(call: Call) -> int:
     options = call.options
-    options.has("n", "a", "A", "4", "6", "W", "i", "w", "s", "I")
     name = call.require_operands("usage error: Destination address required", 2)[0]
     host = call.machine.hosts.find(name)
     if host is None:

@@ -167,12 +167,11 @@ def _rank(process: Process, column: str) -> Any:
     return process.pid
 
 
-@command("top", flags="bciHS", valued="nopud", idle="w")
+@command("top", flags="bc", valued="nopud", idle="wHSdin")
 def top(call: Call) -> int:
     options = call.options
     if not options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
-    options.has("c", "i", "H", "S", "n", "d")
     machine, memory = call.machine, call.machine.memory()
     busy = min(100.0, sum(process.cpu for process in machine.processes) / machine.n_cpus)
     shown = sorted(
@@ -234,10 +233,12 @@ def _matching(call: Call) -> list[Process]:
 
 
 @command(
-    "pgrep", flags="flaxoncvi", valued="uUd",
+    "pgrep",
+    flags="flaxoncvi",
+    valued="uUd",
     long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c inverse:v ignore-case:i "
     "euid:u= uid:U= delimiter:d=",
-)  # fmt: skip
+)
 def pgrep(call: Call) -> int:
     options = call.options
     found = _matching(call)
@@ -252,9 +253,8 @@ def pgrep(call: Call) -> int:
     return 0 if found else 1
 
 
-@command("pidof", flags="sxq")
+@command("pidof", flags="s", idle="qx")
 def pidof(call: Call) -> int:
-    call.options.has("x", "q")
     found = [p for name in call.require_operands() for p in call.machine.processes.named(name.rpartition("/")[2])]
     found = found[:1] if call.options.has("s") else found
     call.print(" ".join(str(process.pid) for process in found) + "\n" if found else "")
@@ -398,11 +398,10 @@ def lsof(call: Call) -> int:
     return 0
 
 
-@command("fuser", flags="vk", idle="", valued="n")
+@command("fuser", flags="k", valued="n", idle="v")
 def fuser(call: Call) -> int:
     if call.options.has("k"):
         raise NotSimulated("option '-k' is not supported here; use kill")
-    call.options.has("v", "n")
     code = 1
     for operand in call.require_operands():
         path = call.resolve(operand)

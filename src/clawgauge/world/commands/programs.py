@@ -489,7 +489,6 @@ def nvidia_smi(call: Call) -> int:
         for row in rows if "noheader" in form else [titles, *rows]:
             call.print(", ".join(row) + "\n")
         return 0
-    options.has("format")
     call.print(format_moment(call.machine.clock.moment(), "%a %b %e %T %Y\n"))
     call.print("| NVIDIA-SMI 550.163.01    Driver Version: 550.163.01    CUDA Version: 12.4 |\n")
     for number, gpu in gpus:

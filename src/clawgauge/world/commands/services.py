@@ -26,9 +26,13 @@ _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
 @command(
-    "systemctl", flags="qa", valued="ntpo", idle="l no-pager full user system plain no-ask-password",
+    "systemctl",
+    flags="qa",
+    valued="ntpo",
     long="quiet:q all:a type:t= lines:n= state= failed now property:p= output:o= value no-legend",
-)  # fmt: skip
+    idle="lo",
+    idle_words="no-pager full user system plain no-ask-password",
+)
 def systemctl(call: Call) -> int:
     options = call.options
     action, *names = options.operands or ["list-units"]
@@ -105,7 +109,6 @@ def _control(call: Call, action: str, name: str) -> int:
         return _not_found(call, action, unit[:100])
     if action in _QUESTIONS:
         return _answer(call, action, found)
-    call.options.has("now", "q", "value")
     try:
         if action in ("enable", "disable"):
             services.enable(found, action == "enable")
@@ -179,7 +182,6 @@ def _show(call: Call, found: Service) -> int:
 
 
 def _print_status(call: Call, found: Service, n_lines: int) -> None:
-    call.options.value("o")
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
     sub = {"active": "(running)", "inactive": "(dead)", "failed": "(Result: exit-code)"}[found.state]
@@ -201,13 +203,16 @@ def _log_line(call: Call, found: Service, index: int) -> str:
 
 
 @command(
-    "journalctl", flags="xeqrbkf", valued="unpSUgto", idle="a no-pager no-hostname no-full all merge",
+    "journalctl",
+    flags="qr",
+    valued="unpSUgto",
     long="unit:u= lines:n= since:S= until:U= priority:p= reverse:r follow:f boot:b dmesg:k grep:g= identifier:t= "
     "disk-usage output:o= pager-end:e quiet:q catalog:x",
-)  # fmt: skip
+    idle="abefkx",
+    idle_words="no-pager no-hostname no-full all merge",
+)
 def journalctl(call: Call) -> int:
     options = call.options
-    options.has("x", "e", "b", "k", "f")
     if options.has("disk-usage"):
         call.print("Archived and active journals take up 48.0M in the file system.\n")
         return 0
@@ -255,14 +260,13 @@ def _matters(call: Call, text: str) -> bool:
     return True
 
 
-@command("crontab", flags="lrei", valued="u")
+@command("crontab", flags="lre", valued="u", idle="i")
 def crontab(call: Call) -> int:
     options, schedule = call.options, call.machine.schedule
     if options.has("u") and options.value("u") != call.files.user and call.files.user != "root":
         raise UsageFault("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    options.has("i")
     if options.has("r"):
         if not schedule.jobs:
             raise UsageFault(f"no crontab for {call.machine.user}")

@@ -104,9 +104,8 @@ def shuf(call: Call) -> int:
     return 0
 
 
-@command("uuidgen", flags="rt")
+@command("uuidgen", idle="rt")
 def uuidgen(call: Call) -> int:
-    call.options.has("r", "t")
     digits = f"{random.Random(call.machine.count_name()).getrandbits(128):032x}"
     call.print(f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}\n")
     return 0
@@ -159,6 +158,14 @@ def sed(call: Call) -> int:
     return call.shell.pass_on(shlex.join(["sed", *call.args]), call)
 
 
+@command("split", raw=True)
+def split(call: Call) -> int:
+    """bashkit's, which takes `-n` without doing what it says."""
+    if any(word.startswith(("-n", "--number")) for word in call.args):
+        raise NotSimulated("option '-n' is not supported here; use '-l' or '-b'")
+    return call.shell.pass_on(shlex.join(["split", *call.args]), call)
+
+
 @command("vi", "vim", "nano", "emacs", "less", "more", "watch", "htop", "screen", "tmux", raw=True)
 def interactive(call: Call) -> int:
     if call.name in ("less", "more"):
@@ -171,11 +178,35 @@ def interactive(call: Call) -> int:
 
 
 @command(
-    "assert", "csv", "dotenv", "glob", "help", "http", "json", "log", "retry", "semver", "template", "verify", "tomlq",
-    "busybox", "yq", "rg", "parallel", "make", "man", "openssl", "tsort", "bind", "compgen", "complete", "compopt",
+    "assert",
+    "csv",
+    "dotenv",
+    "glob",
+    "help",
+    "http",
+    "json",
+    "log",
+    "retry",
+    "semver",
+    "template",
+    "verify",
+    "tomlq",
+    "busybox",
+    "yq",
+    "rg",
+    "parallel",
+    "make",
+    "man",
+    "openssl",
+    "bind",
+    "history",
+    "fc",
+    "compgen",
+    "complete",
+    "compopt",
     "python",
     raw=True,
-)  # fmt: skip
+)
 def not_found(call: Call) -> int:
     """bashkit has these; a small server has not."""
     call.say(f"bash: line 1: {call.name}: command not found\n")

@@ -16,13 +16,16 @@ _DF_COLUMNS = {
 
 
 @command(
-    "df", flags="hHkmPTial", valued="txB", idle="sync no-sync",
+    "df",
+    flags="hHmTi",
+    valued="txB",
     long="human-readable:h si:H output output= type:t= exclude-type:x= print-type:T inodes:i all:a local:l total "
     "block-size:B= portability:P",
-)  # fmt: skip
+    idle="Pakl",
+    idle_words="sync no-sync",
+)
 def df(call: Call) -> int:
     options = call.options
-    options.has("a", "l", "P", "k")
     disks = list(call.machine.disks)
     code = 0
     if options.operands:
@@ -109,12 +112,15 @@ def _df_cell(call: Call, disk: Disk, column: str) -> str:
 
 
 @command(
-    "free", flags="hmgbkwtl", valued="sc",
+    "free",
+    flags="hmgbwt",
+    valued="sc",
     long="human:h mebi:m mega:m gibi:g giga:g bytes:b kibi:k kilo:k wide:w total:t si seconds:s= count:c= tebi lohi:l",
-)  # fmt: skip
+    idle="kl",
+    idle_words="si tebi",
+)
 def free(call: Call) -> int:
     options = call.options
-    options.has("k", "l", "si", "tebi")
     if options.has("s") and not options.has("c"):
         raise NotSimulated("without '-c' it would never end; leave '-s' out")
     memory = call.machine.memory()
@@ -164,9 +170,8 @@ def summary_line(call: Call) -> str:
     return f" {clock} up {days} days, {rest // 3600:>2}:{rest // 60 % 60:02},  1 user,  load average: {loads}"
 
 
-@command("w", "who", "users", flags="hsabquH", idle="")
+@command("w", "who", "users", idle="Habhqsu")
 def who(call: Call) -> int:
-    call.options.has("h", "s", "a", "b", "q", "u", "H")
     since = format_moment(call.machine.clock.moment(call.machine.clock.start_s - 1_800), "%Y-%m-%d %H:%M")
     if call.name == "users":
         call.print(f"{call.machine.user}\n")
@@ -208,17 +213,14 @@ def whoami(call: Call) -> int:
     return 0
 
 
-@command("id", "groups", flags="ungGr", long="user:u name:n group:g groups:G real:r")
+@command("id", flags="ungG", long="user:u name:n group:g groups:G real:r", idle="r")
 def identity(call: Call) -> int:
     options = call.options
     user = options.operands[0] if options.operands else call.files.user
     if user not in call.machine.users():
         raise UsageFault(f"'{user[:60]}': no such user")
     number = call.machine.users()[user]
-    options.has("r")
-    if call.name == "groups":
-        call.print(f"{user}\n")
-    elif options.has("u", "g", "G"):
+    if options.has("u", "g", "G"):
         call.print(f"{user if options.has('n') else number}\n")
     elif options.has("n"):
         raise UsageFault("cannot print only names or real IDs in default format")
@@ -227,12 +229,17 @@ def identity(call: Call) -> int:
     return 0
 
 
-@command("hostname", flags="fsIid", long="fqdn:f long:f short:s all-ip-addresses:I ip-address:i domain:d")
+@command("groups")
+def groups(call: Call) -> int:
+    call.print(f"{call.options.operands[0] if call.options.operands else call.files.user}\n")
+    return 0
+
+
+@command("hostname", flags="Iid", long="fqdn:f long:f short:s all-ip-addresses:I ip-address:i domain:d", idle="fs")
 def hostname(call: Call) -> int:
     options = call.options
     if options.operands:
         raise UsageFault("you must be root to change the host name")
-    options.has("f", "s")
     call.print(
         "" if options.has("d") else f"{call.machine.address}\n" if options.has("I", "i") else f"{call.machine.host}\n"
     )
@@ -259,14 +266,13 @@ def system_control(call: Call) -> int:
     return 0
 
 
-@command("nproc", long="all ignore=")
+@command("nproc", long="all ignore=", idle_words="all")
 def nproc(call: Call) -> int:
-    call.options.has("all")
     call.print(f"{max(1, call.machine.n_cpus - call.options.whole('ignore', 0))}\n")
     return 0
 
 
-@command("lscpu", flags="")
+@command("lscpu")
 def lscpu(call: Call) -> int:
     call.print(
         "Architecture:        x86_64\nCPU op-mode(s):      32-bit, 64-bit\n"
@@ -275,9 +281,8 @@ def lscpu(call: Call) -> int:
     return 0
 
 
-@command("vmstat", flags="wa", raw=False, valued="S", long="wide:w unit:S=")
+@command("vmstat", raw=False, valued="S", long="wide:w unit:S=", idle="aw")
 def vmstat(call: Call) -> int:
-    call.options.has("w", "a")
     unit = 1024**2 if call.options.value("S").upper() == "M" else 1024
     memory = call.machine.memory()
     running = sum(process.cpu > 50 for process in call.machine.processes)
@@ -313,9 +318,8 @@ def mount(call: Call) -> int:
     return 0
 
 
-@command("dmesg", flags="TtHkx", valued="ln", long="human:H ctime:T level:l=", idle="w")
+@command("dmesg", valued="ln", long="human:H ctime:T level:l=", idle="wHTklntx")
 def dmesg(call: Call) -> int:
-    call.options.has("T", "t", "H", "k", "x", "l", "n")
     try:
         call.print(call.files.read("/var/log/kern.log") if call.files.exists("/var/log/kern.log") else "")
     except FileFault as fault:
