@@ -24,13 +24,13 @@ from clawgauge.checks import Judgement, judge_answer, not_judged
 from clawgauge.child_processes import adopt, isolated_module, needed_environment, release
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
+from clawgauge.world.refusals import bound_memory
 
 DEADLINE_S = 10.0
 WORLD_DEADLINE_S = 5.0
 # A fifth of a second for the worst text there is, and as much as a record keeps of any.
 ASIDE_CHARS = 65_536
 _START_DEADLINE_S = 60.0
-_MEMORY_BYTES = 2 * 1024**3
 # A world stands still after so many calls that took all their time.
 _MAX_SLOW_CALLS = 8
 _MAX_WORLDS = 8
@@ -207,7 +207,7 @@ class Judge:
 
 def serve() -> None:
     """The other process: answers one piece of work after another until its standard input ends."""
-    _bound_memory()
+    bound_memory()
     pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
     pipe_out.write(_READY)
     pipe_out.flush()
@@ -284,14 +284,6 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
     late.set()
     process.kill()
-
-
-def _bound_memory() -> None:
-    """What one answer can swell to is bounded, where the system can bound it."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def _bound_processor(work: dict[str, Any]) -> None:

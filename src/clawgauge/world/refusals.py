@@ -5,6 +5,8 @@ None of these exceptions leaves a call. What is wrong with a specification is a 
 
 from __future__ import annotations
 
+import contextlib
+
 
 class Refusal(Exception):
     """A tool cannot do what it was asked; the message says why, for the model to read."""
@@ -28,6 +30,7 @@ INVALID = "Invalid argument"
 NOT_PERMITTED = "Operation not permitted"
 UNSUPPORTED = "Operation not supported"
 
+_PROCESS_BYTES = 2 * 1024**3
 FUEL_PER_CALL = 8 * 1024**2
 FUEL_PER_WORLD = 128 * 1024**2
 # What looking at or changing one thing costs, whatever its size.
@@ -57,3 +60,11 @@ class Fuel:
         self._world -= amount
         if self._call < 0:
             raise OutOfFuel
+
+
+def bound_memory() -> None:
+    """What this process, which has worlds in it, can swell to is bounded, where the system can bound it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -25,7 +25,7 @@ from clawgauge.world.refusals import OutOfFuel, Refusal
 MAX_LINE_CHARS = 65_536
 _TIMEOUT_S = 3.0
 _MAX_COMMANDS = 2_000
-_MAX_LOOPS = 5_000
+_MAX_LOOPS = 100_000
 _MEMORY_BYTES = 32 * 1024**2
 _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
@@ -43,7 +43,11 @@ _GIVE_AWAYS = (
 )
 _PERMISSION = re.compile(r"((?:(?<![\w-])test|\[\[?)\s+(?:!\s+)?)-([rw])\s+(?=[\w\"'$/~.])")
 _LATER_PERMISSION = re.compile(r"\[[^\]\n]*\s(?:-a|-o|&&|\|\|)\s+(?:!\s+)?-[rw]\s")
-_BRACES = re.compile(r"\{(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.(-?\d{1,9}))?\}")
+_BRACES = re.compile(
+    r"\{(?:(?P<first>-?\d{1,18}|[a-zA-Z])\.\.(?P<last>-?\d{1,18}|[a-zA-Z])(?:\.\.(?P<step>-?\d{1,9}))?"
+    r"|(?P<list>[^{}\s]*,[^{}\s]*))\}"
+)
+_ENDLESS = re.compile(r"/dev/(?:zero|u?random)\b")
 _MAX_BRACES = 10_000
 _YES = re.compile(r"(?:^|[;&|({\n]|\b(?:do|then|else)\b)\s*yes\b(?P<rest>[^\n;]*)")
 _LIMITS = (
@@ -277,11 +281,14 @@ def _refuse_silent_limits(line: str) -> None:
     """Refuse what bashkit would cut short, or leave as it is, without a word."""
     if len(line) > MAX_LINE_CHARS:
         raise Refusal("bash: Argument list too long")
-    for found in _BRACES.finditer(line):
-        step = abs(int(found[3] or 1)) or 1
-        if abs(int(found[2]) - int(found[1])) // step >= _MAX_BRACES:
+    for word in line.split():
+        if "{" in word and _n_written_out(word) > _MAX_BRACES:
+            raise Refusal(f"bash: {word[:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop")
+    if _ENDLESS.search(line):
+        taken = re.search(r"\bhead\s+(?:-c\s*|--bytes=)(\d+)([kKMGT]?)", line)
+        if taken and (int(taken[1]) > MAX_LINE_CHARS or taken[2]):
             raise Refusal(
-                f"bash: {found[0][:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop"
+                f"bash: a device gives {MAX_LINE_CHARS} bytes here and no more; use dd, truncate or fallocate"
             )
     if _LATER_PERMISSION.search(line):
         raise Refusal("bash: '-r' and '-w' are supported only as the first word of a test here: '[ -w FILE ] && …'")
@@ -289,6 +296,20 @@ def _refuse_silent_limits(line: str) -> None:
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
         if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):
             raise Refusal("bash: yes prints 1,000 lines here and no more")
+
+
+def _n_written_out(word: str) -> int:
+    """How many words the braces of a word stand for."""
+    count = 1
+    for found in _BRACES.finditer(word):
+        if found["list"] is not None:
+            count *= found["list"].count(",") + 1
+        elif found["first"].lstrip("-").isdecimal() and found["last"].lstrip("-").isdecimal():
+            step = abs(int(found["step"] or 1)) or 1
+            count *= abs(int(found["last"]) - int(found["first"])) // step + 1
+        else:
+            count *= abs(ord(found["last"][0]) - ord(found["first"][0])) + 1
+    return count
 
 
 _NATIVE = frozenset({

@@ -42,6 +42,7 @@ def place_files(tree: FileTree, spec: Fields, clock: Clock, incidentals: Inciden
     long_ago_s = clock.start_s - 400 * _DAY_S
     for path in _SYSTEM_DIRECTORIES:
         tree.place(path, Node("root", 0o755, long_ago_s, is_directory=True))
+    tree.place("/root", Node("root", 0o700, long_ago_s, is_directory=True))
     tree.place("/tmp", Node("root", 0o1777, long_ago_s, is_directory=True))  # noqa: S108 - simulated
     for path in (*_OWN_DIRECTORIES, home_of(tree.user)):
         tree.place(path, Node(tree.user, 0o755, long_ago_s, is_directory=True))

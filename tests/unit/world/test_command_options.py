@@ -54,8 +54,10 @@ WITH = {
 # Some options matter for some files only.
 OTHER_OPERANDS = {
     "ls": [["-l", "-s", "/srv"], ["-m", "/srv"]], "cp": [["/srv/d", "/srv/e"], ["/srv/a.txt", "/srv/d"]],
-    "mv": [["/srv/a.txt", "/srv/d"]], "rm": [["/srv/empty"], ["-r", "/"]], "unlink": [["/srv/empty"], ["-r", "/"]], "touch": [["/srv/nope"]],
-    "truncate": [["-s", "1", "/srv/nope"]], "journalctl": [["-u", "nope"]], "ss": [["-u"]], "netstat": [["-u"]],
+    "mv": [["/srv/a.txt", "/srv/d"]], "rm": [["/srv/empty"], ["-r", "/"]], "unlink": [["/srv/empty"], ["-r", "/"]],
+    "touch": [["/srv/nope"]],
+    "truncate": [["-s", "1", "/srv/nope"]],
+    "journalctl": [["-u", "nope"]], "ss": [["-u"]], "netstat": [["-u"]],
     "curl": [["-s", "https://b.example/"]], "nvidia-smi": [["--query-gpu=name"]],
 }  # fmt: skip
 TABLE = {name: command for name, command in COMMANDS.items() if not command.raw}
