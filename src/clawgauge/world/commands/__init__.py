@@ -26,4 +26,4 @@ __all__ = [
 ]
 
 # Commands of ours that look at their words first and then have bashkit's own do the work.
-PASSED_ON = frozenset({"find", "sed", "bc", "split"})
+PASSED_ON = frozenset({"find", "sed", "bc", "split", "tail"})

@@ -56,12 +56,9 @@ def rmdir(call: Call) -> int:
 
 
 @command(
-    "rm",
-    "unlink",
-    flags="rRfvdiI",
-    long="recursive:r force:f verbose:v dir:d no-preserve-root interactive:i",
+    "rm", "unlink", flags="rRfvdiI", long="recursive:r force:f verbose:v dir:d no-preserve-root interactive:i",
     idle_words="one-file-system preserve-root",
-)
+)  # fmt: skip
 def rm(call: Call) -> int:
     if not call.options.operands and call.options.has("f"):
         return 0
@@ -145,13 +142,9 @@ def _is_skipped(call: Call, source: str, target: str) -> bool:
 
 
 @command(
-    "mv",
-    flags="nivuTb",
-    valued="tS",
-    long="interactive:i force:f no-clobber:n verbose:v update:u "
-    "target-directory:t= no-target-directory:T backup:b suffix:S=",
-    idle="f",
-)
+    "mv", flags="nivuTb", valued="tS", long="interactive:i force:f no-clobber:n verbose:v update:u "
+    "target-directory:t= no-target-directory:T backup:b suffix:S=", idle="f",
+)  # fmt: skip
 def mv(call: Call) -> int:
     code = 0
     verbose = call.options.has("v")
@@ -178,13 +171,10 @@ def mv(call: Call) -> int:
 
 
 @command(
-    "cp",
-    flags="rRapnivuTbd",
-    valued="tS",
+    "cp", flags="rRapnivuTbd", valued="tS",
     long="interactive:i recursive:r archive:a force:f no-clobber:n verbose:v update:u "
-    "target-directory:t= parents preserve:p no-target-directory:T backup:b suffix:S=",
-    idle="fLPH",
-)
+    "target-directory:t= parents preserve:p no-target-directory:T backup:b suffix:S=", idle="fLPH",
+)  # fmt: skip
 def cp(call: Call) -> int:
     code = 0
     for source, shown, target in _targets(call):

@@ -19,14 +19,11 @@ _TIME_STYLES = {
 
 
 @command(
-    "ls",
-    flags="laAhtSrRdFnogspiUXBvcuCxmQm",
-    valued="I",
+    "ls", flags="laAhtSrRdFnogspiUXBvcuCxmQm", valued="I",
     long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F full-time size:s inode:i "
     "group-directories-first sort= time-style= time= ignore:I= numeric-uid-gid:n no-group:o file-type:p color:G si:h",
-    idle="G1LNbk",
-    idle_words="color hyperlink quoting-style time",
-)
+    idle="G1LNbk", idle_words="color hyperlink quoting-style time",
+)  # fmt: skip
 def ls(call: Call) -> int:
     options = call.options
     operands = options.operands or ["."]
@@ -236,13 +233,10 @@ def _filled(call: Call, form: str, name: str, node: Node) -> str:
 
 
 @command(
-    "du",
-    flags="shabcmS0",
-    valued="dtB",
+    "du", flags="shabcmS0", valued="dtB",
     long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x exclude= "
-    "threshold:t= block-size:B= separate-dirs:S null:0 time",
-    idle="lLkx",
-)
+    "threshold:t= block-size:B= separate-dirs:S null:0 time", idle="lLkx",
+)  # fmt: skip
 def du(call: Call) -> int:
     options = call.options
     if options.has("S", "0", "t", "time"):
@@ -349,26 +343,41 @@ def which(call: Call) -> int:
 @command("find", raw=True)
 def find(call: Call) -> int:
     """bashkit's find, with what it cannot know of this world put in its own words, and the rest refused by name."""
-    words, owner = _translated(call)
+    words, owner, form = _translated(call)
     result = call.shell.run_native(shlex.join(["find", *words]), call)
-    text = result.text
-    if owner is not None:
-        wanted, negated = owner
-        lines = [line for line in text.splitlines() if (_owner(call, line) == wanted) != negated]
-        text = "".join(f"{line}\n" for line in lines)
-    call.print(text)
     call.say(result.errors)
+    if owner is None and form is None:
+        call.print(result.text)
+        return result.code
+    for shown in result.text.splitlines():
+        path = call.resolve(shown)
+        if not call.files.exists(path) or (owner is not None and (call.files.peek(path).owner == owner[0]) == owner[1]):
+            continue
+        call.print(f"{shown}\n" if form is None else _written(call, form, shown))
     return result.code
 
 
-def _owner(call: Call, shown: str) -> str:
-    path = call.resolve(shown)
-    return call.files.peek(path).owner if call.files.exists(path) else ""
+_NOT_OURS = (
+    "-fprint",
+    "-fprintf",
+    "-group",
+    "-nouser",
+    "-nogroup",
+    "-anewer",
+    "-samefile",
+    "-links",
+    "-inum",
+    "-fstype",
+)
+_ACTIONS = ("-exec", "-execdir", "-delete", "-o", "-or", "-ok", "-print0", "-printf", "-quit")
+_FIND_LS = "%i %8b %M %n %u %g %s %Tb %Te %TH:%TM %p\\n"
 
 
-def _translated(call: Call) -> tuple[list[str], tuple[str, bool] | None]:
+def _translated(call: Call) -> tuple[list[str], tuple[str, bool] | None, str | None]:
+    """The words for bashkit's find, the owner to look for (or to leave out), and what to write of each file."""
     words: list[str] = []
     owner: tuple[str, bool] | None = None
+    form: str | None = None
     waiting = list(reversed(call.args))
     now = call.machine.clock.moment()
     while waiting:
@@ -378,33 +387,46 @@ def _translated(call: Call) -> tuple[list[str], tuple[str, bool] | None]:
             words += ["-mmin", f"-{max(0, -int(-age_s // 60))}"]
         elif word == "-user" and waiting:
             owner = (waiting.pop(), words[-1:] in (["!"], ["-not"]))
-            if owner[1]:
-                words.pop()
-        elif word in (
-            "-ls",
-            "-fprint",
-            "-fprintf",
-            "-group",
-            "-nouser",
-            "-nogroup",
-            "-newer",
-            "-anewer",
-            "-samefile",
-            "-links",
-            "-inum",
-            "-fstype",
-        ):
-            if word != "-newer":
-                raise NotSimulated(f"'{word}' is not supported here")
-            words.append(word)
-        elif word == "-printf" and waiting and re.search(r"%[TACtacugUGiDnl]", waiting[-1]):
-            raise NotSimulated(
-                f"'-printf {waiting[-1][:40]}' is not supported here: of files only names, kinds, modes and sizes"
-            )
+            words = words[:-1] if owner[1] else words
+        elif word == "-ls" or (word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1])):
+            form = _FIND_LS if word == "-ls" else waiting.pop()
+            if waiting:
+                raise NotSimulated(f"'{word}' is supported only as the last word here")
+        elif word in _NOT_OURS:
+            raise NotSimulated(f"'{word}' is not supported here")
         else:
             words.append(word)
-    if owner is not None and any(
-        word in ("-exec", "-execdir", "-delete", "-o", "-or", "-ok", "-print0") for word in words
-    ):
-        raise NotSimulated("'-user' together with actions or '-o' is not supported here")
-    return words, owner
+    if (owner is not None or form is not None) and any(word in _ACTIONS for word in words):
+        raise NotSimulated("'-user', '-ls' and '-printf' together with other actions or '-o' are not supported here")
+    return words, owner, form
+
+
+def _written(call: Call, form: str, shown: str) -> str:
+    """One file as `-printf` writes it."""
+    path = call.resolve(shown)
+    node = call.files.peek(path)
+    moment = call.machine.clock.moment(node.modified_s)
+    values = {
+        "p": shown, "f": paths.base(path), "h": shown.rpartition("/")[0] or ".", "s": str(node.size),
+        "m": f"{node.mode:o}",
+        "M": node.shown_mode, "u": node.owner, "g": node.group, "U": _user_id(node.owner), "G": _user_id(node.group),
+        "y": "d" if node.is_directory else "f", "n": str(call.files.n_links(path)),
+        "b": str(blocks_of(node.size) // 512),
+        "k": str(blocks_of(node.size) // 1024), "i": str(call.machine.incidentals.between(100_000, 999_999, "inode",
+        path)),
+        "%": "%", **dict.fromkeys("tac", format_moment(moment, "%a %b %e %H:%M:%S.0000000000 %Y")),
+    }  # fmt: skip
+
+    def fill(found: re.Match[str]) -> str:
+        width, letter = int(found[1] or 0), found[2]
+        if letter in "TAC" and found[3]:
+            times = {"@": f"{node.modified_s}.0000000000", "+": format_moment(moment, "%F+%T.0000000000")}
+            text = times.get(found[3]) or format_moment(moment, f"%{found[3]}")
+        elif letter in values:
+            return values[letter].ljust(-width) + found[3] if width < 0 else values[letter].rjust(width) + found[3]
+        else:
+            raise NotSimulated(f"'-printf %{letter}' is not supported here")
+        return text.rjust(width)
+
+    written = re.sub(r"%(-?\d*)([A-Za-z%])((?<=[TAC])[@+A-Za-z]|)", fill, form)
+    return written.replace("\\n", "\n").replace("\\t", "\t").replace("\\0", "\0")

@@ -10,9 +10,7 @@ from clawgauge.world.web import Page, read_address
 
 
 @command(
-    "curl",
-    flags="sSfiIOG",
-    valued="omHwXdAuebFTxc",
+    "curl", flags="sSfiIOG", valued="omHwXdAuebFTxc",
     long="silent:s show-error:S location:L fail:f output:o= include:i head:I header:H= max-time:m= remote-name:O "
     "write-out:w= request:X= data:d= data-raw:d= data-binary:d= data-urlencode:d= json:d= user-agent:A= user:u= "
     "insecure:k verbose:v connect-timeout= retry= retry-delay= retry-max-time= fail-with-body:f url= form:F= "
@@ -20,7 +18,7 @@ from clawgauge.world.web import Page, read_address
     idle="#46AHJLNbcegjkmuv",
     idle_words="compressed no-progress-meter no-buffer ipv4 connect-timeout create-dirs max-redirs "
     "retry-all-errors retry-connrefused retry-delay retry-max-time",
-)
+)  # fmt: skip
 def curl(call: Call) -> int:
     options = call.options
     method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
@@ -87,14 +85,11 @@ def _written_out(form: str, page: Page, url: str) -> str:
 
 
 @command(
-    "wget",
-    flags="q",
-    valued="OTtPU",
+    "wget", flags="q", valued="OTtPU",
     long="quiet:q output-document:O= timeout:T= tries:t= directory-prefix:P= continue:c server-response:S spider "
-    "user-agent:U= timestamping:N",
-    idle="nvNSTUc",
+    "user-agent:U= timestamping:N", idle="nvNSTUc",
     idle_words="no-verbose no-check-certificate show-progress progress",
-)
+)  # fmt: skip
 def wget(call: Call) -> int:
     options = call.options
     url = call.require_operands("missing URL")[0]
@@ -138,12 +133,9 @@ def _deliver(call: Call, text: str, target: str) -> int:
 
 
 @command(
-    "ss",
-    "netstat",
-    flags="tupsrxHs",
-    long="tcp:t udp:u listening:l numeric:n processes:p all:a programs:p no-header:H",
-    idle="46Waceilno",
-)
+    "ss", "netstat", flags="tupsrxHs",
+    long="tcp:t udp:u listening:l numeric:n processes:p all:a programs:p no-header:H", idle="46Waceilno",
+)  # fmt: skip
 def ss(call: Call) -> int:
     """Who listens where. `processes.ports` and `services.ports` of the specification say so."""
     options = call.options
@@ -299,3 +291,21 @@ def dig(call: Call) -> int:
             found = f"Name:\t{name}\nAddress: {host.address}\n" if host else f"** server can't find {name}: NXDOMAIN\n"
             call.print(f"Server:\t\t10.0.0.1\nAddress:\t10.0.0.1#53\n\n{found}")
     return 0 if host else 1
+
+
+@command("nc", "ncat", "netcat", flags="z", valued="w", idle="vnw")
+def nc(call: Call) -> int:
+    """Whether a port can be reached, and nothing else."""
+    if not call.options.has("z") or len(call.options.operands) < 2:
+        raise NotSimulated("only 'nc -z HOST PORT' is supported here")
+    name, port = call.options.operands[:2]
+    host = call.machine.hosts.find(name)
+    call.machine.effects.note("fetched", f"tcp:{name}:{port}")
+    is_here = host is not None and host.address.startswith("127.")
+    listening = {str(one) for process in call.machine.processes for one in process.ports}
+    if host is None:
+        return call.complain(f'getaddrinfo for host "{name}" port {port}: Name or service not known')
+    if not host.reachable or (is_here and port not in listening):
+        return call.complain(f"connect to {name} ({host.address}) port {port} (tcp) failed: Connection refused")
+    call.say(f"Connection to {name} ({host.address}) {port} port [tcp/*] succeeded!\n")
+    return 0

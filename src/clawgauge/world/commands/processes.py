@@ -233,12 +233,10 @@ def _matching(call: Call) -> list[Process]:
 
 
 @command(
-    "pgrep",
-    flags="flaxoncvi",
-    valued="uUd",
+    "pgrep", flags="flaxoncvi", valued="uUd",
     long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c inverse:v ignore-case:i "
     "euid:u= uid:U= delimiter:d=",
-)
+)  # fmt: skip
 def pgrep(call: Call) -> int:
     options = call.options
     found = _matching(call)

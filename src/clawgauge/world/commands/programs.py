@@ -51,6 +51,8 @@ def sudo(call: Call) -> int:
 @command("docker", "podman", raw=True)
 def docker(call: Call) -> int:
     words = list(call.args)
+    if words[:1] == ["compose"]:
+        words.pop(0)
     if words[:1] in (["container"], ["image"]):
         kind = words.pop(0)
         if kind == "image" or words[:1] == ["ls"]:

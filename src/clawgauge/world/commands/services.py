@@ -26,13 +26,10 @@ _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
 @command(
-    "systemctl",
-    flags="qa",
-    valued="ntpo",
-    long="quiet:q all:a type:t= lines:n= state= failed now property:p= output:o= value no-legend",
-    idle="lo",
+    "systemctl", flags="qa", valued="ntpo",
+    long="quiet:q all:a type:t= lines:n= state= failed now property:p= output:o= value no-legend", idle="lo",
     idle_words="no-pager full user system plain no-ask-password",
-)
+)  # fmt: skip
 def systemctl(call: Call) -> int:
     options = call.options
     action, *names = options.operands or ["list-units"]
@@ -203,14 +200,11 @@ def _log_line(call: Call, found: Service, index: int) -> str:
 
 
 @command(
-    "journalctl",
-    flags="qr",
-    valued="unpSUgto",
+    "journalctl", flags="qr", valued="unpSUgto",
     long="unit:u= lines:n= since:S= until:U= priority:p= reverse:r follow:f boot:b dmesg:k grep:g= identifier:t= "
-    "disk-usage output:o= pager-end:e quiet:q catalog:x",
-    idle="abefkx",
+    "disk-usage output:o= pager-end:e quiet:q catalog:x", idle="abefkx",
     idle_words="no-pager no-hostname no-full all merge",
-)
+)  # fmt: skip
 def journalctl(call: Call) -> int:
     options = call.options
     if options.has("disk-usage"):

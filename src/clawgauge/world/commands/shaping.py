@@ -3,11 +3,13 @@ at random, that wait by the wall clock, and those a small server does not have."
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import shlex
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command
+from clawgauge.world.files import to_bytes
 from clawgauge.world.refusals import FileFault
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
@@ -166,6 +168,35 @@ def split(call: Call) -> int:
     return call.shell.pass_on(shlex.join(["split", *call.args]), call)
 
 
+@command("tail", raw=True)
+def tail(call: Call) -> int:
+    """bashkit's; what would follow a file is told that nobody can wait here."""
+    follows = [word for word in call.args if re.fullmatch(r"-\d*[fF]\d*|--follow(=\w+)?|--retry", word)]
+    words = [word.replace("f", "").replace("F", "") if re.search(r"\d", word) else "" for word in follows]
+    code = call.shell.pass_on(
+        shlex.join(["tail", *filter(None, words), *(w for w in call.args if w not in follows)]), call
+    )
+    if follows:
+        call.machine.notices.append(f"tail: ended: with {follows[0]} it would wait for ever")
+    return 124 if follows else code
+
+
+@command("openssl", raw=True)
+def openssl(call: Call) -> int:
+    """Digests alone."""
+    kinds = [word.removeprefix("-") for word in call.args if word.startswith("-")]
+    name = next(
+        (kind for kind in (*kinds, *call.args[:1]) if kind in ("md5", "sha1", "sha256", "sha384", "sha512")), ""
+    )
+    if (call.args[:1] != ["dgst"] and name != call.args[0]) or any(kind not in (name, "r") for kind in kinds):
+        raise NotSimulated("only 'openssl dgst' is supported here")
+    for operand in [word for word in call.args[1:] if not word.startswith("-")] or ["-"]:
+        digest = hashlib.new(name or "sha256", to_bytes(call.read_operand(operand))).hexdigest()
+        shown = "stdin" if operand == "-" else operand
+        call.print(f"{digest} *{shown}\n" if "r" in kinds else f"{(name or 'sha256').upper()}({shown})= {digest}\n")
+    return 0
+
+
 @command("vi", "vim", "nano", "emacs", "less", "more", "watch", "htop", "screen", "tmux", raw=True)
 def interactive(call: Call) -> int:
     if call.name in ("less", "more"):
@@ -178,35 +209,9 @@ def interactive(call: Call) -> int:
 
 
 @command(
-    "assert",
-    "csv",
-    "dotenv",
-    "glob",
-    "help",
-    "http",
-    "json",
-    "log",
-    "retry",
-    "semver",
-    "template",
-    "verify",
-    "tomlq",
-    "busybox",
-    "yq",
-    "rg",
-    "parallel",
-    "make",
-    "man",
-    "openssl",
-    "bind",
-    "history",
-    "fc",
-    "compgen",
-    "complete",
-    "compopt",
-    "python",
-    raw=True,
-)
+    "assert", "csv", "dotenv", "glob", "help", "http", "json", "log", "retry", "semver", "template", "verify", "tomlq",
+    "busybox", "yq", "parallel", "man", "bind", "history", "fc", "compgen", "complete", "compopt", "python", raw=True,
+)  # fmt: skip
 def not_found(call: Call) -> int:
     """bashkit has these; a small server has not."""
     call.say(f"bash: line 1: {call.name}: command not found\n")

@@ -16,14 +16,10 @@ _DF_COLUMNS = {
 
 
 @command(
-    "df",
-    flags="hHmTi",
-    valued="txB",
+    "df", flags="hHmTi", valued="txB",
     long="human-readable:h si:H output output= type:t= exclude-type:x= print-type:T inodes:i all:a local:l total "
-    "block-size:B= portability:P",
-    idle="Pakl",
-    idle_words="sync no-sync",
-)
+    "block-size:B= portability:P", idle="Pakl", idle_words="sync no-sync",
+)  # fmt: skip
 def df(call: Call) -> int:
     options = call.options
     disks = list(call.machine.disks)
@@ -112,13 +108,10 @@ def _df_cell(call: Call, disk: Disk, column: str) -> str:
 
 
 @command(
-    "free",
-    flags="hmgbwt",
-    valued="sc",
+    "free", flags="hmgbwt", valued="sc",
     long="human:h mebi:m mega:m gibi:g giga:g bytes:b kibi:k kilo:k wide:w total:t si seconds:s= count:c= tebi lohi:l",
-    idle="kl",
-    idle_words="si tebi",
-)
+    idle="kl", idle_words="si tebi",
+)  # fmt: skip
 def free(call: Call) -> int:
     options = call.options
     if options.has("s") and not options.has("c"):
@@ -184,11 +177,9 @@ def who(call: Call) -> int:
 
 
 @command(
-    "uname",
-    flags="asnrvmpio",
-    long="all:a kernel-name:s nodename:n kernel-release:r machine:m operating-system:o "
+    "uname", flags="asnrvmpio", long="all:a kernel-name:s nodename:n kernel-release:r machine:m operating-system:o "
     "kernel-version:v processor:p hardware-platform:i",
-)
+)  # fmt: skip
 def uname(call: Call) -> int:
     parts = {
         "s": "Linux", "n": call.machine.host, "r": RELEASE, "v": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.128-1 (2025-02-07)",
@@ -298,14 +289,37 @@ def vmstat(call: Call) -> int:
     return 0
 
 
-@command("lsblk", flags="fpn", valued="o", long="fs:f paths:p noheadings:n output:o=")
+@command("lsblk", flags="fpnb", valued="o", long="fs:f paths:p noheadings:n output:o= bytes:b", idle="al")
 def lsblk(call: Call) -> int:
-    if call.options.has("f", "o", "p"):
-        raise NotSimulated("options '-f', '-o' and '-p' are not supported here")
-    rows = [["NAME", "SIZE", "TYPE", "MOUNTPOINTS"]]
+    options = call.options
+    default = "NAME,FSTYPE,FSAVAIL,FSUSE%,MOUNTPOINTS" if options.has("f") else "NAME,SIZE,TYPE,MOUNTPOINTS"
+    columns = options.value("o", default).upper().split(",")
+    rows = [columns]
+    with_path, as_bytes = options.has("p"), options.has("b")
     for disk in call.machine.disks:
-        rows.append([disk.device.removeprefix("/dev/"), human(disk.size), "part", disk.mount])
-    call.print(table(rows[1:] if call.options.has("n") else rows, (0, 2, 3)))
+        sizes = {"SIZE": disk.size, "FSSIZE": disk.size, "FSUSED": disk.used, "FSAVAIL": disk.size - disk.used}
+        percent = -(-disk.used * 100 // max(1, disk.size))
+        texts = {name: str(size) if as_bytes else human(size) for name, size in sizes.items()}
+        texts |= {
+            "NAME": disk.device if with_path else disk.device.removeprefix("/dev/"), "TYPE": "part", "FSTYPE": "ext4",
+            "MOUNTPOINT": disk.mount, "MOUNTPOINTS": disk.mount,
+            "FSUSE%": f"{percent}%",
+        }  # fmt: skip
+        for column in columns:
+            if column not in texts:
+                raise UsageFault(f"unknown column: {column[:40]}")
+        rows.append([texts[column] for column in columns])
+    call.print(table(rows[1:] if options.has("n") else rows, [0, len(columns) - 1]))
+    return 0
+
+
+@command("lsb_release", flags="adirc", long="all:a description:d id:i release:r codename:c", idle="s")
+def lsb_release(call: Call) -> int:
+    lines = {
+        "i": "Distributor ID:\tDebian\n", "d": "Description:\tDebian GNU/Linux 12 (bookworm)\n", "r": "Release:\t12\n",
+        "c": "Codename:\tbookworm\n",
+    }  # fmt: skip
+    call.print("".join(line for letter, line in lines.items() if call.options.has(letter, "a")))
     return 0
 
 
