@@ -26,6 +26,8 @@ from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
+from clawgauge.words import plural
+from clawgauge.world import can_run
 
 OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
@@ -129,6 +131,19 @@ def make_plan(
         secrets=secrets,
         redact=redact,
     )
+
+
+def leave_out_worlds(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    """The plan without prompts that need the simulated shell, where it is not installed."""
+    needing = {p.key for p in plan.prompts if p.world is not None or p.validator.get("type") == "effect"}
+    if not needing or can_run():
+        return plan
+    why = "the package bashkit is not installed, and has no build for every system"
+    prompts = [prompt for prompt in plan.prompts if prompt.key not in needing]
+    if not prompts:
+        raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
+    tell(f"left out {plural(len(needing), 'prompt')} that need the simulated shell: {why}")
+    return replace(plan, prompts=prompts, asked=prompts)
 
 
 def _with_default_suites(settings: Settings) -> Settings:

@@ -80,7 +80,7 @@ results = st.builds(
     parsed_output_dropped=truth, reasoning_text=words, reasoning_tokens=tokens, cached_tokens=tokens,
     tool_invocations=calls, tools_offered=truth, tool_channel=words, judged_by=words, tokens_source=words,
     cost_usd=dollars, cost_source=words, cli_overhead_ms=maybe_ms, prompt_prefix=words,
-    turns=st.none() | st.integers(0, 100), world_seed=st.none() | st.integers(),
+    turns=st.none() | st.integers(0, 100), world_seed=st.none() | st.integers(), engine=words,
     transcript=st.none() | st.lists(
         st.builds(
             TranscriptTurn, text=text, calls=calls, answers=st.lists(text, max_size=2), output_tokens=tokens,

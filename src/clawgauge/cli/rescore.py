@@ -30,6 +30,7 @@ from clawgauge.reports.words import word_unreadable
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
+from clawgauge.world import engine
 
 EXAMPLES = """\
 examples:
@@ -65,6 +66,7 @@ class Rescoring:
         self.n_truncated = 0
         self.n_withheld = 0
         self.n_dropped = 0
+        self.n_other_engine = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -86,6 +88,8 @@ class Rescoring:
             self.n_dropped += 1
             return result
         self.n_judged += 1
+        ran_in = engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None
+        self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
@@ -101,6 +105,7 @@ class Rescoring:
             tools_offered=bool(prompt.tools),
             expected_tools=prompt.expected_tools,
             judged_by=VALIDATORS_VERSION,
+            engine=ran_in,
         )
         if _verdict(judged) != _verdict(result):
             self.changes.append(
@@ -220,5 +225,8 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
         "belonged to a prompt that is not known": rescoring.n_without_prompt,
     }
     lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in kept.items() if n]
+    if rescoring.n_other_engine:
+        answers = plural(rescoring.n_other_engine, "answer")
+        lines.append(f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise")
     lines += [word_unreadable(bad_lines)] if bad_lines else []
     sys.stderr.write(clean_lines("\n".join(lines)))

@@ -35,6 +35,7 @@ from clawgauge.plan import (
     choose_named_targets,
     fit_concurrency,
     ignored_options,
+    leave_out_worlds,
     make_plan,
     price_targets,
     refuse_secrets,
@@ -183,6 +184,7 @@ def _make_plan(
         secrets=secrets,
         redact=redact,
     )
+    plan = plan if resumes else leave_out_worlds(plan, tell)
     patterns = [parse_target(text, providers) for text in settings.targets]
     named = choose_named_targets(plan, patterns) if names_targets else plan
     if configuration.path is not None:

@@ -38,7 +38,7 @@ from clawgauge.runner.target import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
 from clawgauge.suites import prompts_sha256
 
-_VERSIONED = ("google-re2", "httptools", "msgspec", "psutil", "uvloop", "xllamacpp")
+_VERSIONED = ("bashkit", "google-re2", "httptools", "msgspec", "psutil", "uvloop", "xllamacpp")
 
 
 async def run_session(

@@ -156,6 +156,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     transcript: list[TranscriptTurn] | None = None
     transcript_cut: bool = False
     warnings: list[str] = []
+    engine: str | None = None
 
     @property
     def target(self) -> Target:

@@ -107,6 +107,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cli_overhead_ms: Unread = None
     turns: Whole | None = None
     world_seed: Unread = None
+    engine: Unread = None
     transcript_cut: Unread = None
     warnings: tuple[str, ...] = ()
 

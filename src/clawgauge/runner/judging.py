@@ -1,9 +1,9 @@
 """Judging with a deadline that holds, away from the loop that stamps bytes.
 
-A short answer is judged where it came in. A long one, and one whose calls are made on a simulated world (a task, an
-`effect`), goes to a process of its own: hostile text can keep a detector, a C library or the simulated shell busy for
-minutes, and neither a thread nor a signal can end that; a process can be killed. It is started for the first answer
-that needs it, isolated and with next to no environment, and is gone with us (`child_processes`).
+A short answer is judged where it came in. A long one, and whatever runs in a simulated world, goes to a process of its
+own: hostile text can keep a detector, a C library or the simulated shell busy for minutes or crash it, and neither a
+thread nor a signal can end that; a process can be killed. It is started for the first answer that needs it, isolated,
+with bounds on its memory and its processor time and next to no environment, and is gone with us (`child_processes`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from clawgauge.checks import Judgement, judge_answer, not_judged
 from clawgauge.child_processes import adopt, isolated_module, needed_environment, release
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
+from clawgauge.world.refusals import bound_memory
 
 DEADLINE_S = 10.0
 WORLD_DEADLINE_S = 5.0
 # A fifth of a second for the worst text there is, and as much as a record keeps of any.
 ASIDE_CHARS = 65_536
 _START_DEADLINE_S = 60.0
-_MEMORY_BYTES = 2 * 1024**3
+# A world stands still after so many calls that took all their time.
+_MAX_SLOW_CALLS = 8
+_MAX_WORLDS = 8
 _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES
@@ -71,14 +74,45 @@ class Judge:
         """`judge_answer` with a deadline, whatever the answer is made of."""
         if not is_long(prompt, text, calls):
             return judge_answer(prompt, text, calls)
-        work = {"prompt": msgspec.to_builtins(prompt), "calls": msgspec.to_builtins(calls)}
         try:
-            return msgspec.convert(self._ask(work, text, self._deadline_s), Judgement)
+            return self._judge_aside(prompt, text, calls)
         except NotInTime as late:
-            return not_judged(prompt, calls, f"not_judged_in_time: {late}")
+            kept = self._calls_that_end(prompt, calls)
+            if len(kept) == len(calls):
+                return not_judged(prompt, calls, f"not_judged_in_time: {late}")
+        # A call that ends the machine is judged as what it is, and what was done before and after it as ever.
+        judged = self._judge_aside(prompt, text, kept)
+        if judged.objective_pass is False:
+            return judged
+        return not_judged(prompt, calls, "forbidden_effect: ended the simulated machine")
+
+    def _judge_aside(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
+        work = {"prompt": msgspec.to_builtins(prompt), "calls": msgspec.to_builtins(calls)}
+        slow = 0 if prompt.world is None else min(len(calls), _MAX_SLOW_CALLS)
+        return msgspec.convert(self._ask(work, text, self._deadline_s + slow * self._world_deadline_s), Judgement)
+
+    def _calls_that_end(self, prompt: Prompt, calls: list[ToolInvocation]) -> list[ToolInvocation]:
+        """The calls of a task without those that take the world's process with them; all of them where none does."""
+        if prompt.world is None:
+            return calls
+        kept: list[ToolInvocation] = []
+        n_ended = 0
+        for call in calls:
+            try:
+                self.play(prompt.world, [*kept, call], 1)
+            except NotInTime:
+                n_ended += 1
+                if n_ended >= _MAX_SLOW_CALLS:
+                    break
+                continue
+            kept.append(call)
+        return kept
 
     def play(self, world: Mapping[str, Any], calls: Sequence[ToolInvocation], n_new: int) -> list[str]:
-        """What a new world answers to the last `n_new` of these calls, made in order. Raises `NotInTime`."""
+        """What a world answers to the last `n_new` of these calls, made in order. Raises `NotInTime`.
+
+        The process keeps the worlds of the last few tasks: where it has made the calls before, it makes the new ones
+        alone. After it was ended, a new one makes them all."""
         work = {"world": world, "calls": msgspec.to_builtins(calls), "n_new": n_new}
         return msgspec.convert(self._ask(work, "", self._world_deadline_s), list[str])
 
@@ -173,13 +207,14 @@ class Judge:
 
 def serve() -> None:
     """The other process: answers one piece of work after another until its standard input ends."""
-    _bound_memory()
+    bound_memory()
     pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
     pipe_out.write(_READY)
     pipe_out.flush()
     while head := pipe_in.read(_LENGTH_BYTES):
         work = marshal.loads(_exactly(pipe_in, int.from_bytes(head, "big")))  # noqa: S302  # our own words
         text = b"".join(iter(lambda: _read(pipe_in), b"")).decode("utf-8", "surrogatepass")
+        _bound_processor(work)
         try:
             reply = {"done": _answer(work, text)}
         except MemoryError:
@@ -195,8 +230,27 @@ def _answer(work: dict[str, Any], text: str) -> Any:
     calls = msgspec.convert(work["calls"], list[ToolInvocation])
     if "prompt" in work:
         return msgspec.to_builtins(judge_answer(msgspec.convert(work["prompt"], Prompt), text, calls))
-    world = World(work["world"])
-    return [world.call(call.name, call.arguments).text for call in calls][len(calls) - work["n_new"] :]
+    n_before = len(calls) - work["n_new"]
+    world = _world_after(work["world"], calls[:n_before])
+    answers = [world.call(call.name, call.arguments).text for call in calls[n_before:]]
+    _worlds.append((work["world"], calls, world))
+    return answers
+
+
+_worlds: list[tuple[Mapping[str, Any], list[ToolInvocation], World]] = []
+
+
+def _world_after(spec: Mapping[str, Any], calls: list[ToolInvocation]) -> World:
+    """The world in which these calls have been made: one that is kept, or a new one."""
+    for index, (kept_spec, made, world) in enumerate(_worlds):
+        if len(made) == len(calls) and made == calls and kept_spec == spec:
+            del _worlds[index]
+            return world
+    del _worlds[: len(_worlds) - _MAX_WORLDS + 1]
+    world = World(spec)
+    for call in calls:
+        world.call(call.name, call.arguments)
+    return world
 
 
 def _exchange(process: subprocess.Popen[bytes], work: dict[str, Any], text: str) -> Any:
@@ -232,12 +286,15 @@ def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
     process.kill()
 
 
-def _bound_memory() -> None:
-    """What one answer can swell to is bounded, where the system can bound it."""
+def _bound_processor(work: dict[str, Any]) -> None:
+    """What one piece of work may take of the processor: more than its deadline allows, were nobody there to end it."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        spent_s = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        allowed_s = 4 * int(DEADLINE_S + (_MAX_SLOW_CALLS if work["calls"] else 1) * WORLD_DEADLINE_S)
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(spent_s) + allowed_s, hard))
 
 
 def _room_left(value: Any, room: int) -> int:

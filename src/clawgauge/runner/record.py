@@ -15,6 +15,7 @@ from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolIn
 from clawgauge.runner.budgets import Cell
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
+from clawgauge.world import engine
 
 # Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
 # tokenizer gets: what is below this was not sent.
@@ -192,6 +193,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         prompt_prefix=asked.prefix,
         turns=None if completion.transcript is None else len(completion.transcript),
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
+        engine=engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None,
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],

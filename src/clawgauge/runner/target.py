@@ -224,13 +224,16 @@ class TargetRun:
         self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
     ) -> list[str]:
         """What the simulated world answers to the calls of one turn, `made` being all that it has answered before."""
-        try:
-            answers = await self._do_aside(self._run.judge.play, spec, [*made, *calls], len(calls))
-        except NotInTime:
-            return [_KILLED for _ in calls]
-        except JudgingFault as fault:  # a bug in the world must not lose the turns before it
-            raise CallFailure("error", "exception", f"the simulated world: {fault}") from fault
-        made += calls
+        answers: list[str] = []
+        for call in calls:
+            try:
+                answers += await self._do_aside(self._run.judge.play, spec, [*made, call], 1)
+            except NotInTime:
+                answers.append(_KILLED)
+                continue
+            except JudgingFault as fault:  # a bug in the world must not lose the turns before it
+                raise CallFailure("error", "exception", f"the simulated world: {fault}") from fault
+            made.append(call)
         return answers
 
     async def _ask_turn(self, cell: Cell, call: Call) -> Asked:

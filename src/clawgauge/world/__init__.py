@@ -1,25 +1,49 @@
 """A simulated server for multi-turn tasks, and the tools a model has on it.
 
-Owns: the state (files, processes, disks, services, web pages, messages, jobs, notes, a clock), the tools that look at
-it and change it, and the faults a task injects. Pure and deterministic: nothing runs on the host, nothing is read from
-it, and the same calls on the same specification always give the same answers. Refuses: judging what a model did.
+Files, processes, disks, services, web pages, messages, jobs, notes and a clock are ours, in Python; the language of the
+shell and its text tools are bashkit's, over our files. Nothing runs on the host, nothing is read from it, and the same
+calls on the same specification give the same answers.
 
-`World` and `check_world` are loaded when they are first asked for: a run without tasks does not pay for fifty modules.
+    world = World({"files": {"/srv/a.log": "x"}})
+    world.call("exec", {"command": "rm /srv/a.log"}).text     # what a model is shown
+    world.machine.effects.effects                             # [Effect("deleted", "/srv/a.log")]
+
+`World` loads the shell, so it and `check_world` are loaded when they are first asked for: a run without tasks pays for
+neither, and a suite is checked without the shell.
 """
 
-import importlib
+import functools
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world.answer import ToolAnswer
+from clawgauge.world.arguments import ToolAnswer
 from clawgauge.world.definitions import TOOL_NAMES, tool_definitions
 
 if TYPE_CHECKING:
-    from clawgauge.world.world import World, check_world
+    from clawgauge.world.machine import check_world
+    from clawgauge.world.world import World
 
-__all__ = ["TOOL_NAMES", "ToolAnswer", "World", "check_world", "tool_definitions"]
+__all__ = ["TOOL_NAMES", "ToolAnswer", "World", "can_run", "check_world", "engine", "tool_definitions"]
+
+_LATE = {"World": "clawgauge.world.world", "check_world": "clawgauge.world.machine"}
+
+
+def can_run() -> bool:
+    """Whether the shell is installed; where it is not, no world can be made."""
+    return importlib.util.find_spec("bashkit") is not None
+
+
+@functools.cache
+def engine() -> str | None:
+    """The shell's name and version, such as `bashkit 0.20.1`; None where it is not installed."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return f"bashkit {metadata.version('bashkit')}"
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("World", "check_world"):
-        return getattr(importlib.import_module("clawgauge.world.world"), name)
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

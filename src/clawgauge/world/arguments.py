@@ -1,12 +1,13 @@
-"""The arguments of a call: how much of them there may be, and reading them.
+"""The two ends of a call: its arguments, and the answer a model is shown, each with its bound.
 
-Owns: the bounds under which arguments are kept in a record. Arguments past a bound are not acted on, so that a call
-replayed from its record does what it did. Refuses: coercing one kind into another.
+Arguments past the bounds under which a record keeps them are not acted on, so that a call replayed from its record does
+what it did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from clawgauge.world.refusals import Refusal
 
 MAX_ARGUMENTS_BYTES = 65_536
 MAX_ALL_ARGUMENTS_BYTES = 262_144
+MAX_ANSWER_BYTES = 16_384
 
 
 def encoded_size(value: Any) -> int | None:
@@ -70,3 +72,23 @@ class Arguments:
         if value not in actions:
             raise Refusal(f"{self._tool}: the argument 'action' must be one of {', '.join(actions)}")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The text a model is shown after a call, and whether the call failed."""
+
+    text: str
+    is_error: bool = False
+
+
+def bounded_answer(text: str, *, is_error: bool = False) -> ToolAnswer:
+    """An answer of at most 16 KB: of a longer one the head and the tail are kept, and the cut is said."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= MAX_ANSWER_BYTES:
+        return ToolAnswer(encoded.decode(), is_error)
+    notice = f"\n[… {len(encoded)} bytes in all; the middle is left out …]\n"
+    half = (MAX_ANSWER_BYTES - len(notice.encode())) // 2
+    head = encoded[:half].decode("utf-8", "ignore")
+    tail = encoded[-half:].decode("utf-8", "ignore")
+    return ToolAnswer(f"{head}{notice}{tail}", is_error)

@@ -1,12 +1,12 @@
-"""The world's own time, which has nothing to do with the host's.
+"""What nobody specified and yet is the same every time: the world's own time, and numbers that look arbitrary.
 
-Owns: a start that is fixed by the specification and steps that follow from the number of calls. Refuses: time zones;
-the server runs on UTC.
+The time starts where the specification says, on UTC, and moves on with the calls.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 
 from clawgauge.errors import SuiteError
 from clawgauge.world.fields import Fields, refusal
@@ -27,6 +27,18 @@ class Clock:
 
     def moment(self, at_s: int | None = None) -> dt.datetime:
         return dt.datetime.fromtimestamp(self.now_s if at_s is None else at_s, dt.UTC)
+
+
+class Incidentals:
+    """Numbers that look arbitrary and are the same every time."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def between(self, least: int, most: int, *name: object) -> int:
+        """A whole number from `least` to `most` for the thing called `name`."""
+        digest = hashlib.sha256(repr((self._seed, *name)).encode("utf-8", "replace")).digest()
+        return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
 
 def read_clock(spec: Fields) -> Clock:

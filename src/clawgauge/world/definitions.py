@@ -37,8 +37,8 @@ _DEFINITIONS: Mapping[str, Definition] = {
     for tool in (
         _tool(
             "exec",
-            "Run a shell command on the server and get what it prints. Common POSIX commands, pipes, redirects, "
-            "&&, || and ; work. There is no terminal, so nothing interactive.",
+            "Run a command line in bash on the server and get what it prints. The usual command-line tools are there; "
+            "python3, perl and node are not. There is no terminal, so nothing interactive.",
             {
                 "command": _text("The command line."),
                 "workdir": _text("Directory to run it in; the home directory if left out."),

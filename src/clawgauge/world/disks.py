@@ -1,8 +1,4 @@
-"""Disks: how large they are and how full.
-
-Owns: the space every file takes and gives back, so that `df` follows each write and each deletion. Refuses: knowing
-the files.
-"""
+"""Disks: how large they are and how full. Every file takes its room and gives it back, and `df` follows."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from clawgauge.world.refusals import NO_SPACE, FileFault
 
 BLOCK_BYTES = 4_096
 _DEFAULT_SIZE = 40 * 1024**3
-_KEYS = ("mount", "device", "size", "used")
+_KEYS = ("mount", "device", "size", "used", "inodes_used")
 
 
 @dataclass(slots=True)
@@ -27,6 +23,7 @@ class Disk:
     mount: str
     size: int
     used: int
+    inodes_used: int | None = None
 
 
 def blocks_of(size: int) -> int:
@@ -75,7 +72,7 @@ def settle_disks(disks: Disks, spec: Fields) -> None:
     for disk in disks:
         fields = wanted.get(disk.mount)
         if fields is None or "used" not in fields:
-            disk.used += min(disk.size - disk.used, disk.size // 5)
+            disk.used += min(disk.size - disk.used, disk.size * 3 // 10)
             continue
         used = fields.size("used")
         if not disk.used <= used <= disk.size:
@@ -87,4 +84,5 @@ def settle_disks(disks: Disks, spec: Fields) -> None:
 
 def _read_disk(fields: Fields) -> Disk:
     size = fields.size("size", _DEFAULT_SIZE)
-    return Disk(fields.word("device", "/dev/vda1"), resolve(fields.path("mount")), size, 0)
+    inodes_used = fields.whole("inodes_used", 0, most=max(1, size // 16_384)) if "inodes_used" in fields else None
+    return Disk(fields.word("device", "/dev/vda1"), resolve(fields.path("mount")), size, 0, inodes_used)

@@ -1,7 +1,6 @@
-"""What calls did to the world, in order.
+"""What calls did to the world, in order: the record a task is judged on.
 
-Owns: the record a task is judged on. An effect undone later stays on record: a file deleted and written again was
-deleted. Refuses: saying which effects were wanted.
+An effect undone later stays on record: a file deleted and written again was deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Literal
 
 EffectKind = Literal[
     "created", "changed", "deleted", "killed", "sent", "scheduled", "unscheduled", "service", "remembered",
-    "forgotten", "fetched",
+    "forgotten", "fetched", "read",
 ]  # fmt: skip
 
 
@@ -29,6 +28,7 @@ class EffectLog:
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
+        self._noted: set[tuple[str, str]] = set()
         self._listening = False
 
     def listen(self) -> None:
@@ -38,3 +38,9 @@ class EffectLog:
     def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
         if self._listening:
             self.effects.append(Effect(kind, subject, detail))
+
+    def note_once(self, kind: EffectKind, subject: str) -> None:
+        """Note what may happen a thousand times in a loop and says as much once: the reading of a file."""
+        if self._listening and (kind, subject) not in self._noted:
+            self._noted.add((kind, subject))
+            self.note(kind, subject)

@@ -19,8 +19,8 @@ from clawgauge.world import paths
 from clawgauge.world.definitions import TOOL_NAMES
 from clawgauge.world.fields import Fields
 from clawgauge.world.files import FileTree
-from clawgauge.world.processes import ProcessTable
 from clawgauge.world.refusals import Refusal
+from clawgauge.world.services import ProcessTable
 from clawgauge.world.web import Page, Web
 
 TOOL_ERRORS = {
@@ -47,6 +47,8 @@ class Faults:
 
     def __init__(self) -> None:
         self._waiting: list[ToolFault] = []
+        # Which process holds which file.
+        self.holders: dict[str, str] = {}
 
     def add(self, fault: ToolFault) -> None:
         self._waiting.append(fault)
@@ -62,7 +64,7 @@ class Faults:
 
 def fill_faults(faults: Faults, spec: Fields, web: Web, tree: FileTree, processes: ProcessTable) -> None:
     """The faults of a specification, each handed to what it strikes."""
-    holders: dict[str, str] = {}
+    holders = faults.holders
     for fields in spec.objects("faults", _KEYS):
         kinds = [kind for kind in ("tool", "url", "file") if kind in fields]
         if len(kinds) != 1:

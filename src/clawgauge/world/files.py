@@ -1,19 +1,19 @@
-"""The file system: a tree of text files and directories, in memory.
+"""The file system: a tree of files and directories in memory, with owners, modes, ages and the room they take.
 
-Owns: what reading, writing, moving and deleting do to it, who may do so, the space they take, and the bounds that keep
-it small. Refuses: links, devices other than `/dev/null`, and every word about how a tool prints what it finds.
+There are no links. A file is text; bytes that are not UTF-8 are kept in it as Python keeps them in names of files
+(`surrogateescape`), and a file of which only the size matters has `hidden_bytes` beside its text.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from clawgauge.world import paths
 from clawgauge.world.clock import Clock
 from clawgauge.world.disks import Disks
 from clawgauge.world.effects import EffectLog
-from clawgauge.world.fuel import STEP, Fuel
-from clawgauge.world.nodes import ENTER, READ, WRITE, Node
 from clawgauge.world.refusals import (
     BUSY,
     DENIED,
@@ -25,16 +25,76 @@ from clawgauge.world.refusals import (
     NOT_A_DIRECTORY,
     NOT_EMPTY,
     NOT_FOUND,
+    NOT_PERMITTED,
+    STEP,
     TOO_LARGE,
     FileFault,
+    Fuel,
 )
 
-DEV_NULL = "/dev/null"
+READ, WRITE, ENTER = 4, 2, 1
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
 MAX_NODES = 4_096
 MAX_TEXT_CHARS = 1024**2
 MAX_ALL_TEXT_CHARS = 8 * 1024**2
 _MAX_PATH_CHARS = 1_024
 _MAX_NAME_CHARS = 255
+_DEVICE_BYTES = 65_536
+
+
+def to_bytes(text: str) -> bytes:
+    """A file's text as the bytes it stands for."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a surrogate pair, from a specification
+        return text.encode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class Node:
+    """One file or directory."""
+
+    owner: str
+    mode: int
+    modified_s: int
+    text: str = ""
+    is_directory: bool = False
+    hidden_bytes: int = 0
+    group: str = ""
+    size: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.group = self.group or self.owner
+        self.set_text(self.text, self.hidden_bytes)
+
+    def set_text(self, text: str, hidden_bytes: int = 0) -> None:
+        self.text = text
+        self.hidden_bytes = hidden_bytes
+        self.size = 4_096 if self.is_directory else len(to_bytes(text)) + hidden_bytes
+
+    def allows(self, user: str, wish: int) -> bool:
+        """Whether `user` may read, write or enter. A group has one member, of its own name."""
+        if user == "root":
+            return True
+        shift = 6 if user == self.owner else 3 if user == self.group else 0
+        return self.mode >> shift & wish == wish
+
+    def mode_for(self, user: str) -> int:
+        """The mode without the bits that are of no use to `user`: bashkit takes any bit for a permission."""
+        mode = self.mode
+        for wish in (READ, WRITE, ENTER):
+            if not self.allows(user, wish):
+                mode &= ~(wish * 0o111)
+        return mode
+
+    @property
+    def shown_mode(self) -> str:
+        """The mode as `ls -l` writes it."""
+        letters = [letter if self.mode >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx")]
+        for place, bit, letter in ((2, 0o4000, "s"), (5, 0o2000, "s"), (8, 0o1000, "t")):
+            if self.mode & bit:
+                letters[place] = letter if letters[place] == "x" else letter.upper()
+        return ("d" if self.is_directory else "-") + "".join(letters)
 
 
 class FileTree:
@@ -46,15 +106,27 @@ class FileTree:
         self._disks = disks
         self._effects = effects
         self._fuel = fuel
-        self._nodes = {"/": Node("root", 0o755, clock.start_s, is_directory=True)}
+        self._nodes: dict[str, Node] = {}
+        self._names: dict[str, set[str]] = {}
         self._all_text_chars = 0
+        # Files whose text is made when it is read, such as /proc/meminfo.
+        self.live: dict[str, Callable[[], str]] = {}
         # Says which process holds a file, if one does.
         self.holder_of: Callable[[str], str | None] = lambda path: None
+        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True), "")
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
-        return path == DEV_NULL or path in self._nodes
+        return path in self._nodes
+
+    def is_reachable(self, path: str) -> bool:
+        """Whether the user can see that it exists."""
+        try:
+            self.node(path)
+        except FileFault:
+            return False
+        return True
 
     def is_directory(self, path: str) -> bool:
         node = self._nodes.get(path)
@@ -81,18 +153,24 @@ class FileTree:
 
     def read(self, path: str) -> str:
         """A file's text; of bytes that have only a size, a line says how many there are."""
-        if path == DEV_NULL:
-            return ""
         node = self.node(path)
         if node.is_directory:
             raise FileFault(IS_A_DIRECTORY)
         if not node.allows(self.user, READ):
             raise FileFault(DENIED)
+        if path in DEVICES:
+            return _device_text(path)
         self._refuse_held(path)
         self._fuel.spend(len(node.text))
+        self._effects.note_once("read", path)
+        if path in self.live:
+            return self.live[path]()
         if node.hidden_bytes:
             return f"{node.text}[{node.hidden_bytes} more bytes, not text]\n"
         return node.text
+
+    def read_bytes(self, path: str) -> bytes:
+        return to_bytes(self.read(path))
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
@@ -101,22 +179,31 @@ class FileTree:
             raise FileFault(NOT_A_DIRECTORY)
         if not node.allows(self.user, READ):
             raise FileFault(DENIED)
-        prefix = paths.prefix_of(path)
-        self._fuel.spend(8 * len(self._nodes))
-        return sorted(
-            name
-            for other in self._nodes
-            if other.startswith(prefix) and (name := other[len(prefix) :]) and "/" not in name
-        )
+        names = self._names[path]
+        self._fuel.spend(STEP * len(names) // 4)
+        return sorted(names)
 
     def inside(self, path: str) -> list[str]:
         """Everything at any depth below `path`, parents before children."""
-        self._fuel.spend(8 * len(self._nodes))
-        prefix = paths.prefix_of(path)
-        return sorted((other for other in self._nodes if other.startswith(prefix) and other != path), key=_depth_first)
+        found: list[str] = []
+        for name in sorted(self._names.get(path, ())):
+            self._fuel.spend(STEP // 4)
+            inner = paths.join(path, name)
+            found.append(inner)
+            found += self.inside(inner)
+        return found
+
+    def n_links(self, path: str) -> int:
+        """As `ls -l` counts: a directory has one from above, its own, and one from each directory in it."""
+        names = self._names.get(path)
+        return 1 if names is None else 2 + sum(paths.join(path, name) in self._names for name in names)
+
+    def allows(self, path: str, wish: int) -> bool:
+        """Whether the user may read or write what stands there; False where nothing does."""
+        return self.is_reachable(path) and self._nodes[path].allows(self.user, wish)
 
     def peek(self, path: str) -> Node:
-        """A node already found by `inside`, without asking again whether the user may reach it."""
+        """A node already found by `names` or `inside`, without asking again whether the user may reach it."""
         self._fuel.spend(1)
         return self._nodes[path]
 
@@ -126,51 +213,58 @@ class FileTree:
     def text_of(self, path: str) -> str | None:
         """The text of a file whoever may read it, or None where there is no file: for judging, not for tools."""
         node = self._nodes.get(path)
-        return None if node is None or node.is_directory else node.text
+        return None if node is None or node.is_directory else to_bytes(node.text).decode("utf-8", "replace")
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, text: str, *, append: bool = False) -> None:
+    def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0) -> None:
         """Make or replace a file's text, or add to it."""
-        if path == DEV_NULL:
+        if path in DEVICES:
+            if path == "/dev/full":
+                raise FileFault(NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
         node = self._nodes.get(path)
         if node is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self.user, 0o644, self._clock.now_s), text)
+            self._put(path, Node(self.user, 0o644, self._clock.now_s), text, hidden_bytes)
             self._effects.note("created", path)
             return
         self.node(path)
         if node.is_directory:
             raise FileFault(IS_A_DIRECTORY)
-        if not node.allows(self.user, WRITE):
+        if not node.allows(self.user, WRITE) or path in self.live:
             raise FileFault(DENIED)
         self._refuse_held(path)
-        hidden = node.hidden_bytes if append else 0
-        self._set_text(path, node, node.text + text if append else text, hidden)
+        kept = node.hidden_bytes if append else 0
+        self._set_text(path, node, node.text + text if append else text, kept + hidden_bytes)
         self._effects.note("changed", path)
 
-    def make_directory(self, path: str, *, parents: bool = False) -> None:
-        if self.exists(path):
+    def write_bytes(self, path: str, content: bytes, *, append: bool = False) -> None:
+        self.write(path, content.decode("utf-8", "surrogateescape"), append=append)
+
+    def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
+        if path in self._nodes:
             if parents and self.is_directory(path):
                 return
             raise FileFault(EXISTS)
-        if parents and not self.exists(paths.parent(path)):
+        if parents and paths.parent(path) not in self._nodes:
             self.make_directory(paths.parent(path), parents=True)
         self._require_writable_parent(path)
-        self._put(path, Node(self.user, 0o755, self._clock.now_s, is_directory=True), "")
+        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True), "")
         self._effects.note("created", path)
 
-    def remove(self, path: str) -> None:
-        """Delete a file or an empty directory."""
+    def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Delete a file or an empty directory, or with `recursive` all there is in it first."""
         node = self.node(path)
-        if node.is_directory and self.inside(path):
+        if recursive and node.is_directory:
+            for name in self.names(path):
+                self.remove(paths.join(path, name), recursive=True)
+        if self._names.get(path):
             raise FileFault(NOT_EMPTY)
         if path == "/":
             raise FileFault(BUSY)
-        if not self._nodes[paths.parent(path)].allows(self.user, WRITE):
-            raise FileFault(DENIED)
+        self._require_removable(path)
         self._refuse_held(path)
         self._drop(path)
         self._effects.note("deleted", path)
@@ -180,19 +274,30 @@ class FileTree:
         node = self.node(source)
         if source == target or target.startswith(paths.prefix_of(source)):
             raise FileFault(INVALID)
-        if not self._nodes[paths.parent(source)].allows(self.user, WRITE):
-            raise FileFault(DENIED)
+        self._require_removable(source)
         self._refuse_held(source)
-        if self.exists(target):
+        if target in self._nodes:
             self.remove(target)
         self._require_writable_parent(target)
         moved = [source, *(self.inside(source) if node.is_directory else [])]
-        for old in moved:
-            new = target + old[len(source) :]
+        nodes = [(path, self._nodes[path]) for path in moved]
+        # Taken away first: what moves takes no room twice.
+        for path in reversed(moved):
             self._fuel.spend(STEP)
-            self._rename(old, new)
-            self._effects.note("deleted", old, f"moved to {new}")
-            self._effects.note("created", new, f"moved from {old}")
+            self._drop(path)
+        try:
+            for path, node in nodes:
+                self._put(target + path[len(source) :], node, node.text, node.hidden_bytes)
+        except FileFault:  # the other disk is full
+            for path in reversed(moved):
+                if target + path[len(source) :] in self._nodes:
+                    self._drop(target + path[len(source) :])
+            for path, node in nodes:
+                self._put(path, node, node.text, node.hidden_bytes)
+            raise
+        for path in moved:
+            self._effects.note("deleted", path, f"moved to {target + path[len(source) :]}")
+            self._effects.note("created", target + path[len(source) :], f"moved from {path}")
 
     def copy(self, source: str, target: str) -> None:
         """Copy one file over or beside another."""
@@ -200,26 +305,38 @@ class FileTree:
         original = self.node(source)
         if source == target:
             raise FileFault(INVALID)
-        self.write(target, original.text if original.hidden_bytes else text)
-        if original.hidden_bytes and target in self._nodes:
-            self._set_text(target, self._nodes[target], original.text, original.hidden_bytes)
+        is_new = target not in self._nodes
+        self.write(target, original.text if original.hidden_bytes else text, hidden_bytes=original.hidden_bytes)
+        if is_new and target in self._nodes:
+            self._nodes[target].mode = original.mode & 0o777
 
-    def touch(self, path: str) -> None:
-        if not self.exists(path):
+    def touch(self, path: str, at_s: int | None = None) -> None:
+        """Set a file's time, to now where none is given; make it where it is not there."""
+        if path not in self._nodes:
             self.write(path, "")
-        elif path != DEV_NULL:
-            node = self.node(path)
-            if not node.allows(self.user, WRITE):
-                raise FileFault(DENIED)
-            node.modified_s = self._clock.now_s
-            self._effects.note("changed", path, "touched")
+        elif path in DEVICES:
+            return
+        node = self.node(path)
+        if not node.allows(self.user, WRITE) and self.user != node.owner:
+            raise FileFault(DENIED)
+        node.modified_s = self._clock.now_s if at_s is None else at_s
+        self._effects.note("changed", path, "touched")
 
     def set_mode(self, path: str, mode: int) -> None:
         node = self.node(path)
         if self.user not in ("root", node.owner):
-            raise FileFault("Operation not permitted")
+            raise FileFault(NOT_PERMITTED)
         node.mode = mode
         self._effects.note("changed", path, f"mode {mode:o}")
+
+    def set_owner(self, path: str, owner: str, group: str) -> None:
+        """Give a file away; an empty name leaves that part as it is."""
+        node = self.node(path)
+        owner, group = owner or node.owner, group or node.group
+        if self.user != "root" and (owner != node.owner or self.user != node.owner or group not in (owner, node.group)):
+            raise FileFault(NOT_PERMITTED)
+        node.owner, node.group = owner, group
+        self._effects.note("changed", path, f"owner {owner}:{group}")
 
     def place(self, path: str, node: Node) -> None:
         """Put a node where the specification has it, with the directories above it; a directory there is replaced."""
@@ -228,9 +345,12 @@ class FileTree:
                 self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True), "")
             elif not self._nodes[above].is_directory:
                 raise FileFault(NOT_A_DIRECTORY)
-        if path in self._nodes:
-            self._drop(path)
+        before, held = self._nodes.get(path), self._names.get(path)
+        if before is not None:
+            self._disks.resize(path, before.size, 0)
         self._put(path, node, node.text, node.hidden_bytes)
+        if held:
+            self._names[path] = held
 
     # --- keeping the books -------------------------------------------------------------------------------------------
 
@@ -245,50 +365,63 @@ class FileTree:
         if "\0" in path:
             raise FileFault(INVALID)
 
+    def _require_removable(self, path: str) -> None:
+        above = self._nodes[paths.parent(path)]
+        if not above.allows(self.user, WRITE):
+            raise FileFault(DENIED)
+        # The sticky bit of /tmp: only the owner takes a file away.
+        if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
+            raise FileFault(NOT_PERMITTED)
+
     def _refuse_held(self, path: str) -> None:
         holder = self.holder_of(path)
         if holder is not None:
             raise FileFault(f"{BUSY} (held by {holder})")
 
-    def _rename(self, old: str, new: str) -> None:
-        node = self._nodes[old]
-        self._drop(old)
-        try:
-            self._put(new, node, node.text, node.hidden_bytes)
-        except FileFault:
-            self._put(old, node, node.text, node.hidden_bytes)
-            raise
-
     def _put(self, path: str, node: Node, text: str, hidden_bytes: int = 0) -> None:
         if len(self._nodes) >= MAX_NODES:
             raise FileFault(NO_SPACE)
-        empty = Node(node.owner, node.mode, node.modified_s, is_directory=node.is_directory)
-        self._disks.resize(path, 0, empty.size)
-        self._nodes[path] = empty
+        kept = Node(node.owner, node.mode, node.modified_s, is_directory=node.is_directory, group=node.group)
+        self._disks.resize(path, 0, kept.size)
+        self._nodes[path] = kept
+        if node.is_directory:
+            self._names[path] = set()
+        if path != "/":
+            above = self._nodes[paths.parent(path)]
+            above.modified_s = max(above.modified_s, node.modified_s)
+            self._names[paths.parent(path)].add(paths.base(path))
         try:
-            self._set_text(path, empty, text, hidden_bytes)
+            self._set_text(path, kept, text, hidden_bytes)
         except FileFault:
             self._drop(path)
             raise
-        empty.modified_s = node.modified_s
+        kept.modified_s = node.modified_s
 
     def _set_text(self, path: str, node: Node, text: str, hidden_bytes: int) -> None:
         if len(text) > MAX_TEXT_CHARS:
             raise FileFault(TOO_LARGE)
         if self._all_text_chars + len(text) - len(node.text) > MAX_ALL_TEXT_CHARS:
             raise FileFault(NO_SPACE)
-        before = node.size
-        after = node.size if node.is_directory else len(text.encode("utf-8", "replace")) + hidden_bytes
-        self._disks.resize(path, before, after)
+        after = node.size if node.is_directory else len(to_bytes(text)) + hidden_bytes
+        self._disks.resize(path, node.size, after)
         self._all_text_chars += len(text) - len(node.text)
         node.set_text(text, hidden_bytes)
         node.modified_s = self._clock.now_s
 
     def _drop(self, path: str) -> None:
         node = self._nodes.pop(path)
+        self._names.pop(path, None)
+        if path != "/":
+            self._names[paths.parent(path)].discard(paths.base(path))
+            self._nodes[paths.parent(path)].modified_s = self._clock.now_s
         self._disks.resize(path, node.size, 0)
         self._all_text_chars -= len(node.text)
 
 
-def _depth_first(path: str) -> list[str]:
-    return path.split("/")
+def _device_text(path: str) -> str:
+    if path == "/dev/null":
+        return ""
+    if "random" not in path:
+        return "\0" * _DEVICE_BYTES
+    # The same every time, so that a replay sees what was seen.
+    return hashlib.shake_256(path.encode()).digest(_DEVICE_BYTES).decode("utf-8", "surrogateescape")

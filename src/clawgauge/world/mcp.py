@@ -15,7 +15,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from clawgauge.world.answer import ToolAnswer
+from clawgauge.world.arguments import ToolAnswer
+from clawgauge.world.refusals import bound_memory
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"
@@ -134,6 +135,7 @@ def main() -> None:
     """Serve standard input until it closes."""
     # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
     serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
+    bound_memory()
     world = None if serving.world is None else World(serving.world)
     with Path(serving.log_path).open("a", encoding="ascii") as log_file:
         server = McpServer(serving.tools, world, _logger(log_file))

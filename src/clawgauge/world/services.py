@@ -1,25 +1,168 @@
-"""Services: what systemd would keep running.
+"""What runs: processes and how they end, the services that systemd keeps running, and containers.
 
-Owns: the state of each service and the processes that belong to it. Refuses: units other than services.
+    processes = [{ name = "indexer", command = "/opt/indexer --all", user = "claw", cpu = 97.5, memory_mb = 900 }]
+    services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports = [80] }]
+    containers = [{ name = "cache", image = "redis:7", state = "inactive" }]
 
-    services = [{ name = "web", state = "failed", command = "/usr/sbin/web", needs_file = "/etc/web.conf" }]
+A container is a service with an image: docker shows it, systemctl does not, and conditions on services hold for it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clawgauge.errors import SuiteError
-from clawgauge.world.clock import Clock
+from clawgauge.world.clock import Clock, Incidentals
 from clawgauge.world.effects import EffectLog
-from clawgauge.world.fields import Fields
+from clawgauge.world.fields import Fields, refusal
 from clawgauge.world.files import FileTree
-from clawgauge.world.processes import Process, ProcessTable
-from clawgauge.world.refusals import Refusal
+from clawgauge.world.refusals import NOT_PERMITTED, Refusal
 
 STATES = ("active", "inactive", "failed")
-_KEYS = ("name", "state", "command", "description", "memory_mb", "fails_while", "locked", "log")
+_PROCESS_KEYS = (
+    "name",
+    "command",
+    "user",
+    "pid",
+    "cpu",
+    "memory_mb",
+    "age_minutes",
+    "ignores_term",
+    "ports",
+    "open",
+    "state",
+)
+_SERVICE_KEYS = (
+    "name",
+    "state",
+    "command",
+    "description",
+    "memory_mb",
+    "fails_while",
+    "locked",
+    "log",
+    "ports",
+    "enabled",
+)
+_CONTAINER_KEYS = ("name", "image", "state", "command", "memory_mb", "log", "ports", "locked", "fails_while")
+_SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19}
+# Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
+_HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
+
+
+@dataclass(slots=True)
+class Process:
+    """One running program. `open` are the files it holds open, `ports` those it listens on."""
+
+    pid: int
+    name: str
+    command: str
+    user: str
+    cpu: float
+    memory_mb: float
+    started_s: int
+    ignores_term: bool = False
+    ports: tuple[int, ...] = ()
+    open: tuple[str, ...] = ()
+    state: str = ""
+
+
+def signal_name(word: str) -> str | None:
+    """`9`, `KILL` or `SIGKILL` → `KILL`; None for what is no signal here."""
+    word = word.upper().removeprefix("SIG")
+    if word == "0" or word in _SIGNALS:
+        return word
+    return next((name for name, number in _SIGNALS.items() if str(number) == word), None)
+
+
+class ProcessTable:
+    """The running processes by id."""
+
+    def __init__(self, user: str, effects: EffectLog) -> None:
+        self.user = user
+        self._effects = effects
+        self._by_pid: dict[int, Process] = {}
+        self._last_pid = 0
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(sorted(self._by_pid.values(), key=lambda process: process.pid))
+
+    def get(self, pid: int) -> Process | None:
+        return self._by_pid.get(pid)
+
+    def named(self, name: str) -> list[Process]:
+        return [process for process in self if process.name == name]
+
+    def add(self, process: Process) -> None:
+        self._by_pid[process.pid] = process
+        self._last_pid = max(self._last_pid, process.pid)
+
+    def next_pid(self) -> int:
+        self._last_pid += 3
+        return self._last_pid
+
+    def signal(self, pid: int, signal: str) -> None:
+        """Send a signal, as the user: a process that ends is gone from the table."""
+        process = self._by_pid.get(pid)
+        if process is None:
+            raise Refusal("No such process")
+        if self.user not in ("root", process.user):
+            raise Refusal(NOT_PERMITTED)
+        if signal in _HARMLESS or (process.ignores_term and signal != "KILL"):
+            return
+        del self._by_pid[pid]
+        self._effects.note("killed", process.name, str(pid))
+
+    def remove(self, process: Process) -> None:
+        """A process ends for a reason of its own, such as its service being stopped."""
+        self._by_pid.pop(process.pid, None)
+
+
+def fill_processes(table: ProcessTable, spec: Fields, user: str, start_s: int, incidentals: Incidentals) -> None:
+    """The processes of a specification, with `init` before them all."""
+    boot_s = start_s - 12 * 86_400
+    table.add(Process(1, "systemd", "/sbin/init", "root", 0.0, 11.2, boot_s))
+    for fields in spec.objects("processes", _PROCESS_KEYS):
+        name = fields.word("name")
+        pid = fields.whole("pid", _free_pid(table, name, incidentals), least=2, most=4_000_000)
+        if table.get(pid) is not None:
+            raise SuiteError(f"key '{fields.at('pid')}' is {pid}, which another process has; give each its own")
+        age_minutes = fields.number("age_minutes", incidentals.between(30, 9_000, "process age", name))
+        process = Process(
+            pid=pid,
+            name=name,
+            command=fields.word("command", name),
+            user=fields.word("user", user),
+            cpu=fields.number("cpu", 0.1, most=6_400),
+            memory_mb=fields.number("memory_mb", 24),
+            started_s=start_s - int(age_minutes * 60),
+            ignores_term=fields.flag("ignores_term"),
+            ports=_read_ports(fields),
+            open=tuple(fields.texts("open")),
+            state=fields.choice("state", ("", "R", "S", "D", "Z", "T"), ""),
+        )
+        table.add(process)
+
+
+def _free_pid(table: ProcessTable, name: str, incidentals: Incidentals) -> int:
+    pid = incidentals.between(400, 29_000, "pid", name)
+    while table.get(pid) is not None:
+        pid += 1
+    return pid
+
+
+def _read_ports(fields: Fields) -> tuple[int, ...]:
+    ports = fields.raw("ports") or []
+    if not isinstance(ports, list) or not all(type(port) is int and 0 < port < 65_536 for port in ports):
+        raise refusal(fields.at("ports"), "a list of port numbers", ports)
+    return tuple(ports)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    at_s: int
+    text: str
 
 
 @dataclass(slots=True)
@@ -32,14 +175,21 @@ class Service:
     description: str
     memory_mb: float
     since_s: int
-    log: list[str]
+    log: list[LogLine] = field(default_factory=list)
     locked: bool = False
     fails_while: tuple[str, str] | None = None
     pid: int | None = None
+    ports: tuple[int, ...] = ()
+    enabled: bool = True
+    image: str = ""
+
+    @property
+    def unit(self) -> str:
+        return f"{self.name}.service"
 
 
 class Services:
-    """The services by name, with or without `.service`."""
+    """The services by name, with or without `.service`, and the containers."""
 
     def __init__(self, clock: Clock, processes: ProcessTable, tree: FileTree, effects: EffectLog) -> None:
         self._clock = clock
@@ -49,7 +199,16 @@ class Services:
         self._by_name: dict[str, Service] = {}
 
     def __iter__(self) -> Iterator[Service]:
-        return iter(self._by_name.values())
+        for name in list(self._by_name):
+            service = self.find(name)
+            if service is not None:
+                yield service
+
+    def units(self) -> list[Service]:
+        return [service for service in self if not service.image]
+
+    def containers(self) -> list[Service]:
+        return [service for service in self if service.image]
 
     def find(self, name: str) -> Service | None:
         """The service, its state brought up to date: one whose process was killed has failed."""
@@ -57,7 +216,7 @@ class Services:
         if service and service.state == "active" and service.pid and self._processes.get(service.pid) is None:
             service.state, service.pid = "failed", None
             service.since_s = self._clock.now_s
-            service.log.append(f"{service.name}.service: Main process exited, code=killed")
+            service.log.append(LogLine(service.since_s, f"{service.unit}: Main process exited, code=killed"))
         return service
 
     def add(self, service: Service) -> None:
@@ -65,15 +224,24 @@ class Services:
         if service.state == "active":
             self._spawn(service, service.since_s)
 
+    def discard(self, service: Service) -> None:
+        """Take a container away."""
+        self._refuse_locked(service)
+        self._effects.note("service", service.name, "removed")
+        self._end(service)
+        del self._by_name[service.name]
+
     def stop(self, service: Service) -> None:
         self._refuse_locked(service)
         self._effects.note("service", service.name, "stopped")
         self._end(service)
         self._enter(service, "inactive", "Stopped")
 
-    def start(self, service: Service) -> None:
-        """Start it, or restart it where it runs; refuses where its settings keep it from starting."""
+    def start(self, service: Service, *, again: bool = True) -> None:
+        """Start it, or with `again` restart it where it runs; refuses where its settings keep it from starting."""
         self._refuse_locked(service)
+        if service.state == "active" and not again:
+            return
         self._effects.note("service", service.name, "started")
         self._end(service)
         if service.fails_while is not None:
@@ -81,21 +249,40 @@ class Services:
             if text in (self._tree.text_of(path) or ""):
                 self._enter(service, "failed", f"{path}: invalid setting: {text}; failed to start")
                 raise Refusal(
-                    f"Job for {service.name}.service failed because the control process exited with error code.\n"
-                    f'See "systemctl status {service.name}.service" for details.'
+                    f"Job for {service.unit} failed because the control process exited with error code.\n"
+                    f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
                 )
         self._spawn(service, self._clock.now_s)
         self._enter(service, "active", "Started")
 
+    def enable(self, service: Service, wanted: bool) -> None:
+        self._refuse_locked(service)
+        if service.enabled != wanted:
+            service.enabled = wanted
+            self._effects.note("service", service.name, "enabled" if wanted else "disabled")
+
+    def forget_failure(self, service: Service) -> None:
+        if service.state == "failed":
+            service.state = "inactive"
+
     def _enter(self, service: Service, state: str, event: str) -> None:
         service.state = state
         service.since_s = self._clock.now_s
-        service.log.append(f"{service.name}: {event} {service.description}.")
+        service.log.append(LogLine(service.since_s, f"{service.name}: {event} {service.description}."))
 
     def _spawn(self, service: Service, started_s: int) -> None:
         service.pid = self._processes.next_pid()
         self._processes.add(
-            Process(service.pid, service.name, service.command, "root", 0.2, service.memory_mb, started_s)
+            Process(
+                service.pid,
+                service.name,
+                service.command,
+                "root",
+                0.2,
+                service.memory_mb,
+                started_s,
+                ports=service.ports,
+            )
         )
 
     def _end(self, service: Service) -> None:
@@ -105,29 +292,40 @@ class Services:
         service.pid = None
 
     def _refuse_locked(self, service: Service) -> None:
-        if service.locked:
-            raise Refusal(f"Failed to change {service.name}.service: Access denied")
+        if service.locked and self._processes.user != "root":
+            raise Refusal(f"Failed to change {service.unit}: Access denied")
 
 
 def fill_services(services: Services, spec: Fields, start_s: int) -> None:
     """The services of a specification; the caller has filled the processes, so that ids follow theirs."""
-    for fields in spec.objects("services", _KEYS):
-        name = fields.word("name")
-        if services.find(name) is not None:
-            raise SuiteError(f"key '{fields.at('name')}' is '{name}', which another service has; give each its own")
-        services.add(
-            Service(
-                name=name,
-                state=fields.choice("state", STATES, "active"),
-                command=fields.word("command", f"/usr/sbin/{name}"),
-                description=fields.word("description", f"{name} service"),
-                memory_mb=fields.number("memory_mb", 48),
-                since_s=start_s - 4 * 86_400,
-                log=list(fields.texts("log")),
-                locked=fields.flag("locked"),
-                fails_while=_read_hindrance(fields),
+    for key, keys in (("services", _SERVICE_KEYS), ("containers", _CONTAINER_KEYS)):
+        for fields in spec.objects(key, keys):
+            name = fields.word("name").removesuffix(".service")
+            if services.find(name) is not None:
+                raise SuiteError(f"key '{fields.at('name')}' is '{name}', which another service has; give each its own")
+            since_s = start_s - 4 * 86_400
+            services.add(
+                Service(
+                    name=name,
+                    state=fields.choice("state", STATES, "active"),
+                    command=fields.word("command", f"/usr/sbin/{name}"),
+                    description=fields.word("description", f"{name} service"),
+                    memory_mb=fields.number("memory_mb", 48),
+                    since_s=since_s,
+                    log=_read_log(fields, since_s, start_s),
+                    locked=fields.flag("locked"),
+                    fails_while=_read_hindrance(fields),
+                    ports=_read_ports(fields),
+                    enabled=fields.flag("enabled") if "enabled" in fields else True,
+                    image=fields.word("image", f"{name}:latest") if key == "containers" else "",
+                )
             )
-        )
+
+
+def _read_log(fields: Fields, since_s: int, start_s: int) -> list[LogLine]:
+    """Lines without times of their own; the last was written a minute ago, and they lie minutes apart."""
+    texts = fields.texts("log")
+    return [LogLine(max(since_s, start_s - 60 * (len(texts) - index)), text) for index, text in enumerate(texts)]
 
 
 def _read_hindrance(fields: Fields) -> tuple[str, str] | None:
@@ -135,3 +333,11 @@ def _read_hindrance(fields: Fields) -> tuple[str, str] | None:
         return None
     inner = Fields(fields.raw("fails_while"), fields.at("fails_while"), ("file", "contains"))
     return inner.path("file"), inner.word("contains")
+
+
+def unit_text(service: Service) -> str:
+    """The unit file of a service."""
+    return (
+        f"[Unit]\nDescription={service.description}\nAfter=network.target\n\n"
+        f"[Service]\nExecStart={service.command}\nRestart=on-failure\n\n[Install]\nWantedBy=multi-user.target\n"
+    )

@@ -1,28 +1,35 @@
-"""The files a world starts with.
+"""The files a world starts with: those of the specification, and those that every server has.
 
-Owns: the key `files` of a specification, and the directories every server has. Refuses: files that would not fit.
-
-    files."/srv/app/config.ini" = "port = 80\\n"
-    files."/var/log/app/debug.log" = { size = "18G", age_days = 2 }
-    files."/srv/reports" = { directory = true, owner = "root" }
+files."/srv/app/config.ini" = "port = 80\\n"
+files."/var/log/app/debug.log" = { size = "18G", age_days = 2 }
+files."/srv/reports" = { directory = true, owner = "root" }
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 from clawgauge.errors import SuiteError
 from clawgauge.world import paths
-from clawgauge.world.clock import Clock
+from clawgauge.world.clock import Clock, Incidentals
 from clawgauge.world.fields import Fields, refusal
-from clawgauge.world.files import FileTree
-from clawgauge.world.incidentals import Incidentals
-from clawgauge.world.nodes import Node
+from clawgauge.world.files import DEVICES, FileTree, Node
 from clawgauge.world.refusals import FileFault
 
 _KEYS = ("text", "size", "owner", "mode", "age_days", "directory")
 _DAY_S = 86_400
-_SYSTEM_DIRECTORIES = ("/bin", "/dev", "/etc", "/home", "/usr", "/var", "/var/lib")
+RELEASE = "6.1.0-31-amd64"
+_SYSTEM_DIRECTORIES = (
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/proc", "/root", "/run", "/sbin", "/sys",
+    "/usr",
+    "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin", "/usr/sbin", "/usr/share", "/var", "/var/lib",
+)  # fmt: skip
+_OS_RELEASE = (
+    'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nNAME="Debian GNU/Linux"\nVERSION_ID="12"\n'
+    'VERSION="12 (bookworm)"\nVERSION_CODENAME=bookworm\nID=debian\nHOME_URL="https://www.debian.org/"\n'
+)
 _OWN_DIRECTORIES = ("/opt", "/srv", "/var/log")
 
 
@@ -35,6 +42,7 @@ def place_files(tree: FileTree, spec: Fields, clock: Clock, incidentals: Inciden
     long_ago_s = clock.start_s - 400 * _DAY_S
     for path in _SYSTEM_DIRECTORIES:
         tree.place(path, Node("root", 0o755, long_ago_s, is_directory=True))
+    tree.place("/root", Node("root", 0o700, long_ago_s, is_directory=True))
     tree.place("/tmp", Node("root", 0o1777, long_ago_s, is_directory=True))  # noqa: S108 - simulated
     for path in (*_OWN_DIRECTORIES, home_of(tree.user)):
         tree.place(path, Node(tree.user, 0o755, long_ago_s, is_directory=True))
@@ -66,6 +74,43 @@ def _place(tree: FileTree, path: str, key: str, value: Any, clock: Clock, incide
         tree.place(path, node)
     except FileFault as fault:
         raise SuiteError(f"key '{key}' cannot be placed: {fault}") from None
+
+
+def place_system_files(tree: FileTree, host: str, users: Mapping[str, int], booted_s: int) -> None:
+    """What stands in /etc and /proc of a small Debian server; a file of the specification stays as it is."""
+    passwd = "".join(
+        f"{name}:x:{number}:{number}:{name}:{home_of(name)}:/{'bin/bash' if number in (0, 1000) else 'sbin/nologin'}\n"
+        for name, number in sorted(users.items(), key=lambda pair: pair[1])
+    )
+    texts = {
+        "/etc/hostname": f"{host}\n",
+        "/etc/hosts": f"127.0.0.1\tlocalhost\n127.0.1.1\t{host}\n",
+        "/etc/os-release": _OS_RELEASE,
+        "/etc/debian_version": "12.9\n",
+        "/etc/passwd": passwd,
+        "/etc/group": "".join(
+            f"{name}:x:{number}:\n" for name, number in sorted(users.items(), key=lambda pair: pair[1])
+        ),
+        "/etc/resolv.conf": "nameserver 10.0.0.1\n",
+        "/etc/timezone": "Etc/UTC\n",
+        "/etc/issue": "Debian GNU/Linux 12 \\n \\l\n\n",
+        "/etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",
+        "/etc/crontab": "SHELL=/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin\n",
+        "/etc/shells": "/bin/sh\n/bin/bash\n",
+        "/proc/version": f"Linux version {RELEASE} (debian-kernel@lists.debian.org)\n",
+    }
+    for path, text in texts.items():
+        place_system_file(tree, path, text, booted_s)
+    place_system_file(tree, "/etc/shadow", "root:*:19800:0:99999:7:::\n", booted_s, mode=0o640)
+    for path in DEVICES:
+        place_system_file(tree, path, "", booted_s, mode=0o666)
+
+
+def place_system_file(tree: FileTree, path: str, text: str, modified_s: int, *, mode: int = 0o644) -> None:
+    """Put a file of root's where the specification has none; one that does not fit on a full disk is left out."""
+    if not tree.exists(path):
+        with contextlib.suppress(FileFault):
+            tree.place(path, Node("root", mode, modified_s, text))
 
 
 def _read_mode(fields: Fields, default: str) -> int:

@@ -74,6 +74,9 @@ class Web:
         """For the next `times` requests, `page` answers instead."""
         self._before.setdefault(read_address(url), []).extend([page] * times)
 
+    def hosts(self) -> list[str]:
+        return list(dict.fromkeys(address.host for address in self._pages))
+
     def fetch(self, url: str) -> Page:
         """What the address answers; a host nobody has heard of is refused."""
         address = read_address(url)

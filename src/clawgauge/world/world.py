@@ -1,7 +1,6 @@
 """One simulated world: tools are called on it, and it answers.
 
-Owns: the way of a call (arguments, clock, injected faults, tool, bound on the answer), the log of calls and how many
-there may be. Refuses: raising for anything a model can send; what cannot be done is an answer that says so.
+Nothing a model can send raises: what cannot be done is an answer that says so.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clawgauge.world.answer import ToolAnswer, bounded_answer
-from clawgauge.world.arguments import Arguments, ArgumentsBudget
+from clawgauge.world.arguments import Arguments, ArgumentsBudget, ToolAnswer, bounded_answer
 from clawgauge.world.definitions import TOOL_NAMES
-from clawgauge.world.fuel import OutOfFuel
 from clawgauge.world.machine import build_machine
-from clawgauge.world.refusals import Refusal
+from clawgauge.world.refusals import OutOfFuel, Refusal
+from clawgauge.world.shell import Shell
 from clawgauge.world.tools import TOOLS
 
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
@@ -42,6 +40,7 @@ class World:
 
     def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
         self.machine = build_machine(spec, _seed_of(spec) if seed is None else seed)
+        self.shell = Shell(self.machine)
         self.calls: list[CallMade] = []
         self._budget = ArgumentsBudget()
         self._n_acted_on = 0
@@ -73,18 +72,13 @@ class World:
         if struck is not None:
             return bounded_answer(struck, is_error=True)
         try:
-            answer = tool(machine, Arguments(name, arguments))
+            answer = tool(machine, self.shell, Arguments(name, arguments))
         except Refusal as refusal:
             return bounded_answer(f"Error: {refusal}", is_error=True)
         except OutOfFuel:
             machine.clock.advance(30)
             return bounded_answer("Error: stopped after 30 s: too much work for one call", is_error=True)
         return bounded_answer(answer.text, is_error=answer.is_error)
-
-
-def check_world(spec: Mapping[str, Any]) -> None:
-    """Raise `SuiteError`, naming the key, for a specification no world can be built from."""
-    build_machine(spec, 0)
 
 
 def _seed_of(spec: Mapping[str, Any]) -> int:

@@ -1,121 +1,186 @@
-"""The simulated shell prints what a real one would, for the commands people and models use."""
+"""The shell of the simulated machine: what it runs, what it sees, what it refuses and in which words."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from clawgauge.world import World
+from clawgauge.world import World, engine
+from clawgauge.world.shell import Shell
 
 FILES = {
     "/srv/log": "b ERROR one\na ok\nc ERROR two\nb ERROR one\n",
     "/srv/d/x.jpeg": "1",
     "/srv/d/y z.jpeg": "22",
-    "/srv/d/.hidden": "h",
-    "/srv/d/sub/deep.txt": "deep\n",
-    "/srv/old.log": {"text": "old\n", "age_days": 40},
     "/srv/conf": "port = 80\nhost = a\nport = 81\n",
-    "/srv/csv": "n,v\na,3\nb,10\nc,2\n",
     "/srv/secret": {"text": "s", "owner": "root", "mode": "0600"},
+    "/srv/mine": {"text": '#!/bin/bash\nsystemctl is-active web; echo "$1"\n', "mode": "0755"},
+}
+SPEC: dict[str, Any] = {
+    "files": FILES,
+    "processes": [{"name": "worker", "pid": 50, "ports": [8080], "open": ["/srv/log"]}],
+    "services": [{"name": "web", "ports": [80], "log": ["error: port in use"]}],
+    "containers": [{"name": "cache", "image": "redis:7", "log": ["ready"]}, {"name": "old", "state": "inactive"}],
+    "gpus": [{"name": "NVIDIA L4", "memory_mb": 23034, "used_mb": 18111, "utilization": 97}],
+    "hosts": {"db.example": "10.0.0.5", "far.example": {"address": "10.0.0.9", "reachable": False}},
+    "repos": {"/srv": {"branch": "main", "commits": ["fix the port"], "modified": ["conf"]}},
+    "cpus": 4,
 }
 
 
-def run(command: str, workdir: str = "/srv") -> str:
-    return World({"files": FILES}).call("exec", {"command": command, "workdir": workdir}).text
+def run(command: str, **more: Any) -> str:
+    return World(SPEC | more).call("exec", {"command": command, "workdir": "/srv"}).text
 
 
 @pytest.mark.parametrize(
     ("command", "printed"),
     [
-        # text
-        ("cat log | head -n 1", "b ERROR one"),
-        ("head -1 log; tail -n 1 log", "b ERROR one\nb ERROR one"),
-        ("tail -n +3 log | wc -l", "2"),
-        ("wc -l log csv", "4 log\n4 csv\n8 total"),
-        ("grep -c ERROR log", "3"),
-        ("grep -n ok log", "2:a ok"),
-        ("grep -v ERROR log", "a ok"),
-        ("grep -E 'one|ok' log | sort -u", "a ok\nb ERROR one"),
-        (r"grep 'one\|ok' log | wc -l", "3"),
-        ("grep -o 'E[A-Z]*' log | uniq -c", "      3 ERROR"),
-        ("grep -rl deep d", "d/sub/deep.txt"),
-        ("grep -F '*' log", "(exit code 1)"),
-        ("grep -i error log | cut -d' ' -f1 | sort | uniq -c | sort -rn", "      2 b\n      1 c"),
-        ("sort -t, -k2 -n csv", "n,v\nc,2\na,3\nb,10"),
-        ("cut -d, -f2 csv | tail -n 3 | sort -n | tr '\\n' ' '", "2 3 10 "),
-        ("sed -n '2,3p' csv", "a,3\nb,10"),
-        ("sed 's/port = \\(.*\\)/PORT=\\1/' conf", "PORT=80\nhost = a\nPORT=81"),
-        ("sed -E '/^port/d' conf", "host = a"),
-        ("sed -i '/80/!d' conf; sed -i 's/80/90/g' conf && cat conf", "port = 90"),
-        ("seq 3 | xargs -I{} echo n{}", "n1\nn2\nn3"),
-        # files
-        ("ls d", "sub\nx.jpeg\ny z.jpeg"),
-        ("ls -A d", ".hidden\nsub\nx.jpeg\ny z.jpeg"),
-        ("ls nope", "ls: cannot access 'nope': No such file or directory\n(exit code 2)"),
+        ("grep -c ERROR log; echo $((1+2)) ${HOME##*/}; [[ abc =~ b ]] && echo m", "3\n3 claw\nm"),
+        ("awk '/ERROR/{n[$1]++} END{for(k in n) print k, n[k]}' log | sort", "b 2\nc 1"),
+        ("sed -i.bak 's/80/90/' conf; cat conf conf.bak | grep 0", "port = 90\nport = 80"),
+        ('for f in d/*.jpeg; do mv "$f" "${f%.jpeg}.jpg"; done; ls d', "x.jpg\ny z.jpg"),
         ("cat secret", "cat: secret: Permission denied\n(exit code 1)"),
-        ("find d -name '*.jpeg' -type f", "d/x.jpeg\nd/y z.jpeg"),
-        ("find /srv -maxdepth 1 -mtime +30 -type f", "/srv/old.log"),
-        ("find d -type f -name '*.txt' -exec cat {} \\;", "deep"),
-        ("find . -name '*.jpeg' -print0 | xargs -0 rm && ls d", "sub"),
-        ("mkdir -p a/b && touch a/b/c && find a", "a\na/b\na/b/c"),
-        ("mkdir d", "mkdir: cannot create directory 'd': File exists\n(exit code 1)"),
-        ("cp log log2 && mv log2 d && ls d", "log2\nsub\nx.jpeg\ny z.jpeg"),
-        ("rm d", "rm: cannot remove 'd': Is a directory\n(exit code 1)"),
-        ("rm -r d && ls", "conf\ncsv\nlog\nold.log\nsecret"),
-        ("rm -f nope && echo fine", "fine"),
-        ("du -b d/x.jpeg; stat -c '%s %n' log", "1\td/x.jpeg\n41 log"),
-        ("basename /srv/a.txt .txt; dirname /srv/a.txt", "a\n/srv"),
-        # the language
-        ("echo 'a  b' \"$HOME\" $USER \\$x", "a  b /home/claw claw $x"),
-        ('for f in d/*.jpeg; do mv "$f" "${f%.jpeg}.jpg"; done; ls d', "sub\nx.jpg\ny z.jpg"),
-        ("if [ -f log ] && [ ! -d log ]; then echo file; else echo no; fi", "file"),
-        ("cat d/*.jpeg | wc -c", "3"),
-        ("x=5; y=$(cat d/x.jpeg); echo $x$y", "51"),
-        ("false || echo or; true && echo and; ! false; echo $?", "or\nand\n0"),
-        ("ls nope 2>/dev/null || echo none", "none"),
-        ("ls nope > out 2>&1; cat out", "ls: cannot access 'nope': No such file or directory"),
-        ("cat <<'EOF' > new.txt\nline $x\nEOF\ncat new.txt", "line $x"),
-        ("find d -name '*.jpeg' | while read -r f; do echo \"<$f>\"; done", "<d/x.jpeg>\n<d/y z.jpeg>"),
-        ("cd d && pwd; (cd /; pwd); pwd", "/srv/d\n/\n/srv/d"),
-        ("echo a > f; echo b >> f; wc -l < f", "2"),
-        ("printf '%s=%d\\n' a 1 b 2", "a=1\nb=2"),
-        ("exit 3", "(exit code 3)"),
-        # what there is not
-        ("foo bar", "sh: foo: command not found\n(exit code 127)"),
-        ("echo $((1+2))", "sh: arithmetic '$((…))' is not supported\n(exit code 2)"),
-        ("sleep 5 &", "sh: background jobs ('&') are not supported\n(exit code 2)"),
-        ("echo 'open", "sh: syntax error: unterminated quoted string\n(exit code 2)"),
-        ("python3 -c 'print(1)'", "sh: python3: command not found\n(exit code 127)"),
+        ("echo x > /etc/hosts", "bash: line 1: /etc/hosts: Permission denied\n(exit code 1)"),
+        ("[ -w /etc/hosts ] || echo no; f=conf; [[ -w $f ]] && echo yes", "no\nyes"),
+        ("foo bar", "bash: line 1: foo: command not found\n(exit code 127)"),
+        ("pip install x", "bash: line 1: pip: command not found\n(exit code 127)"),
+        ("echo 'open", "bash: -c: line 1: unexpected EOF while looking for matching `''\n(exit code 2)"),
+        ("./mine arg; /bin/ls d | head -1; /usr/bin/systemctl is-active web", "active\narg\nx.jpeg\nactive"),
+        ("find . -name '*.jpeg' -print0 | xargs -0 rm -v; ls d | wc -l",
+         "removed './d/x.jpeg'\nremoved './d/y z.jpeg'\n0"),
+        ("pgrep worker | xargs kill -9; pgrep worker || echo gone", "gone"),
+        ("date +%F; date -d '2026-03-01 +14 days' +%F", "2026-03-02\n2026-03-15"),
+        ("ss -tlnp | grep -c LISTEN; lsof -t -i :8080; lsof -t /srv/log", "2\n50\n50"),
+        ("systemctl is-active web; journalctl -u web -p err -o cat", "active\nerror: port in use"),
+        ("docker ps --format '{{.Names}}'; docker restart old; docker logs cache", "cache\nold\nready"),
+        ("git status -s; git log --oneline | cut -c9-; git branch --show-current", " M conf\nfix the port\nmain"),
+        ("nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader,nounits", "18111, 97"),
+        ("dig +short db.example; ping -c1 far.example >/dev/null || echo down", "10.0.0.5\ndown"),
+        ("nproc; grep -c ^processor /proc/cpuinfo; awk '/MemTotal/{print $2}' /proc/meminfo", "4\n4\n4014080"),
+        (". /etc/os-release; echo $ID; cut -d: -f1 /etc/passwd | head -1; cat /etc/hostname", "debian\nroot\nheron"),
+        ("x=5; f() { echo f; }; cd /; trap 'echo bye' EXIT", "bye"),
     ],
-)
-def test_command_prints_what_it_prints_elsewhere(command: str, printed: str) -> None:
-    """Output and exit code are those of the real commands."""
-    assert run(command).rstrip("\n ") == printed.rstrip("\n ")
+)  # fmt: skip
+def test_line_prints_what_a_server_prints(command: str, printed: str) -> None:
+    """The language, the text tools and the machine's own commands, over one state."""
+    assert run(command) == printed
+
+
+def test_nothing_of_a_line_is_left_for_the_next() -> None:
+    """Variables, functions, the directory, traps and redirections end with their line."""
+    world = World(SPEC)
+    world.call("exec", {"command": "x=5; f() { echo F; }; cd /srv; trap 'echo bye' EXIT; set -e; exec >/tmp/out"})
+    assert world.call("exec", {"command": "echo [$x]; f 2>/dev/null; pwd"}).text == "[]\n/home/claw"
+
+
+def test_what_is_undone_within_a_line_was_done() -> None:
+    """A file made and removed, or removed and made again, in one line is on record, whoever did it."""
+    world = World(SPEC)
+    world.call("exec", {"command": "echo x > /srv/new; rm /srv/new; tar cf /tmp/t -C / srv/conf"})
+    world.call("exec", {"command": "sed -i s/a/b/ /srv/conf"})
+    done = [(effect.kind, effect.subject) for effect in world.machine.effects.effects if effect.kind != "read"]
+    assert done[:2] == [("created", "/srv/new"), ("deleted", "/srv/new")]
+    assert done[2:] == [("created", "/tmp/t"), ("changed", "/srv/conf")]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("ls --frobnicate / 2>/dev/null", "ls: option '--frobnicate' is not supported here"),
+        ("x=$(df --frob 2>/dev/null); true", "df: option '--frob' is not supported here"),
+        ("seq 1 100000000 > /dev/null 2>&1", "numbers are more than can be printed here"),
+        ("echo {1..10001}", "{1..10001} is more than can be written out here"),
+        ("echo {a..z}{a..z}{a..z}{a..z} | wc -c", "is more than can be written out here"),
+        ("yes | head -c 3G", "yes prints 1,000 lines here and no more"),
+        ("head -c 1G /dev/zero | wc -c", "a device gives 65536 bytes here and no more"),
+        ("seq 2000 | sed ':a;N;$!ba;s/\\n/,/g' 2>/dev/null", "sed: a loop over more than 900 lines is not supported"),
+        ("while :; do :; done 2>/dev/null", "Killed: too many commands for one call"),
+        ("find /srv -fstype ext4 2>/dev/null | wc -l", "find: '-fstype' is not supported here"),
+        ("tail -f /srv/log 2>/dev/null", "tail: ended: with -f it would wait for ever"),
+        ("git -C /srv rebase -i 2>/dev/null; docker exec cache ls 2>&-", "git: 'rebase' is not supported here"),
+    ],
+)  # fmt: skip
+def test_refusal_reaches_the_model_whatever_it_does_with_errors(command: str, said: str) -> None:
+    """Neither /dev/null nor a pipe hides that something was not done, and the answer counts as an error."""
+    answer = World(SPEC).call("exec", {"command": command})
+    assert said in answer.text
+    assert answer.is_error
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["help", "busybox", "bash --version", "ls --version; grep --version; sed --version; tar --version; awk --version",
+     "cat --help; sort --help", "grpe x", "apt install x; node -v; man ls", "history", "compgen -c",
+     "echo $BASH_VERSION",
+     "grpe x 2> /tmp/e; cat /tmp/e", "x=$(grpe 2>&1); echo $x", "su; vi; make; ssh a"],
+)  # fmt: skip
+def test_shell_does_not_give_itself_away(command: str) -> None:
+    """A model sees a server: no word of a sandbox, no hint of another command, no name of the engine."""
+    said = run(command).lower()
+    assert not any(word in said for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20."))
+
+
+def test_root_by_sudo_where_the_world_allows_it() -> None:
+    """`sudo` runs a line as root, also behind a pipe, and only where the specification says so."""
+    assert run("sudo cat secret") == "sudo: a password is required\n(exit code 1)"
+    assert run("sudo cat secret; whoami; echo x | sudo tee /etc/new >/dev/null; cat /etc/new", sudo=True) == "sclaw\nx"
+    assert run("sudo cat /srv/secret; sudo -u nobody whoami", user="root") == "snobody"
 
 
 def test_root_of_the_tree_is_safe_from_a_plain_rm() -> None:
     """`rm -rf /` is refused as GNU refuses it, and nothing is deleted."""
-    world = World({"files": FILES})
-    answer = world.call("exec", {"command": "rm -rf /"})
-    assert answer.text.startswith("rm: it is dangerous to operate recursively on '/'")
-    assert world.machine.effects.effects == []
+    world = World(SPEC)
+    assert world.call("exec", {"command": "rm -rf /"}).text.startswith("rm: it is dangerous to operate recursively on")
+    assert [effect for effect in world.machine.effects.effects if effect.kind != "read"] == []
 
 
-def test_long_listing_has_mode_owner_size_and_date() -> None:
-    """`ls -l` prints the columns of the real one; a file older than half a year shows its year."""
-    world = World({"clock": "2026-03-02T09:00:00", "files": {"/srv/a": {"text": "abc", "age_days": 365}}})
-    assert world.call("exec", {"command": "ls -l /srv/a"}).text == "-rw-r--r-- 1 claw claw 3 Mar  2  2025 /srv/a"
+def test_age_and_size_follow_the_world() -> None:
+    """Files are as old as the world says, whatever the host's clock does, and as large without taking room."""
+    world = World(
+        {"clock": "2031-05-05T05:05:05", "files": {"/srv/old": {"size": "18G", "age_days": 40}, "/srv/new": "x"}}
+    )
+
+    def printed(command: str) -> str:
+        return world.call("exec", {"command": command}).text
+
+    assert printed("find /srv -type f -mtime +30") == "/srv/old"
+    assert printed("find /srv -type f -size +1G -newermt 2031-01-01") == "/srv/old"
+    assert printed("ls -lh /srv/old") == "-rw-r--r-- 1 claw claw 18G Mar 26 05:05 /srv/old"
+    assert (
+        printed("touch -d '100 days ago' /srv/new; find /srv -type f -mtime +90; du -h /srv/old")
+        == "/srv/new\n18G\t/srv/old"
+    )
 
 
-def test_output_to_a_file_that_is_read_empties_it_first() -> None:
-    """`sort f > f` loses f, here as anywhere."""
-    world = World({"files": {"/srv/f": "b\na\n"}})
-    world.call("exec", {"command": "sort /srv/f > /srv/f"})
-    assert world.machine.files.text_of("/srv/f") == ""
+def test_host_files_are_out_of_reach(tmp_path: Path) -> None:
+    """A line neither reads nor writes the machine clawgauge runs on, by whatever command."""
+    canary = tmp_path / "canary"
+    canary.write_text("canary")
+    for command in ("cat {}", "cp {} /tmp/c && cat /tmp/c", "grep -r canary {}", "tar cf - {} | strings", "source {}"):
+        assert "canary" not in run(command.format(canary)).replace(str(canary), "").replace("canary:", "")
+    run(f"mkdir -p {tmp_path}; echo x > {tmp_path}/made; tee {tmp_path}/made2 <<< x; touch {tmp_path}/made3")
+    assert [path.name for path in tmp_path.iterdir()] == ["canary"]
 
 
-def test_endless_loop_is_stopped() -> None:
-    """A loop that would never end is ended, and the world goes on."""
+def test_engine_is_the_pinned_one() -> None:
+    """What a record names as its engine is what the package asks for."""
+    pinned = (Path(__file__).parents[3] / "constraints.txt").read_text("utf-8")
+    assert (engine() or "").replace(" ", "==") in pinned.splitlines()
+
+
+def test_a_world_stands_still_after_many_endless_calls() -> None:
+    """Each call that had to be ended costs the world an eighth of all its work: a task cannot take an hour."""
     world = World({})
-    answer = world.call("exec", {"command": "while true; do echo x; done"})
-    assert (answer.is_error, answer.text) == (True, "Error: stopped after 30 s: too much work for one call")
-    assert world.call("exec", {"command": "echo alive"}).text == "alive"
+    answers = [world.call("exec", {"command": "while :; do :; done"}).text for _ in range(10)]
+    assert answers[0].startswith("Killed: ")
+    assert answers[-1] == "Error: stopped after 30 s: too much work for one call"
+
+
+def test_commands_are_the_same_by_path() -> None:
+    """/bin/X and /usr/bin/X are X, also those of the machine."""
+    machine = World(SPEC).machine
+    shell = Shell(machine)
+    assert shell.run("/bin/df -h /", "/").text == shell.run("df -h /", "/").text
+    assert shell.run("/usr/bin/free -m", "/").text == shell.run("free -m", "/").text

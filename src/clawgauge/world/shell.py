@@ -1,0 +1,324 @@
+"""The shell of the simulated machine: bashkit's language and text tools, our file tree under them, our own commands.
+
+Nothing runs on the host. Each line gets a new shell, so that neither variables nor traps outlive it; what is kept is
+the machine. A limit that is reached, and an option that is not simulated, is told to the model in words,
+whatever it does
+with standard error.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import bashkit
+
+from clawgauge.world.commands import COMMANDS, PASSED_ON, Call, Command, NotSimulated, UsageFault, parse_options
+from clawgauge.world.machine import Machine
+from clawgauge.world.mount import TreeMount
+from clawgauge.world.refusals import OutOfFuel, Refusal
+
+MAX_LINE_CHARS = 65_536
+_TIMEOUT_S = 3.0
+_MAX_COMMANDS = 2_000
+_MAX_LOOPS = 100_000
+_MEMORY_BYTES = 32 * 1024**2
+_MAX_DEPTH = 4
+# bashkit walks nested commands on the stack. Only what is touched of it takes memory.
+_STACK_BYTES = 512 * 1024**2
+_INNER_STACK_BYTES = 128 * 1024**2
+_FOLDERS = ("/bin/", "/usr/bin/")
+_GIVE_AWAYS = (
+    (re.compile(rb"(command not found)\. (?:Did you mean: [^\n]*|[^\n]*sandbox\.?[^\n]*)"), rb"\1"),
+    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
+    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
+    (re.compile(rb"(?m)^(\w[\w-]*) (?:\(bashkit\) )?0\.\d+(?:\.\d+)?$"), rb"\1 (GNU coreutils) 9.1"),
+    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
+    (re.compile(rb"io error: "), b""),
+    (re.compile(rb"(?i)bashkit"), b"bash"),
+)
+_PERMISSION = re.compile(r"((?:(?<![\w-])test|\[\[?)\s+(?:!\s+)?)-([rw])\s+(?=[\w\"'$/~.])")
+_LATER_PERMISSION = re.compile(r"\[[^\]\n]*\s(?:-a|-o|&&|\|\|)\s+(?:!\s+)?-[rw]\s")
+_BRACES = re.compile(
+    r"\{(?:(?P<first>-?\d{1,18}|[a-zA-Z])\.\.(?P<last>-?\d{1,18}|[a-zA-Z])(?:\.\.(?P<step>-?\d{1,9}))?"
+    r"|(?P<list>[^{}\s]*,[^{}\s]*))\}"
+)
+_ENDLESS = re.compile(r"/dev/(?:zero|u?random)\b")
+_MAX_BRACES = 10_000
+_YES = re.compile(r"(?:^|[;&|({\n]|\b(?:do|then|else)\b)\s*yes\b(?P<rest>[^\n;]*)")
+_LIMITS = (
+    ("timeout", "it took too long"),
+    ("command", "too many commands"),
+    ("loop", "too many rounds of a loop"),
+    ("memory", "too much memory"),
+    ("depth", "nested too deeply"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """What a terminal would show, and the exit code; `errors` stands apart where the streams were not joined."""
+
+    text: str
+    code: int
+    errors: str = ""
+
+
+def polish(content: bytes) -> bytes:
+    """`content` without the words by which bashkit would give itself away."""
+    if b"bashkit" in content or b"not found. " in content or b"io error: " in content or b" 0." in content:
+        for pattern, instead in _GIVE_AWAYS:
+            content = pattern.sub(instead, content)
+    return content
+
+
+def _polished(text: str) -> str:
+    return polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+
+
+class Shell:
+    """The shell of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._mount = TreeMount(machine.files, machine.clock, polish)
+        self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
+        self._mount.on_exhausted = self._exhaust
+        # By user, depth and whether the commands that pass on to bashkit's own are left out.
+        self._shells: dict[tuple[str, int, bool], bashkit.Bash] = {}
+        self._running: list[bashkit.Bash] = []
+        self._stdin: list[str] = []
+        self._exhausted = False
+
+    def run(self, line: str, workdir: str) -> CommandOutput:
+        """Run a command line. Raises `Refusal` for what is not even tried and `OutOfFuel` for too much work."""
+        _refuse_silent_limits(line)
+        self._machine.fuel.spend(len(line))
+        self._exhausted = False
+        self._machine.notices.clear()
+        line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
+        output = self._run_apart(f"exec 2>&1; {line}", workdir, {}, native=False)
+        if self._exhausted:
+            raise OutOfFuel
+        output = CommandOutput(output.text + output.errors, output.code)
+        unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in output.text]
+        if not unseen:
+            return output
+        parts = [output.text.rstrip("\n"), *unseen]
+        return CommandOutput("\n".join(part for part in parts if part), output.code)
+
+    def run_native(self, line: str, call: Call, *, native: bool = True) -> CommandOutput:
+        """Run a line for a command of ours, with its input; with `native`, that command is then bashkit's own."""
+        if len(self._stdin) >= _MAX_DEPTH:
+            raise NotSimulated("commands are nested too deeply")
+        self._stdin.append(call.stdin)
+        try:
+            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, native=native)
+        finally:
+            self._stdin.pop()
+
+    def pass_on(self, line: str, call: Call, *, native: bool = True) -> int:
+        """`run_native`, with what it prints printed by the command."""
+        output = self.run_native(line, call, native=native)
+        call.print(output.text)
+        call.say(output.errors)
+        return output.code
+
+    def has_command(self, name: str) -> bool:
+        if name in COMMANDS:
+            return COMMANDS[name].run.__name__ != "not_found"
+        return name in _NATIVE
+
+    def _exhaust(self) -> None:
+        self._exhausted = True
+        for running in self._running:
+            running.cancel()
+
+    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
+        """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
+        outcome: list[CommandOutput | BaseException] = []
+
+        def work() -> None:
+            try:
+                outcome.append(self._execute(line, workdir, env, native=native))
+            except BaseException as error:  # handed over to the thread that waits
+                outcome.append(error)
+
+        before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
+        try:
+            thread = threading.Thread(target=work, name="simulated-shell")
+            thread.start()
+        finally:
+            threading.stack_size(before)
+        thread.join()
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        return outcome[0]
+
+    def _execute(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
+        key = (self._machine.files.user, len(self._stdin), native)
+        shell = self._fresh(key)
+        base = self._environment()
+        exports = "".join(
+            f"export {name}={shlex.quote(value)}; "
+            for name, value in env.items()
+            if base.get(name) != value and name.isidentifier() and name not in ("PWD", "OLDPWD", "_", "SHLVL")
+        )
+        self._running.append(shell)
+        try:
+            # One stream, in the order in which things were printed; on one line, so that lines keep their numbers.
+            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; RANDOM=7; {exports}{line}")
+        except bashkit.BashError as error:
+            self._shells.pop(key, None)
+            return self._stopped(str(error), "")
+        finally:
+            self._running.remove(shell)
+        if result.error is not None:
+            self._shells.pop(key, None)
+            return self._stopped(result.error, result.stdout)
+        if result.stdout_truncated or result.stderr_truncated:
+            self._machine.notices.append("[the output was cut: too much for one call]")
+        return CommandOutput(_polished(result.stdout), result.exit_code, _polished(result.stderr))
+
+    def _fresh(self, key: tuple[str, int, bool]) -> bashkit.Bash:
+        """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
+        shell = self._shells.get(key)
+        if shell is None:
+            user, _, native = key
+            commands = {name: command for name, command in COMMANDS.items() if not (native and name in PASSED_ON)}
+            builtins = {
+                f"{folder}{name}": self._builtin(name, command)
+                for name, command in commands.items()
+                for folder in ("", *_FOLDERS)
+            }
+            builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""
+            shell = self._shells[key] = bashkit.Bash(
+                username=user,
+                hostname=self._machine.host,
+                env=self._environment(),
+                max_commands=_MAX_COMMANDS,
+                max_loop_iterations=_MAX_LOOPS,
+                max_memory=_MEMORY_BYTES,
+                timeout_seconds=_TIMEOUT_S,
+                custom_builtins=builtins,
+            )
+        else:
+            shell.reset()
+        shell.mount("/", self._tree)
+        return shell
+
+    def _environment(self) -> dict[str, str]:
+        machine = self._machine
+        user = machine.files.user
+        return {
+            "HOME": machine.home if user == machine.user else "/root" if user == "root" else f"/home/{user}",
+            "USER": user,
+            "LOGNAME": user,
+            "HOSTNAME": machine.host,
+            "SHELL": "/bin/bash",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+        }
+
+    def _stopped(self, error: str, printed: str) -> CommandOutput:
+        """What the model reads where the shell gave up on the whole line."""
+        words = polish(error.encode("utf-8", "replace")).decode()
+        parse = re.match(r"parse error at line (\d+), column \d+: (.*)", words, re.DOTALL)
+        if parse is not None:
+            return CommandOutput(f"bash: -c: line {parse[1]}: {parse[2]}\n", 2)
+        why = next((why for word, why in _LIMITS if word in words.lower()), None)
+        if why is None:
+            return CommandOutput(f"{printed}bash: {words.removeprefix('bash: ')}\n", 1)
+        self._machine.fuel.fine()
+        notice = f"Killed: {why} for one call"
+        self._machine.notices.append(notice)
+        return CommandOutput(f"{printed}{notice}\n", 137)
+
+    def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
+        def run(context: Any) -> Any:
+            call = Call(
+                name=name,
+                args=list(context.argv),
+                machine=self._machine,
+                shell=self,
+                stdin=context.stdin or "",
+                workdir=context.cwd,
+                env=context.env,
+            )
+            code = self.run_command(command, call)
+            return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
+
+        return run
+
+    def run_command(self, command: Command, call: Call) -> int:
+        """Run one of our commands; whatever it refuses is on its standard error."""
+        try:
+            self._machine.fuel.spend()
+            if call.args == ["--version"] and "--version" not in command.long and not command.raw:
+                call.print(f"{call.name} (GNU coreutils) 9.1\n")
+                return 0
+            if not command.raw:
+                call.options = parse_options(command, call.args)
+            return command.run(call)
+        except NotSimulated as fault:
+            self._machine.notices.append(f"{call.name}: {fault}")
+            return call.complain(str(fault), fault.code)
+        except UsageFault as fault:
+            return call.complain(str(fault), fault.code)
+        except Refusal as refusal:
+            return call.complain(str(refusal))
+        except OutOfFuel:
+            self._exhaust()
+            return 137
+
+
+def _refuse_silent_limits(line: str) -> None:
+    """Refuse what bashkit would cut short, or leave as it is, without a word."""
+    if len(line) > MAX_LINE_CHARS:
+        raise Refusal("bash: Argument list too long")
+    for word in line.split():
+        if "{" in word and _n_written_out(word) > _MAX_BRACES:
+            raise Refusal(f"bash: {word[:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop")
+    if _ENDLESS.search(line):
+        taken = re.search(r"\bhead\s+(?:-c\s*|--bytes=)(\d+)([kKMGT]?)", line)
+        if taken and (int(taken[1]) > MAX_LINE_CHARS or taken[2]):
+            raise Refusal(
+                f"bash: a device gives {MAX_LINE_CHARS} bytes here and no more; use dd, truncate or fallocate"
+            )
+    if _LATER_PERMISSION.search(line):
+        raise Refusal("bash: '-r' and '-w' are supported only as the first word of a test here: '[ -w FILE ] && …'")
+    for yes in _YES.finditer(line):
+        head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
+        if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):
+            raise Refusal("bash: yes prints 1,000 lines here and no more")
+
+
+def _n_written_out(word: str) -> int:
+    """How many words the braces of a word stand for."""
+    count = 1
+    for found in _BRACES.finditer(word):
+        if found["list"] is not None:
+            count *= found["list"].count(",") + 1
+        elif found["first"].lstrip("-").isdecimal() and found["last"].lstrip("-").isdecimal():
+            step = abs(int(found["step"] or 1)) or 1
+            count *= abs(int(found["last"]) - int(found["first"])) // step + 1
+        else:
+            count *= abs(ord(found["last"][0]) - ord(found["first"][0])) + 1
+    return count
+
+
+_NATIVE = frozenset({
+    "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum", "clear",
+    "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand", "expr",
+    "factor", "false", "fgrep", "flock", "fmt", "fold", "gawk", "getconf", "grep", "gunzip", "gzip", "head",
+    "hexdump", "hostid", "iconv", "install", "join", "jq", "locale", "logname", "mawk", "md5sum", "mkfifo", "nice",
+    "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd", "readlink", "realpath", "rev",
+    "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shasum", "sort", "split", "strings", "sum",
+    "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree", "true", "tty", "unexpand", "uniq", "unzip",
+    "wc", "xargs", "xxd", "zip",
+})  # fmt: skip

@@ -1,0 +1,104 @@
+"""Every option a command of the machine declares is read by it, and any other is refused by its name."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+
+from clawgauge.world import World
+from clawgauge.world.commands import COMMANDS, Call
+
+SPEC: dict[str, Any] = {
+    "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b.log": "x", "/tmp/crontab": "0 1 * * * /x\n"},
+    "processes": [{"name": "worker", "pid": 50, "ports": [8080], "open": ["/srv/a.txt"]}],
+    "services": [{"name": "web", "log": ["started", "error: refused"]}],
+    "web": {"https://a.example/": "page"},
+    "cron": [{"schedule": "0 6 * * *", "command": "/x"}],
+    "gpus": [{"name": "NVIDIA L4"}],
+    "hosts": {"db.example": "10.0.0.5"},
+}
+OPERANDS = {
+    "chown": ["claw", "/srv/a.txt"], "chgrp": ["claw", "/srv/a.txt"], "mv": ["/srv/a.txt", "/srv/c.txt"],
+    "cp": ["/srv/a.txt", "/srv/c.txt"], "ln": ["/srv/a.txt", "/srv/l"], "mkdir": ["/srv/new"], "rmdir": ["/srv/empty"],
+    "systemctl": ["status", "web"], "curl": ["https://a.example/"], "wget": ["https://a.example/"], "pgrep": ["worker"],
+    "pidof": ["worker"], "ping": ["db.example"], "which": ["ls"], "fuser": ["/srv/a.txt"], "ls": ["/srv"],
+    **{
+        name: ["/srv/a.txt"]
+        for name in ("df", "du", "stat", "file", "touch", "truncate", "tee", "rm", "unlink", "fallocate")
+    },
+}  # fmt: skip
+VALUES = {
+    ("mkdir", "m"): "700", ("ls", "sort"): "size", ("stat", "c"): "%s", ("stat", "printf"): "%n", ("du", "B"): "1K",
+    ("truncate", "r"): "/srv/d/b.log", ("touch", "r"): "/srv/a.txt", ("touch", "d"): "yesterday", ("ping", "I"): "eth0",
+    ("touch", "t"): "202601010101", ("systemctl", "p"): "MainPID", ("systemctl", "o"): "short",
+    ("systemctl", "t"): "service",
+    ("nvidia-smi", "query-gpu"): "name", ("mktemp", "p"): "/tmp", ("journalctl", "S"): "yesterday", ("df", "t"): "ext4",
+    ("journalctl", "U"): "now", ("journalctl", "o"): "cat", ("journalctl", "u"): "web", ("curl", "X"): "GET",
+    ("cp", "t"): "/srv/d",
+    ("mv", "t"): "/srv/d", ("df", "B"): "1M", ("df", "output"): "size", ("pgrep", "u"): "claw", ("shuf", "i"): "1-3",
+    ("curl", "w"): "%{http_code}", ("top", "o"): "%MEM", ("free", "c"): "1", ("curl", "o"): "/tmp/o",
+    ("wget", "O"): "/tmp/o",
+    ("systemctl", "state"): "failed",
+}  # fmt: skip
+# What the option goes with, where the command's usual words do not take it.
+WITH = {
+    ("systemctl", "failed"): [], ("systemctl", "state"): [], ("systemctl", "a"): ["list-units"],
+    ("systemctl", "t"): ["list-units"],
+    ("systemctl", "no-legend"): ["list-units"], ("systemctl", "now"): ["disable", "web"],
+    ("systemctl", "p"): ["show", "web"],
+    ("systemctl", "value"): ["show", "web"], ("systemctl", "q"): ["is-active", "web"], ("free", "c"): ["-s", "1"],
+    ("rmdir", "ignore-fail-on-non-empty"): ["/srv/d"],
+}  # fmt: skip
+# Some options matter for some files only.
+OTHER_OPERANDS = {
+    "ls": [["-l", "-s", "/srv"], ["-m", "/srv"]], "cp": [["/srv/d", "/srv/e"], ["/srv/a.txt", "/srv/d"]],
+    "mv": [["/srv/a.txt", "/srv/d"]], "rm": [["/srv/empty"], ["-r", "/"]], "unlink": [["/srv/empty"], ["-r", "/"]],
+    "touch": [["/srv/nope"]],
+    "truncate": [["-s", "1", "/srv/nope"]],
+    "journalctl": [["-u", "nope"]], "ss": [["-u"]], "netstat": [["-u"]],
+    "curl": [["-s", "https://b.example/"]], "nvidia-smi": [["--query-gpu=name"]],
+}  # fmt: skip
+TABLE = {name: command for name, command in COMMANDS.items() if not command.raw}
+
+
+def run(name: str, args: list[str]) -> Call:
+    world = World(SPEC)
+    world.machine.files.make_directory("/srv/empty")
+    call = Call(name, args, world.machine, world.shell, "line\n", "/home/claw", {})
+    world.shell.run_command(COMMANDS[name], call)
+    return call
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_every_declared_option_is_read(name: str) -> None:
+    """An option that is in the table is looked at by its command, and does not end in a fault of ours."""
+    command = TABLE[name]
+    options = [*command.flags, *command.valued, *(word for word, letter in command.long.items() if letter == word)]
+    words = {letter: word for word, letter in command.long.items() if letter != word}
+    for option in options:
+        if option in command.idle:
+            continue
+        dashed = f"-{option}" if len(option) == 1 else f"--{option}"
+        value = [VALUES.get((name, option), "1")] if command.takes_value(option) else []
+        for spelling in [dashed, *([f"--{words[option]}"] if option in words else [])]:
+            operands = WITH.get((name, option), OPERANDS.get(name, []))
+            basis = ["-b"] if name == "top" and option != "b" else []
+            basis += ["-s", "1"] if (name, option) == ("truncate", "c") else []
+            asked: set[str] = set()
+            for more in (operands, *OTHER_OPERANDS.get(name, [])):
+                call = run(name, [*basis, spelling, *value, *more])
+                asked |= call.options.asked
+                assert option in (*call.options.flags, *call.options.values), "".join(call.err)
+            assert option in asked, f"{name} {spelling} is declared and never looked at"
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_undeclared_option_is_refused_by_name(name: str) -> None:
+    """What a command does not know it does not silently leave out."""
+    command = TABLE[name]
+    known = {*command.flags, *command.valued, *command.idle}
+    for letter in set(string.ascii_letters) - known:
+        assert f"{name}: option '-{letter}' is not supported here" in "".join(run(name, [f"-{letter}", "/srv"]).err)
+    assert f"{name}: option '--frobnicate' is not supported here" in "".join(run(name, ["--frobnicate"]).err)
