@@ -35,6 +35,8 @@ def draw_values(entry: object, drawing: int, suite: str, place: Place) -> object
         entry = {key: _swapped(value, swap) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         entry = {**entry, "prompt": _with_long_text(entry, seed, place.at("long"))}
+    if isinstance(entry.get("world"), dict) and isinstance(entry["world"].get("files"), dict):
+        entry = {**entry, "world": _with_long_files(entry["world"], seed, place.at("world").at("files"))}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
 
@@ -112,12 +114,29 @@ def _swapped(value: Any, swap: Swap) -> Any:
 
 
 def _with_long_text(entry: Mapping[str, Any], seed: str, place: Place) -> str:
-    prompt, rules = entry.get("prompt"), entry["long"]
+    prompt = entry.get("prompt")
+    if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
+        raise place.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
+    return prompt.replace(_LONG_FIELD, _read_long(entry["long"], seed, place))
+
+
+def _with_long_files(world: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
+    files = dict(world["files"])
+    for path, file in files.items():
+        if not isinstance(file, dict) or "long" not in file:
+            continue
+        here = place.at(path).at("long")
+        if "text" in file:
+            raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
+        text = _read_long(file["long"], f"{seed}\0{path}", here)
+        files[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
+    return {**world, "files": files}
+
+
+def _read_long(rules: object, seed: str, place: Place) -> str:
     if not isinstance(rules, dict):
         raise place.refusal(f"must be an object with {', '.join(_LONG_KEYS)}, not {describe_kind(rules)}")
     refuse_unknown_keys(rules, _LONG_KEYS, place)
-    if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
-        raise place.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
     tokens, patterns, inserts = rules.get("tokens"), rules.get("of"), rules.get("insert", [])
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= _MAX_TOKENS:
         raise place.at("tokens").refusal(f"must be a whole number from 1 to {_MAX_TOKENS}")
@@ -126,7 +145,7 @@ def _with_long_text(entry: Mapping[str, Any], seed: str, place: Place) -> str:
             raise place.at(key).refusal("must be a list of lines")
     if not patterns:
         raise place.at("of").refusal("empty; give at least one line to make the text of")
-    return prompt.replace(_LONG_FIELD, long_text(round(tokens * _CHARS_PER_TOKEN), patterns, inserts, seed))
+    return long_text(round(tokens * _CHARS_PER_TOKEN), patterns, inserts, seed)
 
 
 def long_text(n_chars: int, patterns: list[str], inserts: list[str], seed: str) -> str:

@@ -6,8 +6,9 @@ fault in it, naming the key. Knows nothing of tools.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from clawgauge.world.web import Web, fill_web
 
 WORLD_KEYS = (
     "seed", "user", "host", "clock", "files", "disks", "ram_mb", "processes", "services", "web", "contacts",
-    "messages", "cron", "notes", "faults",
+    "messages", "replies", "cron", "notes", "faults", "sudo",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
@@ -41,6 +42,7 @@ class Machine:
     user: str
     host: str
     ram_mb: int
+    may_sudo: bool
     incidentals: Incidentals
     fuel: Fuel
     effects: EffectLog
@@ -59,15 +61,25 @@ class Machine:
     def home(self) -> str:
         return home_of(self.user)
 
+    @contextlib.contextmanager
+    def acting_as(self, user: str) -> Iterator[None]:
+        """What is done meanwhile is done by `user`."""
+        before = self.files.user
+        self.files.user = self.processes.user = user
+        try:
+            yield
+        finally:
+            self.files.user = self.processes.user = before
+
 
 def build_machine(spec: Mapping[str, Any], seed: int) -> Machine:
     """The server a specification describes; raises `SuiteError` naming the key."""
     fields = Fields(spec, "", WORLD_KEYS)
     fields.whole("seed", 0)
     user, host = _read_name(fields, "user", "claw"), _read_name(fields, "host", "heron")
-    fuel, effects, incidentals = Fuel(), EffectLog(), Incidentals(seed)
-    fuel.start_call()
     clock, disks = read_clock(fields), read_disks(fields)
+    fuel, effects, incidentals = Fuel(), EffectLog(clock), Incidentals(seed)
+    fuel.start_call()
     files = FileTree(user, clock, disks, effects, fuel)
     place_files(files, fields, clock, incidentals)
     settle_disks(disks, fields)
@@ -87,6 +99,7 @@ def build_machine(spec: Mapping[str, Any], seed: int) -> Machine:
         user=user,
         host=host,
         ram_mb=fields.whole("ram_mb", 3_920, least=64, most=4_194_304),
+        may_sudo=fields.flag("sudo"),
         incidentals=incidentals,
         fuel=fuel,
         effects=effects,

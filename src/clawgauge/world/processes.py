@@ -48,7 +48,7 @@ class ProcessTable:
     """The running processes by id."""
 
     def __init__(self, user: str, effects: EffectLog) -> None:
-        self._user = user
+        self.user = user
         self._effects = effects
         self._by_pid: dict[int, Process] = {}
         self._last_pid = 0
@@ -75,7 +75,7 @@ class ProcessTable:
         process = self._by_pid.get(pid)
         if process is None:
             raise Refusal("No such process")
-        if self._user not in ("root", process.user):
+        if self.user not in ("root", process.user):
             raise Refusal("Operation not permitted")
         if signal in _HARMLESS or (process.ignores_term and signal != "KILL"):
             return

@@ -13,7 +13,7 @@ from clawgauge.world.machine import Machine
 from clawgauge.world.tools.file_tools import edit_file, read_file, write_file
 from clawgauge.world.tools.job_tool import cron
 from clawgauge.world.tools.memory_tool import memory
-from clawgauge.world.tools.message_tool import message
+from clawgauge.world.tools.message_tool import ask_user, message
 from clawgauge.world.tools.process_tool import process
 from clawgauge.world.tools.shell_tool import run_command
 from clawgauge.world.tools.web_tool import web_fetch
@@ -27,6 +27,7 @@ TOOLS: Mapping[str, Tool] = {
     "edit": edit_file,
     "web_fetch": web_fetch,
     "message": message,
+    "ask_user": ask_user,
     "cron": cron,
     "memory": memory,
     "process": process,

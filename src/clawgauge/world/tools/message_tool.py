@@ -1,4 +1,4 @@
-"""The tool `message`: reading what came in, writing to people and channels."""
+"""The tools `message` and `ask_user`: reading what came in, writing to people, asking the one who gave the job."""
 
 from __future__ import annotations
 
@@ -16,3 +16,7 @@ def message(machine: Machine, arguments: Arguments) -> ToolAnswer:
         for received in machine.mailbox.incoming(arguments.text("from", ""))
     ]
     return ToolAnswer("\n".join(lines) or "No messages.")
+
+
+def ask_user(machine: Machine, arguments: Arguments) -> ToolAnswer:
+    return ToolAnswer(f"The user answered: {machine.mailbox.ask(arguments.text('question')).text}")
