@@ -102,10 +102,11 @@ class Mailbox:
     def ask(self, question: str) -> Message:
         """Put a question to the user and wait for the answer, which is heard."""
         self.know(USER)
+        n_received = len(self.received)
         asked = self.send(USER, question)
-        answer = next((message for message in self._unread if message.who == asked.who), None)
-        if answer is None:
+        if len(self.received) == n_received:
             return Message(asked.who, _NO_REPLY, self._clock.now_s)
+        answer = self.received[-1]
         self._clock.advance(answer.at_s - self._clock.now_s)
         self._hear(answer)
         return answer
