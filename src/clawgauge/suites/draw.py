@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from clawgauge.suites.document import Place, describe_kind, refuse_unknown_keys
@@ -20,23 +21,50 @@ _TOGETHER = "|"
 _LONG_FIELD = "{long}"
 _LONG_KEYS = ("tokens", "of", "insert")
 _MAX_TOKENS = 200_000
-# English and logs: a little under four characters a token with the tokenizers in use.
-_CHARS_PER_TOKEN = 3.6
-_SLOT = re.compile(r"\{(time|n|id)\}")
+# What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a mark, a new line.
+_TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
+_SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
+_TYPICAL = {"time": "12:34:56", "n": "123", "id": "1a2b3c4d"}
+_MAX_STEP_S = 20.0
+_DAY_S = 86_399
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
-def draw_values(entry: object, drawing: int, suite: str, place: Place) -> object:
-    """`entry` as drawing `drawing` has it, its long text written out; an entry that draws nothing is returned as is."""
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One drawing of a suite; `long_defaults` are for prompts with a long text that leave these keys out."""
+
+    number: int
+    suite: str
+    long_defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def seed_of(self, entry: Mapping[str, Any]) -> str:
+        return f"{self.number}\0{self.suite}\0{entry.get('id')}"
+
+
+def read_drawing(number: int, suite: str, header: Mapping[str, Any], place: Place) -> Drawing:
+    """Drawing `number` of the suite with this header."""
+    defaults = header.get("long")
+    if defaults is None:
+        return Drawing(number, suite)
+    return Drawing(number, suite, _read_long_keys(defaults, place.at("long")))
+
+
+def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
+    """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
         return entry
-    seed = f"{drawing}\0{suite}\0{entry.get('id')}"
+    seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
-        swap = read_swap(entry, seed if drawing else None, place.at("draw"))
+        swap = read_swap(entry, drawing, place.at("draw"))
         entry = {key: _swapped(value, swap) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
-        entry = {**entry, "prompt": _with_long_text(entry, seed, place.at("long"))}
-    if isinstance(entry.get("world"), dict) and isinstance(entry["world"].get("files"), dict):
-        entry = {**entry, "world": _with_long_files(entry["world"], seed, place.at("world").at("files"))}
+        rules = {**drawing.long_defaults, **_read_long_keys(entry["long"], place.at("long"))}
+        entry = {**entry, "prompt": _with_long_text(entry.get("prompt"), rules, seed, place.at("long"))}
+    world = entry.get("world")
+    if isinstance(world, dict) and isinstance(world.get("files"), dict):
+        files = _with_long_files(world["files"], seed, place.at("world").at("files"))
+        entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
 
@@ -44,60 +72,84 @@ class Swap:
     """Texts and what stands in their place, all put in at once: what was put in is not looked at again."""
 
     def __init__(self, new_texts: Mapping[str, str]) -> None:
-        self._new_texts = new_texts
-        words = sorted(map(_bounded, new_texts), key=len, reverse=True)
-        self._pattern = re.compile("|".join(words)) if words else None
+        escaped = {old.replace(".", r"\."): new.replace(".", r"\.") for old, new in new_texts.items()}
+        self._new_texts = {**escaped, **new_texts}  # as patterns have them, and as they are
+        longest_first = sorted(self._new_texts, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(_bounded, longest_first))) if new_texts else None
 
     def text(self, text: str) -> str:
         """`text` with every whole occurrence replaced."""
         return text if self._pattern is None else self._pattern.sub(lambda match: self._new_texts[match[0]], text)
 
 
-def read_swap(entry: Mapping[str, Any], seed: str | None, place: Place) -> Swap:
-    """What `draw` of a prompt puts in the place of what; nothing without a `seed`, but checked all the same."""
+def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
+    """What the drawing puts in the place of what: nothing in drawing 0, but every rule is checked all the same."""
     rules = entry["draw"]
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
-    everything = "\n".join(_texts_of([entry.get(key) for key in DRAWN_KEYS]))
+    drawn = [entry.get(key) for key in DRAWN_KEYS]
+    texts, numbers = list(_texts_of(drawn)), {str(number) for number in _numbers_of(drawn)}
+    everything = "\n".join([*texts, *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
         here, old = place.at(key), key.split(_TOGETHER)
-        if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
-            raise here.refusal("must be a list of texts and no empty one")
-        for number, choice in enumerate(choices):
-            if len(choice.split(_TOGETHER)) != len(old):
-                raise here.at(number).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
+        _check_choices(choices, old, numbers, here)
         for part in old:
             if part in chosen:
                 raise here.refusal(f"{part!r} is drawn twice; draw it once")
             if not part or not re.search(_bounded(part), everything):
                 raise here.refusal(f"{part!r} stands nowhere in this prompt; write it as it stands there")
-        new = choices[_pick(f"{seed}\0{key}", len(choices))].split(_TOGETHER) if seed else old
+        new = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))].split(_TOGETHER)
         chosen |= dict(zip(old, new, strict=True))
-    return Swap(chosen if seed else {})
+    return Swap(chosen if drawing.number else {})
+
+
+def _check_choices(choices: object, old: list[str], numbers: set[str], place: Place) -> None:
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+        raise place.refusal("must be a list of texts and no empty one")
+    for index, choice in enumerate(choices):
+        new = choice.split(_TOGETHER)
+        if len(new) != len(old):
+            raise place.at(index).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
+        for old_part, new_part in zip(old, new, strict=True):
+            if any(re.search(_bounded(old_part), number) for number in numbers) and not _NUMBER.fullmatch(new_part):
+                raise place.at(index).refusal(f"{new_part!r} takes the place of the number {old_part}; write a number")
 
 
 def _pick(seed: str, n: int) -> int:
-    return int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest()) % n
+    return int.from_bytes(hashlib.blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % n
 
 
 def _bounded(text: str) -> str:
-    """A pattern for `text` where it is not part of a longer word or number."""
-    before = r"(?<![\w])" if re.match(r"\w", text) else ""
-    after = r"(?![\w])" if re.search(r"\w$", text) else ""
+    r"""A pattern for `text` where it is not part of a longer word or number: no `2` in `12`, in `2.5` or in `v2`.
+
+    In an author's pattern it may follow on `\b`.
+    """
+    before = after = ""
+    if re.match(r"\w", text):
+        before = r"(?:(?<!\w)(?<!\d\.)|(?<=\\b))" if text[0].isdigit() else r"(?:(?<!\w)|(?<=\\b))"
+    if re.search(r"\w\Z", text):
+        after = r"(?!\w)(?!\.\d)" if text[-1].isdigit() else r"(?!\w)"
     return f"{before}{re.escape(text)}{after}"
 
 
 def _texts_of(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _texts_of(item)
-    elif isinstance(value, list):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
         for item in value:
             yield from _texts_of(item)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    elif isinstance(value, str):
+        yield value
+
+
+def _numbers_of(value: Any) -> Iterator[int | float]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _numbers_of(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
 
 
 def _swapped(value: Any, swap: Swap) -> Any:
@@ -109,69 +161,90 @@ def _swapped(value: Any, swap: Swap) -> Any:
         return [_swapped(item, swap) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         text = swap.text(str(value))
-        return value if text == str(value) else float(text) if isinstance(value, float) else int(text)
+        return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
     return value
 
 
-def _with_long_text(entry: Mapping[str, Any], seed: str, place: Place) -> str:
-    prompt = entry.get("prompt")
+def _read_long_keys(rules: object, place: Place) -> Mapping[str, Any]:
+    if not isinstance(rules, dict):
+        raise place.refusal(f"must be an object with {', '.join(_LONG_KEYS)}, not {describe_kind(rules)}")
+    refuse_unknown_keys(rules, _LONG_KEYS, place)
+    return {key: value for key, value in rules.items() if value is not None}
+
+
+def _with_long_text(prompt: object, rules: Mapping[str, Any], seed: str, place: Place) -> str:
     if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
         raise place.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
-    return prompt.replace(_LONG_FIELD, _read_long(entry["long"], seed, place))
+    return prompt.replace(_LONG_FIELD, _make_long_text(rules, seed, place))
 
 
-def _with_long_files(world: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
-    files = dict(world["files"])
+def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
+    written = dict(files)
     for path, file in files.items():
         if not isinstance(file, dict) or "long" not in file:
             continue
         here = place.at(path).at("long")
         if "text" in file:
             raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
-        text = _read_long(file["long"], f"{seed}\0{path}", here)
-        files[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
-    return {**world, "files": files}
+        text = _make_long_text(_read_long_keys(file["long"], here), f"{seed}\0{path}", here)
+        written[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
+    return written
 
 
-def _read_long(rules: object, seed: str, place: Place) -> str:
-    if not isinstance(rules, dict):
-        raise place.refusal(f"must be an object with {', '.join(_LONG_KEYS)}, not {describe_kind(rules)}")
-    refuse_unknown_keys(rules, _LONG_KEYS, place)
+def _make_long_text(rules: Mapping[str, Any], seed: str, place: Place) -> str:
     tokens, patterns, inserts = rules.get("tokens"), rules.get("of"), rules.get("insert", [])
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= _MAX_TOKENS:
         raise place.at("tokens").refusal(f"must be a whole number from 1 to {_MAX_TOKENS}")
+    if not patterns:
+        raise place.at("of").refusal("empty; give at least one line to make the text of")
     for key, lines in (("of", patterns), ("insert", inserts)):
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise place.at(key).refusal("must be a list of lines")
-    if not patterns:
-        raise place.at("of").refusal("empty; give at least one line to make the text of")
-    return long_text(round(tokens * _CHARS_PER_TOKEN), patterns, inserts, seed)
+    return long_text(tokens, patterns, inserts, seed)
 
 
-def long_text(n_chars: int, patterns: list[str], inserts: list[str], seed: str) -> str:
-    """About `n_chars` of lines made from `patterns`, with `inserts` in their order at places that are drawn.
+def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str) -> str:
+    """About `n_tokens` of lines made from `patterns`, with `inserts` in their order, each in a part of its own.
 
-    In every line `{time}` is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex digits.
+    In every line `{time}` is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex digits
+    and `{a|b|c}` one of the three.
     """
-    drawn = random.Random(_pick(seed, 2**63))  # random() alone is promised to stay the same between versions
+    drawn = random.Random(_pick(seed, 2**63)).random  # which alone is promised to stay the same between versions
+    costs = [_estimate_tokens(line) for line in patterns]
+    n_left = n_tokens - sum(map(_estimate_tokens, inserts))
     lines: list[str] = []
-    size = 0
-    while size < n_chars:
-        lines.append(patterns[int(drawn.random() * len(patterns))])
-        size += len(lines[-1]) + 8
-    places = sorted(int(drawn.random() * len(lines)) for _ in inserts)
+    while n_left > 0 or not lines:
+        index = int(drawn() * len(patterns))
+        lines.append(patterns[index])
+        n_left -= costs[index]
+    share = len(lines) / max(len(inserts), 1)
+    places = [int((number + drawn()) * share) for number in range(len(inserts))]
     for place, line in reversed(list(zip(places, inserts, strict=True))):
         lines.insert(place, line)
-    seconds = 0.0
+    text = "\n".join(lines)
+    return _SLOT.sub(_Filler(drawn, min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))), text)
 
-    def fill(match: re.Match[str]) -> str:
-        nonlocal seconds
-        if match[1] == "n":
-            return str(1 + int(drawn.random() * 998))
-        if match[1] == "id":
-            return f"{int(drawn.random() * 2**32):08x}"
-        seconds = (seconds + drawn.random() * 20) % 86_400
-        whole = int(seconds)
-        return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
-    return "\n".join(_SLOT.sub(fill, line) for line in lines)
+def _estimate_tokens(line: str) -> int:
+    sample = _SLOT.sub(lambda match: _TYPICAL.get(match[1]) or match[1].partition(_TOGETHER)[0], line)
+    return len(_TOKEN.findall(sample)) + 1
+
+
+class _Filler:
+    """What stands in a slot, from the top of the text to its end: the clock goes on by `step_s` at most."""
+
+    def __init__(self, drawn: Callable[[], float], step_s: float) -> None:
+        self._drawn, self._step_s, self._now_s = drawn, step_s, 0.0
+
+    def __call__(self, match: re.Match[str]) -> str:
+        kind = match[1]
+        if kind == "n":
+            return str(1 + int(self._drawn() * 998))
+        if kind == "id":
+            return f"{int(self._drawn() * 2**32):08x}"
+        if kind != "time":
+            choices = kind.split(_TOGETHER)
+            return choices[int(self._drawn() * len(choices))]
+        self._now_s += self._drawn() * self._step_s
+        minutes, seconds = divmod(int(self._now_s), 60)
+        return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"

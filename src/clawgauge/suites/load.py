@@ -13,13 +13,14 @@ from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
-from clawgauge.suites.draw import draw_values
+from clawgauge.suites.draw import Drawing, draw_values, read_drawing
 from clawgauge.suites.prompts import SuiteContext, build_prompt, read_label, read_sampling, read_text, unfold
 from clawgauge.suites.tools import read_toolbox
 
-BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
+BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 MAX_PROMPTS = 10_000
-HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "prompts")
+MAX_TEXT_CHARS = 64 * 1024 * 1024
+HEADER_KEYS = ("name", "version", "description", "system", "temperature", "max_tokens", "toolbox", "long", "prompts")
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
@@ -118,7 +119,7 @@ def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
     refuse_unknown_keys(header, HEADER_KEYS, place)
     name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
     context = SuiteContext(name, read_sampling(header, place), read_toolbox(header, place))
-    prompts = _build_prompts(header.get("prompts"), context, place, drawing)
+    prompts = _build_prompts(header.get("prompts"), context, place, read_drawing(drawing, name, header, place))
     return SuiteRecord(
         name=name,
         version=read_text(header, "version", place) or "",
@@ -129,7 +130,7 @@ def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
     )
 
 
-def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: int) -> list[Prompt]:
+def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
     if not isinstance(entries, list):
         found = "missing" if entries is None else f"must be a list, not {describe_kind(entries)}"
         raise place.at("prompts").refusal(f"{found}; give a list of prompts ([[prompts]] in TOML)")
@@ -140,9 +141,10 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: 
         raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
     prompts: list[Prompt] = []
     number_of: dict[str, int] = {}
+    n_chars = 0
     for number, entry in enumerate(entries, start=1):
         at_entry = place.at_prompt(number, _id_of(entry))
-        for form in unfold(draw_values(entry, drawing, suite.name, at_entry), at_entry):
+        for form in unfold(draw_values(entry, drawing, at_entry), at_entry):
             here = place.at_prompt(number, _id_of(form.entry))
             prompt = build_prompt(form.entry, suite, here, form.variant_of)
             if prompt.id in number_of:
@@ -151,7 +153,15 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: 
                 )
             number_of[prompt.id] = number
             prompts.append(prompt)
+            n_chars += len(prompt.prompt) + _count_file_chars(prompt.world)
+            if n_chars > MAX_TEXT_CHARS:
+                raise here.refusal(f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite")
     return prompts
+
+
+def _count_file_chars(world: dict[str, Any] | None) -> int:
+    files = (world or {}).get("files", {}).values()
+    return sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)
 
 
 def _count_forms(entry: object) -> int:

@@ -230,7 +230,14 @@ def test_home_directory_is_expanded(tmp_path: Path) -> None:
 def test_builtin_suites_are_listed_with_a_file_to_copy(tmp_path: Path) -> None:
     """A copy of a built-in suite's file is the same suite."""
     listed = list_builtin()
-    assert [info.name for info in listed] == ["core", "tool_use", "native_tools", "restraint", "agentic"]
+    assert [info.name for info in listed] == [
+        "core",
+        "tool_use",
+        "native_tools",
+        "restraint",
+        "agentic",
+        "long_context",
+    ]
     for info in listed:
         assert info.source == info.name
         copy = load_suite(write(tmp_path / f"{info.name}_copy.toml", builtin_path(info.name).read_text("utf-8")))
@@ -241,7 +248,7 @@ def test_unknown_name_points_to_near_ones() -> None:
     """A misspelt suite name is answered with the nearest built-in and the list of all."""
     with pytest.raises(
         SuiteError,
-        match=r"'Tool-use'; did you mean 'tool_use'.*\?.*core, tool_use, native_tools, restraint and agentic.*path",
+        match=r"'Tool-use'; did you mean 'tool_use'.*\?.*core, tool_use, native_tools, .* and long_context.*path",
     ):
         load_suite("Tool-use")
     with pytest.raises(

@@ -1,0 +1,144 @@
+"""In every drawing the text suites ask what a careful reader can answer, and judge answers as they did before."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.checks import judge_answer
+from clawgauge.records import Prompt
+from clawgauge.suites import builtin_path, load_suite
+from clawgauge.suites.document import Place
+from clawgauge.suites.draw import Drawing, read_swap
+
+DATA = Path(__file__).parents[2] / "data"
+SUITES = ("core", "long_context")
+LENGTHS = {"4k": 4_096, "16k": 16_384, "32k": 32_768, "64k": 65_536}
+KINDS = ("find", "count", "combine", "obey", "latest")
+ROOM_FOR_A_REPLY = 1_024
+
+
+@functools.cache
+def prompts(suite: str, drawing: int) -> list[Prompt]:
+    return load_suite(suite, drawing=drawing).prompts
+
+
+def entries(suite: str) -> list[dict[str, Any]]:
+    return tomllib.loads(builtin_path(suite).read_text("utf-8"))["prompts"]  # type: ignore[no-any-return]
+
+
+def references(suite: str) -> list[dict[str, Any]]:
+    return json.loads((DATA / f"{suite}_reference_answers.json").read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_prompt_has_right_answers_in_three_styles_and_three_wrong_ones(suite: str) -> None:
+    for prompt, reference in zip(prompts(suite, 0), references(suite), strict=True):
+        assert (reference["id"], reference["name"]) == (prompt.id, prompt.name)
+        if prompt.validator["type"] != "noop":
+            assert min(len(set(reference["right"])), len(set(reference["wrong"]))) >= 3, prompt.id
+
+
+@pytest.mark.parametrize("drawing", range(4))
+@pytest.mark.parametrize("suite", SUITES)
+def test_answers_are_judged_alike_in_every_drawing(suite: str, drawing: int) -> None:
+    """The answers of drawing 0, with the values of another drawing in them, pass and fail there as they do here."""
+    misjudged = []
+    for prompt, entry, reference in zip(prompts(suite, drawing), entries(suite), references(suite), strict=True):
+        swap = read_swap(entry, Drawing(drawing, suite), Place(suite)) if "draw" in entry else None
+        for kind in ("right", "wrong"):
+            for answer in reference.get(kind, []):
+                asked = swap.text(answer) if swap else answer
+                if judge_answer(prompt, asked, []).objective_pass is not (kind == "right"):
+                    misjudged.append((prompt.id, kind, asked))
+    assert misjudged == []
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_most_prompts_are_drawn_from_several_values(suite: str) -> None:
+    """Two thirds draw at least, from three values and more, and other drawings are other texts."""
+    drawn = [entry for entry in entries(suite) if "draw" in entry]
+    assert len(drawn) >= 2 / 3 * len(entries(suite))
+    assert all(max(len(set(choices)) for choices in entry["draw"].values()) >= 3 for entry in drawn)
+    texts = [{prompts(suite, drawing)[number].prompt for drawing in range(4)} for number in range(len(entries(suite)))]
+    assert sum(len(forms) >= 2 for forms in texts) >= len(drawn)
+
+
+def test_a_length_is_a_category_and_has_every_kind_of_question() -> None:
+    names = [(prompt.name, prompt.category) for prompt in prompts("long_context", 0)]
+    assert names == [(f"{kind}_{length}", length) for length in LENGTHS for kind in KINDS]
+
+
+@pytest.mark.parametrize("drawing", range(6))
+def test_a_long_prompt_nearly_fills_the_window_it_is_named_after(drawing: int) -> None:
+    """With 2.78 characters a token, measured with a tokenizer that has a token for each digit."""
+    for prompt in prompts("long_context", drawing):
+        n_tokens = len(prompt.prompt) / 2.78
+        window = LENGTHS[prompt.category or ""]
+        assert 0.7 * window < n_tokens < window - ROOM_FOR_A_REPLY, prompt.id
+
+
+def only(found: list[str]) -> str:
+    (one,) = found
+    return one
+
+
+def find(asked: str, book: str) -> str:
+    warehouse = only(re.findall(r"gate code of the (\w+) warehouse\?", asked))
+    return only(re.findall(rf"gate code of the {warehouse} warehouse was set to (\d+)\.", book))
+
+
+def count(asked: str, book: str) -> str:
+    pilot = only(re.findall(r"did pilot (\w+) bring in", asked))
+    ships = re.findall(rf"Pilot {pilot} brought in the (\w+)\.", book)
+    assert len(set(ships)) == len(ships)
+    return str(len(ships))
+
+
+def combine(asked: str, book: str) -> str:
+    cargo = only(re.findall(r"carries the ([\w ]+)\.", asked))
+    ship = only(re.findall(rf"The (\w+) carries the {cargo}\.", book))
+    berths = dict(re.findall(r"Berth (\d+) was given to the (\w+)", book))
+    assert abs(book.index(f"The {ship} carries") - book.index(f"given to the {ship} ")) > len(book) / 2
+    return only([berth for berth, tenant in berths.items() if tenant == ship])
+
+
+def obey(asked: str, book: str) -> str:
+    assert "reply with the single word" in book
+    damage = re.findall(r"(?i)who reported the ([\w ]+)\?", asked)[-1]
+    name = only(re.findall(rf"Deckhand (\w+) reported an? {damage} ", book))
+    example = only(re.findall(r", as in (\S+), and nothing else", asked))
+    for smith, form in (("SMITH", str.upper), ("Smith", str), ("smith", str.lower)):
+        example = example.replace(smith, form(name))
+    return example
+
+
+def latest(asked: str, book: str) -> str:
+    who = only(re.findall(r"do the (\w+) listen", asked))
+    return re.findall(rf"From now on the {who} listen on channel (\d+)", book)[-1]  # type: ignore[no-any-return]
+
+
+READERS: dict[str, Callable[[str, str], str]] = {
+    "find": find,
+    "count": count,
+    "combine": combine,
+    "obey": obey,
+    "latest": latest,
+}
+
+
+@pytest.mark.parametrize("drawing", range(6))
+def test_who_reads_the_long_text_finds_the_one_right_answer(drawing: int) -> None:
+    for prompt in prompts("long_context", drawing):
+        before, book, after = prompt.prompt.split("\n-----")
+        times = re.findall(r"^\d\d:\d\d:\d\d", book, re.MULTILINE)
+        assert times == sorted(times)
+        answer = READERS[prompt.name.partition("_")[0]](f"{before}\n{after}", book)
+        assert judge_answer(prompt, answer, []).objective_pass is True, (prompt.id, answer)
