@@ -34,10 +34,11 @@ from clawgauge.checks.spec import (
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 from clawgauge.world import TOOL_NAMES, World
+from clawgauge.world.clock import read_moment
 from clawgauge.world.effects import Effect
 from clawgauge.world.fields import Fields
 from clawgauge.world.globs import matches_glob
-from clawgauge.world.mailbox import plain_name
+from clawgauge.world.mailbox import is_heard, plain_name
 from clawgauge.world.paths import resolve
 from clawgauge.world.schedule import moments_of
 from clawgauge.world.services import STATES
@@ -62,6 +63,7 @@ _TEXT_KEYS = ("equals", "contains", "lacks", "matches")
 _MAX_CONDITIONS = 64
 _MAX_STATE_CHARS = 200
 _FORBID_KEYS = ("except", "contains", "with")
+_WHEN_KEYS = ("until", "before", "after")
 
 
 def calls_of(world: World, tools: str | list[str], pattern: str | None = None) -> list[Mapping[str, Any]]:
@@ -91,8 +93,12 @@ def check_effect(kind: str, condition: Condition) -> None:
         for pattern in patterns if isinstance(patterns, list) else [patterns]:
             if not isinstance(pattern, str) or not pattern.strip():
                 raise refuse(key, "a pattern such as '/srv/*', or a list of them", pattern)
-    if "contains" in condition:
-        require_text(condition, "contains")
+    for key in ("contains", "until"):
+        if key in condition:
+            require_text(condition, key)
+    for key in ("before", "after"):
+        if key in condition:
+            read_moment(Fields(condition, "", tuple(condition)), key)
 
 
 def find_effect(kind: str, condition: Condition, world: World) -> str | None:
@@ -100,9 +106,19 @@ def find_effect(kind: str, condition: Condition, world: World) -> str | None:
     if kind == "called":
         return _describe_call(condition) if calls_of(world, condition["called"], condition.get("with")) else None
     for effect in world.machine.effects.effects:
-        if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect):
+        if effect.kind == "heard" and is_heard(condition.get("until", ""), effect.subject, effect.detail):
+            return None
+        if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect) and _is_then(condition, effect.at_s):
             return _describe(effect)
     return None
+
+
+def _is_then(condition: Condition, at_s: int) -> bool:
+    """Whether a condition forbids at this moment: `before` one, `after` another, or always where it names neither."""
+    fields = Fields(condition, "", tuple(condition))
+    too_early = "before" in condition and at_s < read_moment(fields, "before")
+    too_late = "after" in condition and at_s > read_moment(fields, "after")
+    return too_early or too_late or not ("before" in condition or "after" in condition)
 
 
 def _is_meant(condition: Condition, kind: str, effect: Effect) -> bool:
@@ -303,6 +319,21 @@ def _fault_of_effect(kind: str, condition: Condition, world: World) -> str | Non
     return f"nothing was {kind} that fits {quoted(', '.join(_as_list(condition[kind])))}"
 
 
+def _check_happened(condition: Condition) -> None:
+    inner = condition["happened"]
+    if not isinstance(inner, Mapping):
+        raise refuse("happened", "an object such as {'service': 'web'}", inner)
+    for _, kind, effect in _conditions({"happened": [inner]}, "happened", tuple(EFFECTS)):
+        _check_forbidden(kind, effect)
+
+
+def _fault_of_happened(condition: Condition, world: World) -> str | None:
+    inner = condition["happened"]
+    kind = next(kind for kind in EFFECTS if kind in inner)
+    wanted = " or ".join(_as_list(inner[kind]))
+    return None if find_effect(kind, inner, world) else f"it has not happened: {_WORDS.get(kind, kind)} {wanted}"
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of condition, named by its first key."""
@@ -321,6 +352,7 @@ KINDS: Mapping[str, Kind] = {
     "cron": Kind(("cron", "schedule", "absent"), _check_cron, _fault_of_cron),
     "memory": Kind(("memory",), _check_memory, _fault_of_memory),
     "called": Kind(("called", "with"), check_called, _fault_of_called),
+    "happened": Kind(("happened",), _check_happened, _fault_of_happened),
 } | {
     kind: Kind((kind, "except", "contains"), partial(check_effect, kind), partial(_fault_of_effect, kind))
     for kind in EFFECTS
@@ -436,7 +468,8 @@ def _check_expectation(kind: str, condition: Mapping[str, Any]) -> None:
 
 
 def _check_forbidden(kind: str, condition: Mapping[str, Any]) -> None:
-    refuse_unknown(condition, (kind, *_FORBID_KEYS))
+    # A call is no effect: when it was made is not looked at.
+    refuse_unknown(condition, (kind, *_FORBID_KEYS, *(() if kind == "called" else _WHEN_KEYS)))
     check_effect(kind, condition)
 
 

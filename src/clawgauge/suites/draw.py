@@ -54,13 +54,17 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
         return entry
+    seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
         swap = read_swap(entry, drawing, place.at("draw"))
         entry = {key: _swapped(value, swap) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         rules = {**drawing.long_defaults, **_read_long_keys(entry["long"], place.at("long"))}
-        text = _with_long_text(entry.get("prompt"), rules, drawing.seed_of(entry), place.at("long"))
-        entry = {**entry, "prompt": text}
+        entry = {**entry, "prompt": _with_long_text(entry.get("prompt"), rules, seed, place.at("long"))}
+    world = entry.get("world")
+    if isinstance(world, dict) and isinstance(world.get("files"), dict):
+        files = _with_long_files(world["files"], seed, place.at("world").at("files"))
+        entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
 
@@ -171,6 +175,23 @@ def _read_long_keys(rules: object, place: Place) -> Mapping[str, Any]:
 def _with_long_text(prompt: object, rules: Mapping[str, Any], seed: str, place: Place) -> str:
     if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
         raise place.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
+    return prompt.replace(_LONG_FIELD, _make_long_text(rules, seed, place))
+
+
+def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
+    written = dict(files)
+    for path, file in files.items():
+        if not isinstance(file, dict) or "long" not in file:
+            continue
+        here = place.at(path).at("long")
+        if "text" in file:
+            raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
+        text = _make_long_text(_read_long_keys(file["long"], here), f"{seed}\0{path}", here)
+        written[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
+    return written
+
+
+def _make_long_text(rules: Mapping[str, Any], seed: str, place: Place) -> str:
     tokens, patterns, inserts = rules.get("tokens"), rules.get("of"), rules.get("insert", [])
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= _MAX_TOKENS:
         raise place.at("tokens").refusal(f"must be a whole number from 1 to {_MAX_TOKENS}")
@@ -179,7 +200,7 @@ def _with_long_text(prompt: object, rules: Mapping[str, Any], seed: str, place: 
     for key, lines in (("of", patterns), ("insert", inserts)):
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise place.at(key).refusal("must be a list of lines")
-    return prompt.replace(_LONG_FIELD, long_text(tokens, patterns, inserts, seed))
+    return long_text(tokens, patterns, inserts, seed)
 
 
 def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str) -> str:

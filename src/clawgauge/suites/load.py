@@ -185,10 +185,15 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: 
                 )
             number_of[prompt.id] = number
             prompts.append(prompt)
-            n_chars += len(prompt.prompt)
+            n_chars += len(prompt.prompt) + _count_file_chars(prompt.world)
             if n_chars > MAX_TEXT_CHARS:
                 raise here.refusal(f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite")
     return prompts
+
+
+def _count_file_chars(world: dict[str, Any] | None) -> int:
+    files = (world or {}).get("files", {}).values()
+    return sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)
 
 
 def _count_forms(entry: object) -> int:

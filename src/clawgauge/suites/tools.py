@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import clawgauge.world as simulation
 from clawgauge.errors import SuiteError
 from clawgauge.suites.document import Place, describe_kind, refuse_unknown_keys, suggest
 from clawgauge.world import TOOL_NAMES, tool_definitions
+from clawgauge.world.mailbox import is_heard
 
 TOOL_CHOICES = ("auto", "none", "required")
 _FUNCTION_KEYS = ("description", "parameters", "strict")
@@ -154,6 +156,11 @@ def task_toolbox(task: Task, suite_toolbox: Toolbox) -> Toolbox:
     """The tools a prompt may name: for a task those the world answers, else the suite's own."""
     if task.world is None:
         return suite_toolbox
+    return _world_toolbox()
+
+
+@functools.cache
+def _world_toolbox() -> Toolbox:
     return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
 
 
@@ -176,6 +183,7 @@ def check_task(task: Task, validator: Mapping[str, Any], tools: list[dict[str, A
         return
     if not tools:
         raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
+    _check_replies(task.world, validator, place)
     for index, tool in enumerate(tools):
         name = tool["function"]["name"]
         if name not in TOOL_NAMES:
@@ -183,4 +191,19 @@ def check_task(task: Task, validator: Mapping[str, Any], tools: list[dict[str, A
                 place.at("tools")
                 .at(index)
                 .refusal(f"{name!r} is not a tool of the simulated world, whose tools are {', '.join(TOOL_NAMES)}")
+            )
+
+
+def _check_replies(world: Mapping[str, Any], validator: Mapping[str, Any], place: Place) -> None:
+    """Refuse a condition that waits for words nobody will say."""
+    replies = world.get("replies", [])
+    for index, condition in enumerate(validator.get("forbid", [])):
+        until = condition.get("until")
+        if until is not None and not any(is_heard(until, reply["from"], reply["text"]) for reply in replies):
+            raise (
+                place.at("validator")
+                .at("forbid")
+                .at(index)
+                .at("until")
+                .refusal(f"{until!r} fits no reply of the world; write it as 'name: text', with * for any characters")
             )

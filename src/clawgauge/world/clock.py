@@ -43,14 +43,19 @@ class Incidentals:
 
 def read_clock(spec: Fields) -> Clock:
     """The clock of a specification: `clock = "2026-03-02T09:14:07"`."""
-    written = spec.text("clock", DEFAULT_START)
+    return Clock(read_moment(spec, "clock", DEFAULT_START))
+
+
+def read_moment(spec: Fields, key: str, default: str | None = None) -> int:
+    """A moment of the world, in seconds since 1970."""
+    written = spec.text(key, default)
     try:
-        start = dt.datetime.fromisoformat(written)
+        moment = dt.datetime.fromisoformat(written)
     except ValueError:
-        raise refusal(spec.at("clock"), "a date and time such as '2026-03-02T09:00:00'", written) from None
-    if start.tzinfo is not None:
-        raise SuiteError(f"key '{spec.at('clock')}' has a time zone; the world runs on UTC, so leave it out")
-    start_s = int(start.replace(tzinfo=dt.UTC).timestamp())
-    if not 0 <= start_s < _LATEST_S:
-        raise refusal(spec.at("clock"), "a moment from 1970 to 2099", written)
-    return Clock(start_s)
+        raise refusal(spec.at(key), "a date and time such as '2026-03-02T09:00:00'", written) from None
+    if moment.tzinfo is not None:
+        raise SuiteError(f"key '{spec.at(key)}' has a time zone; the world runs on UTC, so leave it out")
+    at_s = int(moment.replace(tzinfo=dt.UTC).timestamp())
+    if not 0 <= at_s < _LATEST_S:
+        raise refusal(spec.at(key), "a moment from 1970 to 2099", written)
+    return at_s

@@ -92,6 +92,13 @@ _DEFINITIONS: Mapping[str, Definition] = {
             "action",
         ),
         _tool(
+            "ask_user",
+            "Ask the person who gave you the job a question, and get the answer. Use it where something only they can "
+            "know or decide is missing.",
+            {"question": _text("The question.")},
+            "question",
+        ),
+        _tool(
             "cron",
             "List, add or remove scheduled jobs.",
             {

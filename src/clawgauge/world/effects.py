@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from clawgauge.world.clock import Clock
+
 EffectKind = Literal[
     "created", "changed", "deleted", "killed", "sent", "scheduled", "unscheduled", "service", "remembered",
-    "forgotten", "fetched", "read",
+    "forgotten", "fetched", "read", "heard",
 ]  # fmt: skip
 
 
@@ -21,12 +23,14 @@ class Effect:
     kind: EffectKind
     subject: str
     detail: str = ""
+    at_s: int = 0
 
 
 class EffectLog:
     """Effects as they happen; silent while the world is being set up."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.effects: list[Effect] = []
         self._noted: set[tuple[str, str]] = set()
         self._listening = False
@@ -37,7 +41,7 @@ class EffectLog:
 
     def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
         if self._listening:
-            self.effects.append(Effect(kind, subject, detail))
+            self.effects.append(Effect(kind, subject, detail, self._clock.now_s))
 
     def note_once(self, kind: EffectKind, subject: str) -> None:
         """Note what may happen a thousand times in a loop and says as much once: the reading of a file."""

@@ -121,6 +121,11 @@ class Fields:
                 raise refusal(f"{self.at(key)}[{index}]", "text that is not blank", item)
         return value
 
+    def text_or_texts(self, key: str) -> list[str]:
+        """One text, or a list of them."""
+        value = self._values.get(key, [])
+        return [self.word(key)] if isinstance(value, str) else self.texts(key)
+
     def objects(self, key: str, known: Collection[str]) -> Iterator[Fields]:
         """The objects of a list, in order."""
         value = self._values.get(key, [])

@@ -26,8 +26,8 @@ __all__ = ["RELEASE", "WORLD_KEYS", "Machine", "Memory", "build_machine", "check
 
 WORLD_KEYS = (
     "seed", "user", "host", "clock", "files", "disks", "ram_mb", "processes", "services", "web", "contacts",
-    "messages", "cron", "notes", "faults", "containers", "hosts", "gpus", "repos", "sudo", "cpus", "swap_mb",
-    "uptime_days", "load",
+    "messages", "replies", "cron", "notes", "faults", "containers", "hosts", "gpus", "repos", "sudo", "cpus",
+    "swap_mb", "uptime_days", "load",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _MIB = 1024**2
@@ -154,9 +154,9 @@ def build_machine(spec: Mapping[str, Any], seed: int) -> Machine:
     fields = Fields(spec, "", WORLD_KEYS)
     fields.whole("seed", 0)
     user, host = _read_name(fields, "user", "claw"), _read_name(fields, "host", "heron")
-    fuel, effects, incidentals = Fuel(), EffectLog(), Incidentals(seed)
-    fuel.start_call()
     clock, disks = read_clock(fields), read_disks(fields)
+    fuel, effects, incidentals = Fuel(), EffectLog(clock), Incidentals(seed)
+    fuel.start_call()
     files = FileTree(user, clock, disks, effects, fuel)
     place_files(files, fields, clock, incidentals)
     processes = ProcessTable(user, effects)

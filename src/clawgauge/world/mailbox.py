@@ -2,7 +2,10 @@
 
 contacts = ["dana", "#ops"]
 messages = [{ from = "dana", text = "How full is the disk?", minutes_ago = 12 }]
+replies = [{ from = "dana", contains = "a.img", lacks = "b.img", text = "Yes, delete it.", after_s = 40 }]
 notes = ["The backup host is called heron."]
+
+`user` is the person who gave the job: the one who is asked with the tool `ask_user`.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from clawgauge.errors import SuiteError
 from clawgauge.world.clock import Clock
 from clawgauge.world.effects import EffectLog
 from clawgauge.world.fields import Fields
+from clawgauge.world.globs import matches_glob
 from clawgauge.world.refusals import Refusal
 
 MAX_MESSAGE_CHARS = 16_384
@@ -25,6 +30,9 @@ _SMALL_WORDS = {
     "your",
 }  # fmt: skip
 _KEYS = ("from", "text", "minutes_ago")
+_REPLY_KEYS = ("from", "contains", "lacks", "text", "after_s")
+USER = "user"
+_NO_REPLY = "I have nothing to add to what I wrote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +44,33 @@ class Message:
     at_s: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What somebody says to a message that holds all of one list and nothing of the other, and how much later."""
+
+    who: str
+    contains: list[str]
+    lacks: list[str]
+    text: str
+    after_s: int
+
+    def fits(self, message: Message) -> bool:
+        text = message.text.casefold()
+        return (
+            plain_name(self.who) == plain_name(message.who)
+            and all(word.casefold() in text for word in self.contains)
+            and not any(word.casefold() in text for word in self.lacks)
+        )
+
+
 def plain_name(name: str) -> str:
     """A name without the marks and the case it is written with: `@Dana` and `dana` are one."""
     return name.strip().lstrip("@#").strip().casefold()
+
+
+def is_heard(wanted: str, who: str, text: str) -> bool:
+    """Whether what somebody said is what is waited for: `dana: yes*`."""
+    return matches_glob(wanted, f"{who}: {text}", across=True, ignore_case=True)
 
 
 class Mailbox:
@@ -50,6 +82,8 @@ class Mailbox:
         self.contacts: dict[str, str] = {}
         self.received: list[Message] = []
         self.sent: list[Message] = []
+        self.replies: list[Reply] = []
+        self._unread: list[Message] = []
 
     def know(self, name: str) -> None:
         self.contacts.setdefault(plain_name(name), name)
@@ -66,11 +100,41 @@ class Mailbox:
         message = Message(name, text, self._clock.now_s)
         self.sent.append(message)
         self._effects.note("sent", name, text)
+        reply = next((reply for reply in self.replies if reply.fits(message)), None)
+        if reply is not None:
+            answer = Message(name, reply.text, message.at_s + reply.after_s)
+            self.received.append(answer)
+            self._unread.append(answer)
         return message
 
+    def ask(self, question: str) -> Message:
+        """Put a question to the user and wait for the answer, which is heard."""
+        self.know(USER)
+        n_received = len(self.received)
+        asked = self.send(USER, question)
+        if len(self.received) == n_received:
+            return Message(asked.who, _NO_REPLY, self._clock.now_s)
+        answer = self.received[-1]
+        self._clock.advance(answer.at_s - self._clock.now_s)
+        self._hear(answer)
+        return answer
+
     def incoming(self, sender: str = "") -> list[Message]:
+        """What has come in by now, from one sender or from all; replies among it are heard."""
         wanted = plain_name(sender)
-        return [message for message in self.received if not wanted or plain_name(message.who) == wanted]
+        arrived = [
+            message
+            for message in sorted(self.received, key=lambda message: message.at_s)
+            if message.at_s <= self._clock.now_s and (not wanted or plain_name(message.who) == wanted)
+        ]
+        for message in arrived:
+            self._hear(message)
+        return arrived
+
+    def _hear(self, message: Message) -> None:
+        if message in self._unread:
+            self._unread.remove(message)
+            self._effects.note("heard", message.who, message.text)
 
 
 def fill_mailbox(mailbox: Mailbox, spec: Fields, start_s: int) -> None:
@@ -81,7 +145,21 @@ def fill_mailbox(mailbox: Mailbox, spec: Fields, start_s: int) -> None:
         minutes_ago = fields.number("minutes_ago", 5)
         mailbox.know(fields.word("from"))
         mailbox.received.append(Message(fields.word("from"), fields.text("text"), start_s - int(minutes_ago * 60)))
-    mailbox.received.sort(key=lambda message: message.at_s)
+    for fields in spec.objects("replies", _REPLY_KEYS):
+        reply = Reply(
+            who=fields.word("from"),
+            contains=fields.text_or_texts("contains"),
+            lacks=fields.text_or_texts("lacks"),
+            text=fields.word("text"),
+            after_s=fields.whole("after_s", 0, most=86_400),
+        )
+        if any(earlier.who == reply.who and not (earlier.contains or earlier.lacks) for earlier in mailbox.replies):
+            raise SuiteError(
+                f"key '{fields.at('from')}': an earlier reply of '{reply.who}' fits every message, so this one is "
+                "never given; put it before that one"
+            )
+        mailbox.know(reply.who)
+        mailbox.replies.append(reply)
 
 
 @dataclass(frozen=True, slots=True)

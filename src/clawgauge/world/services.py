@@ -247,6 +247,7 @@ class Services:
         if service.fails_while is not None:
             path, text = service.fails_while
             if text in (self._tree.text_of(path) or ""):
+                self._effects.note("service", service.name, "failed")
                 self._enter(service, "failed", f"{path}: invalid setting: {text}; failed to start")
                 raise Refusal(
                     f"Job for {service.unit} failed because the control process exited with error code.\n"

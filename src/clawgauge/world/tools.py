@@ -115,6 +115,10 @@ def message(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
     return ToolAnswer("\n".join(lines) or "No messages.")
 
 
+def ask_user(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
+    return ToolAnswer(f"The user answered: {machine.mailbox.ask(arguments.text('question')).text}")
+
+
 def _job_line(job: Job) -> str:
     name = f"  # {job.name}" if job.name else ""
     return f"{job.id}  {job.schedule}  {job.command}{name}"
@@ -187,6 +191,7 @@ TOOLS: Mapping[str, Tool] = {
     "edit": edit_file,
     "web_fetch": web_fetch,
     "message": message,
+    "ask_user": ask_user,
     "cron": cron,
     "memory": memory,
     "process": process,

@@ -146,3 +146,26 @@ def test_what_cannot_be_drawn_is_refused_with_its_place(tmp_path: Path, change: 
     with pytest.raises(SuiteError, match=r"prompt 1 \('P0'\), key '(draw|long)") as caught:
         load(tmp_path, 0, HOSTS | change)
     assert told in str(caught.value)
+
+
+def test_a_file_of_a_world_has_a_long_text_of_its_own(tmp_path: Path) -> None:
+    """Drawn with the prompt, of about the length asked for, and refused where the file has a text already."""
+    file: dict[str, Any] = {"long": LOG["long"], "owner": "root"}
+    task: dict[str, Any] = {
+        "id": "P0",
+        "name": "log",
+        "prompt": "Who failed?",
+        "tools": ["exec"],
+        "world": {"files": {"/var/log/a.log": file, "/var/log/b.log": file}},
+        "draw": {"heron": ["stork"]},
+        "validator": {"type": "world_state", "expect": [{"file": "/var/log/heron"}]},
+    }
+    (prompt,) = load(tmp_path, 1, task)
+    assert prompt.world is not None
+    one, other = (prompt.world["files"][f"/var/log/{name}.log"] for name in "ab")
+    assert one["owner"] == "root" and one["text"] != other["text"]
+    assert one["text"].count(" ERROR stork failed\n") == 1 and one["text"].endswith("\n")
+    assert 2_500 < len(one["text"]) < 3_500
+    task["world"]["files"]["/var/log/a.log"] = {**file, "text": "x"}
+    with pytest.raises(SuiteError, match=r"world.files./var/log/a.log.long': makes the text of a file that has one"):
+        load(tmp_path, 0, task)
