@@ -25,7 +25,7 @@ from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import check_recorded, load_suite, prompts_sha256
-from clawgauge.world import engine
+from clawgauge.world import can_run, engine
 
 EXAMPLES = """\
 examples:
@@ -61,6 +61,7 @@ class Rescoring:
         self.n_withheld = 0
         self.n_dropped = 0
         self.n_other_engine = 0
+        self.n_without_engine = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -81,8 +82,12 @@ class Rescoring:
         if any(call.arguments is None for call in native):
             self.n_dropped += 1
             return result
+        needs_world = prompt.world is not None or prompt.validator.get("type") == "effect"
+        if needs_world and not can_run():
+            self.n_without_engine += 1
+            return result
         self.n_judged += 1
-        ran_in = engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None
+        ran_in = engine() if needs_world else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
@@ -208,6 +213,10 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     if rescoring.n_without_prompt:
         lines.append(
             f"{rescoring.n_without_prompt} answers belong to prompts that are not known and keep their verdict"
+        )
+    if rescoring.n_without_engine:
+        lines.append(
+            f"{rescoring.n_without_engine} answers need the package bashkit to be judged and keep their verdict"
         )
     if rescoring.n_other_engine:
         lines.append(
