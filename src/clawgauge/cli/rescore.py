@@ -30,7 +30,7 @@ from clawgauge.reports.words import word_unreadable
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
-from clawgauge.world import engine
+from clawgauge.world import can_run, engine
 
 EXAMPLES = """\
 examples:
@@ -67,6 +67,7 @@ class Rescoring:
         self.n_withheld = 0
         self.n_dropped = 0
         self.n_other_engine = 0
+        self.n_without_engine = 0
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -87,8 +88,12 @@ class Rescoring:
         if any(call.arguments is None for call in native):
             self.n_dropped += 1
             return result
+        needs_world = prompt.world is not None or prompt.validator.get("type") == "effect"
+        if needs_world and not can_run():
+            self.n_without_engine += 1
+            return result
         self.n_judged += 1
-        ran_in = engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None
+        ran_in = engine() if needs_world else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
@@ -223,6 +228,7 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
         "held a key, which is not recorded": rescoring.n_withheld,
         "made calls too large to be recorded": rescoring.n_dropped,
         "belonged to a prompt that is not known": rescoring.n_without_prompt,
+        "needs the package bashkit to be judged": rescoring.n_without_engine,
     }
     lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in kept.items() if n]
     if rescoring.n_other_engine:

@@ -11,12 +11,7 @@ from typing import Any
 
 import re2
 
-_SPECIAL = re.compile(r"[*?\[]")
 _MAX_PATTERN_CHARS = 1_024
-
-
-def is_glob(text: str) -> bool:
-    return _SPECIAL.search(text) is not None
 
 
 def matches_glob(pattern: str, text: str, *, across: bool = False, ignore_case: bool = False) -> bool:

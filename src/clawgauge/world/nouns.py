@@ -1,5 +1,7 @@
-"""The smaller things a specification may declare: hosts of the network, graphics cards, git repositories.
+"""The smaller things a specification may declare: the web, hosts of the network, graphics cards, git repositories.
 
+web."https://status.example.org/" = "All systems normal."
+web."https://api.example.org/rates" = { status = 200, body = '{"eur": 1.07}', type = "application/json" }
 hosts."db.example.net" = "10.0.0.5"
 hosts."backup.example.net" = { address = "10.0.0.9", reachable = false }
 gpus = [{ name = "NVIDIA L4", memory_mb = 23034, used_mb = 18111, utilization = 97 }]
@@ -17,7 +19,100 @@ from typing import Any
 from clawgauge.errors import SuiteError
 from clawgauge.world import paths
 from clawgauge.world.clock import Incidentals
+from clawgauge.world.effects import EffectLog
 from clawgauge.world.fields import Fields, refusal
+from clawgauge.world.refusals import Refusal
+
+MAX_URL_CHARS = 2_048
+_URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#\s:@]+)(?P<port>:\d{1,5})?(?P<rest>[^#\s]*)(?:#\S*)?", re.I)
+_PAGE_KEYS = ("status", "body", "type", "retry_after_s")
+_REASONS = {
+    200: "OK", 204: "No Content", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    410: "Gone", 429: "Too Many Requests", 500: "Internal Server Error", 502: "Bad Gateway",
+    503: "Service Unavailable", 504: "Gateway Timeout",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one address answers."""
+
+    status: int
+    body: str
+    content_type: str = "text/html"
+    retry_after_s: int | None = None
+
+    @property
+    def reason(self) -> str:
+        return _REASONS.get(self.status, "Unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address taken apart; two spellings of one address are equal."""
+
+    host: str
+    text: str
+
+
+def read_address(url: str) -> Address:
+    """The address in a plain form: lower-case host, no fragment, a slash where the path is empty."""
+    found = _URL.fullmatch(url.strip()) if len(url) <= MAX_URL_CHARS else None
+    if found is None:
+        raise Refusal("Invalid URL: it must start with http:// or https:// and hold no spaces")
+    host = found["host"].lower()
+    rest = found["rest"] or "/"
+    rest = rest if rest.startswith("/") else f"/{rest}"
+    return Address(host, f"{found['scheme'].lower()}://{host}{found['port'] or ''}{rest}")
+
+
+class Web:
+    """Pages by address, and the pages that stand in for them a number of times first."""
+
+    def __init__(self, effects: EffectLog) -> None:
+        self._effects = effects
+        self._pages: dict[Address, Page] = {}
+        self._before: dict[Address, list[Page]] = {}
+
+    def add(self, url: str, page: Page) -> None:
+        self._pages[read_address(url)] = page
+
+    def put_before(self, url: str, page: Page, times: int) -> None:
+        """For the next `times` requests, `page` answers instead."""
+        self._before.setdefault(read_address(url), []).extend([page] * times)
+
+    def hosts(self) -> list[str]:
+        return list(dict.fromkeys(address.host for address in self._pages))
+
+    def fetch(self, url: str) -> Page:
+        """What the address answers; a host nobody has heard of is refused."""
+        address = read_address(url)
+        self._effects.note("fetched", address.text)
+        waiting = self._before.get(address)
+        if waiting:
+            return waiting.pop(0)
+        if address in self._pages:
+            return self._pages[address]
+        if address.host in {known.host for known in self._pages}:
+            return Page(404, "<html><body><h1>404 Not Found</h1></body></html>\n")
+        raise Refusal(f"Could not resolve host: {address.host}")
+
+
+def fill_web(web: Web, spec: Fields) -> None:
+    """The pages of a specification."""
+    for url, key, value in spec.entries("web"):
+        page = read_page(Fields({"body": value} if isinstance(value, str) else value, key, _PAGE_KEYS))
+        try:
+            web.add(url, page)
+        except Refusal as refusal:
+            raise SuiteError(f"key '{key}': {refusal}") from None
+
+
+def read_page(fields: Fields) -> Page:
+    status = fields.whole("status", 200, least=100, most=599)
+    retry_after_s = fields.whole("retry_after_s", 0, most=86_400)
+    return Page(status, fields.text("body", ""), fields.word("type", "text/html"), retry_after_s or None)
+
 
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _MAX_COMMITS = 200

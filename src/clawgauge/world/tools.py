@@ -13,6 +13,8 @@ from clawgauge.world.schedule import Job
 from clawgauge.world.services import Process, signal_name
 from clawgauge.world.shell import Shell
 
+__all__ = ["TOOLS", "Shell", "Tool"]
+
 Tool = Callable[[Machine, Shell, Arguments], ToolAnswer]
 
 

@@ -5,16 +5,19 @@ Nothing a model can send raises: what cannot be done is an answer that says so.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawgauge.world.arguments import Arguments, ArgumentsBudget, ToolAnswer, bounded_answer
 from clawgauge.world.definitions import TOOL_NAMES
 from clawgauge.world.machine import build_machine
 from clawgauge.world.refusals import OutOfFuel, Refusal
-from clawgauge.world.shell import Shell
-from clawgauge.world.tools import TOOLS
+
+if TYPE_CHECKING:
+    from clawgauge.world.shell import Shell
+    from clawgauge.world.tools import Tool
 
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
 MAX_CALLS = 200
@@ -40,7 +43,10 @@ class World:
 
     def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
         self.machine = build_machine(spec, _seed_of(spec) if seed is None else seed)
-        self.shell = Shell(self.machine)
+        # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
+        loaded = importlib.import_module("clawgauge.world.tools")
+        self._tools: Mapping[str, Tool] = loaded.TOOLS
+        self.shell: Shell = loaded.Shell(self.machine)
         self.calls: list[CallMade] = []
         self._budget = ArgumentsBudget()
         self._n_acted_on = 0
@@ -56,7 +62,7 @@ class World:
         return answer
 
     def _answer(self, name: str, arguments: Mapping[str, Any] | None, admitted: bool) -> ToolAnswer:
-        tool = TOOLS.get(name)
+        tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(TOOL_NAMES)
             return bounded_answer(f"Error: no tool is called '{name[:100]}'; the tools are {known}", is_error=True)

@@ -122,6 +122,25 @@ def test_shell_does_not_give_itself_away(command: str) -> None:
     assert not any(word in said for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20."))
 
 
+def test_what_a_world_says_is_left_as_it_is() -> None:
+    """Words of a file that look like the engine's own are shown and written as they stand."""
+    text = "gateway 0.4.1\ntool (beta) 0.20.1\nworker: io error: disk\nplugin not found. Did you mean: x?\nE117 0.25\n"
+    world = World({"files": {"/srv/notes": text}})
+    assert (
+        world.call("exec", {"command": "cp /srv/notes /srv/a; cat /srv/a > /srv/b; cat /srv/b"}).text == text.rstrip()
+    )
+    assert world.machine.files.text_of("/srv/b") == text
+
+
+def test_a_script_is_written_as_it_was_given() -> None:
+    """Tests of permissions in a here-document or in quotes are text like any other."""
+    script = '#!/bin/sh\n[ -w "$f" ] && [ -r ~/x ] && test -w /a\n'
+    world = World({})
+    world.call("exec", {"command": f"cat > /tmp/s <<'EOF'\n{script}EOF"})
+    assert world.machine.files.text_of("/tmp/s") == script
+    assert world.call("exec", {"command": "echo \"[ -w b ]\" '[ -w c ]'"}).text == "[ -w b ] [ -w c ]"
+
+
 def test_root_by_sudo_where_the_world_allows_it() -> None:
     """`sudo` runs a line as root, also behind a pipe, and only where the specification says so."""
     assert run("sudo cat secret") == "sudo: a password is required\n(exit code 1)"

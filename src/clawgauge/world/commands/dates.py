@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import re
+from dataclasses import dataclass, field
 
 from clawgauge.world.commands.call import Call, UsageFault, command
 
@@ -102,15 +103,89 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
         raise UsageFault(f"invalid date '{text[:60]}'") from None
 
 
-def _read(now: dt.datetime, text: str) -> dt.datetime:
+@dataclass(slots=True)
+class _Reading:
+    """What has been understood of a date so far."""
+
+    now: dt.datetime
     day: dt.date | None = None
     time: dt.time | None = None
     weekday: tuple[int, int] | None = None
     month: int | None = None
-    numbers: list[int] = []
-    shifts: list[tuple[int, str]] = []
-    position = 0
+    numbers: list[int] = field(default_factory=list)
+    shifts: list[tuple[int, str]] = field(default_factory=list)
     count: int | None = None
+
+    def take(self, found: re.Match[str]) -> None:
+        """Understand one token; raises ValueError for what is none."""
+        if found["epoch"]:
+            self.now = dt.datetime.fromtimestamp(int(float(found["epoch"][1:])), dt.UTC)
+            self.day, self.time = self.now.date(), self.now.time()
+        elif found["iso"]:
+            year, month, day = map(int, found["iso"].split("-"))
+            self.day = dt.date(year, month, day)
+        elif found["compact"]:
+            self.day = dt.date.fromisoformat(found["compact"])
+        elif found["us"]:
+            month, day, *years = (int(part) for part in found["us"].split("/"))
+            self.day = dt.date(years[0] if years else self.now.year, month, day)
+        elif found["time"]:
+            hour, minute, *seconds = found["time"].split(":")
+            self.time = dt.time(_hour(int(hour), found["half"]), int(minute), int(float(seconds[0])) if seconds else 0)
+        elif found["hour"]:
+            self.time = dt.time(_hour(int(found["hour"]), found["hour_half"]))
+        elif found["shift"]:
+            amount = int(found["shift"].replace(" ", ""))
+            self.shifts.append((-amount if found["ago"] else amount, found["unit"]))
+        elif found["number"]:
+            self.numbers.append(int(found["number"]))
+        elif found["word"]:
+            self._take_word(found["word"])
+
+    def _take_word(self, word: str) -> None:
+        unit = word.removesuffix("s")
+        if word in _DAYS:
+            self.shifts.append((_DAYS[word], "day"))
+        elif word in ("midnight", "noon"):
+            self.time = dt.time(12 if word == "noon" else 0)
+        elif word in _COUNTS:
+            self.count = _COUNTS[word]
+        elif word == "ago" and self.shifts:
+            self.shifts[-1] = (-self.shifts[-1][0], self.shifts[-1][1])
+        elif unit in _UNITS or unit in ("month", "year"):
+            self.shifts.append((1 if self.count is None else self.count, unit))
+            self.count = None
+        elif (index := _named(word, _WEEKDAYS)) is not None:
+            self.weekday, self.count = (index, self.count or 0), None
+        elif (index := _named(word, _MONTHS[1:])) is not None:
+            self.month = index + 1
+        else:
+            raise ValueError(word)
+
+    def moment(self) -> dt.datetime:
+        """The moment that all of it means."""
+        if self.month is not None:
+            years = [number for number in self.numbers if number > 31] or [self.now.year]
+            days = [number for number in self.numbers if number <= 31] or [1]
+            self.day = dt.date(years[0], self.month, days[0])
+        elif self.numbers:
+            raise ValueError(self.numbers)
+        # A date alone, or a day of the week, begins at midnight; steps alone keep the time of day.
+        is_dated = self.day is not None or self.weekday is not None
+        time = self.time if self.time is not None else dt.time(0) if is_dated else self.now.time()
+        moment = dt.datetime.combine(self.day or self.now.date(), time, dt.UTC)
+        if self.weekday is not None:
+            ahead = (self.weekday[0] - moment.weekday()) % 7
+            weeks = self.weekday[1] - 1 if self.weekday[1] > 0 and ahead else self.weekday[1]
+            moment += dt.timedelta(days=ahead + 7 * weeks)
+        for amount, unit in self.shifts:
+            moment = _shifted(moment, amount, unit)
+        return moment
+
+
+def _read(now: dt.datetime, text: str) -> dt.datetime:
+    reading = _Reading(now)
+    position = 0
     while position < len(text):
         if text[position] in " \t,":
             position += 1
@@ -119,79 +194,17 @@ def _read(now: dt.datetime, text: str) -> dt.datetime:
         if found is None:
             raise ValueError(text)
         position = found.end()
-        if found["epoch"]:
-            now = dt.datetime.fromtimestamp(int(float(found["epoch"][1:])), dt.UTC)
-            day, time = now.date(), now.time()
-        elif found["iso"]:
-            day = dt.date(*map(int, found["iso"].split("-")))
-        elif found["compact"]:
-            day = dt.date(int(text[found.start() :][:4]), int(found["compact"][4:6]), int(found["compact"][6:]))
-        elif found["us"]:
-            parts = [int(part) for part in found["us"].split("/")]
-            day = dt.date(parts[2] if len(parts) > 2 else now.year, parts[0], parts[1])
-        elif found["time"]:
-            hour, *rest = found["time"].split(":")
-            time = dt.time(_hour(int(hour), found["half"]), int(rest[0]), int(float(rest[1])) if len(rest) > 1 else 0)
-        elif found["hour"]:
-            time = dt.time(_hour(int(found["hour"]), found["hour_half"]))
-        elif found["shift"]:
-            amount = int(found["shift"].replace(" ", ""))
-            shifts.append((-amount if found["ago"] else amount, found["unit"]))
-        elif found["number"]:
-            numbers.append(int(found["number"]))
-        elif found["word"]:
-            word = found["word"]
-            if word in _DAYS:
-                shifts.append((_DAYS[word], "day"))
-            elif word == "midnight" or word == "noon":
-                time = dt.time(12 if word == "noon" else 0)
-            elif word in _COUNTS:
-                count = _COUNTS[word]
-            elif word == "ago" and shifts:
-                shifts[-1] = (-shifts[-1][0], shifts[-1][1])
-            elif (unit := word.removesuffix("s")) in _UNITS or unit in ("month", "year"):
-                shifts.append((1 if count is None else count, unit))
-                count = None
-            elif (index := _named(word, _WEEKDAYS)) is not None:
-                weekday, count = (index, count or 0), None
-            elif (index := _named(word, _MONTHS[1:])) is not None:
-                month = index + 1
-            else:
-                raise ValueError(word)
-    if month is not None:
-        years = [number for number in numbers if number > 31] or [now.year]
-        days = [number for number in numbers if number <= 31] or [1]
-        day = dt.date(years[0], month, days[0])
-    elif numbers:
-        raise ValueError(text)
-    return _assemble(now, day, time, weekday, shifts)
+        reading.take(found)
+    return reading.moment()
 
 
-def _assemble(
-    now: dt.datetime,
-    day: dt.date | None,
-    time: dt.time | None,
-    weekday: tuple[int, int] | None,
-    shifts: list[tuple[int, str]],
-) -> dt.datetime:
-    if time is None:
-        # A date alone, or a day of the week, begins at midnight; steps alone keep the time of day.
-        time = dt.time(0) if day is not None or weekday is not None else now.time()
-    moment = dt.datetime.combine(day or now.date(), time, dt.UTC)
-    if weekday is not None:
-        ahead = (weekday[0] - moment.weekday()) % 7
-        weeks = weekday[1] - 1 if weekday[1] > 0 and ahead else weekday[1]
-        moment += dt.timedelta(days=ahead + 7 * weeks)
-    for amount, unit in shifts:
-        if unit in _UNITS:
-            moment += dt.timedelta(seconds=amount * _UNITS[unit])
-            continue
-        months = moment.month - 1 + amount * (12 if unit == "year" else 1)
-        first = moment.replace(year=moment.year + months // 12, month=months % 12 + 1, day=1)
-        moment = first + dt.timedelta(days=moment.day - 1)
-    if not 1 <= moment.year <= 9999:
-        raise ValueError(moment.year)
-    return moment
+def _shifted(moment: dt.datetime, amount: int, unit: str) -> dt.datetime:
+    if unit in _UNITS:
+        return moment + dt.timedelta(seconds=amount * _UNITS[unit])
+    months = moment.month - 1 + amount * (12 if unit == "year" else 1)
+    first = moment.replace(year=moment.year + months // 12, month=months % 12 + 1, day=1)
+    # A day that the month has not is one of the next month, as in date(1).
+    return first + dt.timedelta(days=moment.day - 1)
 
 
 def _hour(hour: int, half: str | None) -> int:

@@ -8,8 +8,7 @@ import shlex
 from clawgauge.world import paths
 from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, command, human, table
 from clawgauge.world.commands.dates import format_moment, read_moment
-from clawgauge.world.disks import blocks_of
-from clawgauge.world.files import DEVICES, Node
+from clawgauge.world.files import DEVICES, Node, blocks_of
 from clawgauge.world.refusals import FileFault
 
 _HALF_YEAR_S = 180 * 86_400

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
+from clawgauge.world.nouns import Page, read_address
 from clawgauge.world.refusals import FileFault, Refusal
-from clawgauge.world.web import Page, read_address
 
 
 @command(

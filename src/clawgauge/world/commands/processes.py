@@ -290,12 +290,14 @@ def kill(call: Call) -> int:
     code = 0
     for target in targets:
         if not target.isdecimal() or len(target) > 9:
-            code = call.complain(f"{target[:40]}: arguments must be process or job IDs")
+            code = 1
+            call.say(f"bash: line 1: kill: {target[:40]}: arguments must be process or job IDs\n")
             continue
         try:
             call.machine.processes.signal(int(target), signal)
         except Refusal as refusal:
-            code = call.complain(f"({target}) - {refusal}")
+            code = 1
+            call.say(f"bash: line 1: kill: ({target}) - {refusal}\n")
     return code
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, human, read_size, table
 from clawgauge.world.commands.dates import format_moment
-from clawgauge.world.disks import Disk
+from clawgauge.world.files import Disk
 from clawgauge.world.machine import RELEASE
 from clawgauge.world.refusals import FileFault
 
