@@ -59,7 +59,8 @@ def plan_lines(plan: Plan) -> list[str]:
         if each.past is not None and each.seconds is not None:
             basis = f"as measured here before, {plural(each.past.n_calls, 'call')}"
             known = f"about {format_duration(each.seconds * 1000)} ({basis})"
-        lines.append(f"  {each.label}: {plural(each.n, 'call')}, {known}")
+        left_out = f"; {each.n_skipped} left out: longer than the model's window" if each.n_skipped else ""
+        lines.append(f"  {each.label}: {plural(each.n, 'call')}, {known}{left_out}")
     estimates = [each.seconds for each in calls if each.seconds is not None]
     at_most = "at most " if settings.until_decided else ""
     ending = f", about {format_duration(sum(estimates) * 1000)}" if estimates else ""
@@ -95,15 +96,17 @@ class ExpectedCalls(NamedTuple):
     n: int
     past: PastCalls | None
     seconds: float | None
+    n_skipped: int = 0
 
 
 def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
     known, cost = past_calls(plan.runs_dir), cost_budget(plan)
     expected = []
     for target in plan.targets:
-        n, past = make_agenda(plan, target, cost).n_open, known.get(target)
+        agenda, past = make_agenda(plan, target, cost), known.get(target)
+        n = agenda.n_open
         seconds = None if past is None else round(past.mean_ms * n / 1000 / plan.settings.concurrency, 1)
-        expected.append(ExpectedCalls(target.label, n, past, seconds))
+        expected.append(ExpectedCalls(target.label, n, past, seconds, agenda.n_skipped))
     return expected
 
 

@@ -73,6 +73,7 @@ def _settings(
         "local": bool(table.local),
         "command": table.command,
         "chat_template_file": table.chat_template_file,
+        "context": table.context,
     }
     return ProviderSettings(
         name=name,

@@ -132,6 +132,7 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local: bool | None = None
     command: str | None = None
     chat_template_file: str | None = None
+    context: Annotated[int, msgspec.Meta(ge=512, le=16_777_216)] | None = None
     extra_body: dict[str, Any] = {}
 
 

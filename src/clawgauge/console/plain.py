@@ -14,7 +14,10 @@ from clawgauge.words import format_money, format_percent, plural
 
 
 def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
-    """One line for the event `decided`, `undecided` or `budget_spent`."""
+    """One line for the event `skip`, `decided`, `undecided` or `budget_spent`."""
+    if event == "skip":
+        unasked = plural(detail["not_asked"], "prompt")
+        return f"{unasked} left out: longer than the model's window of {detail['window']} tokens"
     if event == "budget_spent":
         option = str(detail["budget"]).replace("_", "-")
         if detail.get("unknown_cost"):

@@ -139,7 +139,8 @@ class Provider(ABC):
     whether first-token times can be had, `takes` which sampling options can be sent at all, and
     `takes_thinking` whether a thinking level does anything. `runs_tasks` tells that a
     task with its `world` is run inside one attempt; otherwise the runner asks turn by turn. `descriptors_per_call` is
-    what a call in flight keeps open, so that no more of them are made than this machine can hold.
+    what a call in flight keeps open, so that no more of them are made than this machine can hold. `default_context` is
+    how many tokens fit a model's window, where the provider decides that.
     """
 
     local = False
@@ -148,11 +149,13 @@ class Provider(ABC):
     takes: frozenset[str] = frozenset({"temperature", "seed"})
     takes_thinking = True
     default_max_tokens = 1024
+    default_context: int | None = None
     descriptors_per_call = 1
 
     def __init__(self, settings: ProviderSettings) -> None:
         self.name = settings.name
         self.settings = settings
+        self.context_tokens: int | None = settings.extra.get("context") or self.default_context
 
     async def __aenter__(self) -> Self:
         return self

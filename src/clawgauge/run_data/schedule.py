@@ -9,7 +9,7 @@ forced resume, are treated the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from clawgauge.records import Event, Prompt, PromptKey, RunConfig, Target
@@ -79,6 +79,13 @@ class Schedule:
             for prompt in prompts
             if suites is None or prompt[0] in suites
         )
+
+    def without_skipped(self, events: Iterable[Event], target: Target) -> Schedule:
+        """The plan without the prompts that were beyond a target's window, as the last stretch of the run tells."""
+        skips = [e.detail for e in events if e.event == "skip" and e.target == target.label and "prompts" in e.detail]
+        names = skips[-1]["prompts"] if skips and isinstance(skips[-1]["prompts"], list) else []
+        skipped = {(suite, prompt_id) for suite, _, prompt_id in (str(name).partition("/") for name in names)}
+        return replace(self, prompts=self.prompts - skipped) if skipped else self
 
     def missing(self, target: Target, recorded: Mapping[PromptKey, int]) -> int:
         """Cells planned and not recorded."""

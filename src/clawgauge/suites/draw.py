@@ -15,7 +15,6 @@ from typing import Any
 
 from clawgauge.suites.document import Place, describe_kind, refuse_unknown_keys
 
-MAX_DRAWING = 2**31 - 1
 DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
 _TOGETHER = "|"
 _LONG_FIELD = "{long}"
@@ -210,8 +209,8 @@ def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str)
     and `{a|b|c}` one of the three.
     """
     drawn = random.Random(_pick(seed, 2**63)).random  # which alone is promised to stay the same between versions
-    costs = [_estimate_tokens(line) for line in patterns]
-    n_left = n_tokens - sum(map(_estimate_tokens, inserts))
+    costs = [estimate_tokens(line) for line in patterns]
+    n_left = n_tokens - sum(map(estimate_tokens, inserts))
     lines: list[str] = []
     while n_left > 0 or not lines:
         index = int(drawn() * len(patterns))
@@ -225,7 +224,8 @@ def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str)
     return _SLOT.sub(_Filler(drawn, min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))), text)
 
 
-def _estimate_tokens(line: str) -> int:
+def estimate_tokens(line: str) -> int:
+    """About how many tokens a text has with the tokenizers in use; what a slot will hold is counted as is typical."""
     sample = _SLOT.sub(lambda match: _TYPICAL.get(match[1]) or match[1].partition(_TOGETHER)[0], line)
     return len(_TOKEN.findall(sample)) + 1
 

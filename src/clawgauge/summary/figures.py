@@ -71,6 +71,7 @@ def summarize_group(
     group: GroupAccumulator, schedule: Schedule, events: Sequence[Event], provider_settings: Mapping[str, Any]
 ) -> GroupSummary:
     """Every figure of one target."""
+    schedule = schedule.without_skipped(events, group.target)
     endings, offered = group.endings(), group.offered()
     counts, judged = _count(endings), pool_judged(endings)
     n_ok, n_success = counts.statuses["ok"], counts.n_success

@@ -53,7 +53,7 @@ def test_no_field_of_a_provider_is_taken_from_an_untrusted_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a table says, its provider is there only to say that it is not trusted."""
-    value = "true" if name == "local" else '"x"'
+    value = {"local": "true", "context": "4096"}.get(name, '"x"')
     found = untrusted(f"[providers.openai_responses]\n{name} = {value}\n", tmp_path, monkeypatch)
     assert not found.run and not found.providers and found.withheld_providers == {"openai_responses"}
     settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, concurrency=1, tell=lambda line: None)

@@ -44,13 +44,20 @@ class LlamaServer:
     """One child serving one model file. `start` returns when it answers; `stop` returns when it is gone."""
 
     def __init__(
-        self, path: Path, *, alias: str, slots: int, environ: Mapping[str, str], chat_template: Path | None = None
+        self,
+        path: Path,
+        *,
+        alias: str,
+        slots: int,
+        environ: Mapping[str, str],
+        context: int = CONTEXT_TOKENS,
+        chat_template: Path | None = None,
     ) -> None:
         self._path = path.absolute()
         options = {
             "model": self._path,
             "alias": alias,
-            "context-tokens": CONTEXT_TOKENS,
+            "context-tokens": context,
             "slots": max(1, slots),
             "threads": _threads(),
             "chat-template": chat_template.absolute() if chat_template else "",
@@ -140,6 +147,7 @@ class Embedded(Provider):
 
     local = True
     takes_thinking = False
+    default_context = CONTEXT_TOKENS
     default_max_tokens = 256
 
     def __init__(self, settings: ProviderSettings) -> None:
@@ -160,7 +168,14 @@ class Embedded(Provider):
         if model == DEFAULT_MODEL and not is_fetched(environ):
             await self._fetch()
         path = resolve(model, environ, self.settings.tell)
-        server = LlamaServer(path, alias=model, slots=slots, environ=environ, chat_template=self._template)
+        server = LlamaServer(
+            path,
+            alias=model,
+            slots=slots,
+            environ=environ,
+            context=self.context_tokens or CONTEXT_TOKENS,
+            chat_template=self._template,
+        )
         await server.start()
         self._server = server
         options = ProviderSettings(
@@ -229,6 +244,8 @@ class Embedded(Provider):
         known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}
         if template := self.settings.extra.get("chat_template_file"):
             known["chat_template_file"] = template
+        if context := self.settings.extra.get("context"):
+            known["context"] = context
         return known
 
     async def _stop(self) -> None:
