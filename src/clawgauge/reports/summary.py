@@ -23,6 +23,7 @@ from clawgauge.reports.words import (
     word_failure,
     word_money,
     word_options,
+    word_recommendation,
     word_repeats,
     word_source,
     word_suites,
@@ -99,6 +100,9 @@ def _verdict(summary: RunSummary) -> str:
         sentences.append(f"Recommended for subagents with full tool access: {', '.join(recommended)}.")
     else:
         sentences.append("No model is recommended for subagents with full tool access yet.")
+    wanting = [_wanting(g) for g in groups if g.tool_use.tier == 1 and g.tool_use.decided and g.tool_use.needs]
+    if not recommended and wanting:
+        sentences.append(f"Tier 1, but no more than that: {', '.join(wanting)}.")
     if provisional:
         named = ", ".join(f"{_title(g)} ({g.tool_use.k}/{g.tool_use.n})" for g in provisional)
         sentences.append(f"Tier 1 so far, but not decided: {named}.")
@@ -117,6 +121,14 @@ def _verdict(summary: RunSummary) -> str:
 def _recommended(group: GroupSummary) -> str:
     use = group.tool_use
     return f"{_title(group)} ({use.k}/{use.n}{', with a caution: see Tool use' if use.caution else ''})"
+
+
+def _wanting(group: GroupSummary) -> str:
+    """What a model of Tier 1 lacks."""
+    lacking = [need.name for need in group.tool_use.needs if need.met != "yes"]
+    return (
+        f"{_title(group)} ({'not shown yet' if group.tool_use.evidence_command else 'wanting'}: {', '.join(lacking)})"
+    )
 
 
 def _set_up(config: RunConfig) -> str:
@@ -307,7 +319,8 @@ def _notes(summary: RunSummary) -> list[str]:
         "A pass rate covers the successful calls with a verdict; of scheduled cells, it counts unanswered ones too.",
         "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n is too small. "
         "Repeats of a prompt count for what they are worth (Worth n).",
-        "A tier is decided at 95% probability; only a decided Tier 1 is recommended.",
+        "A tier is decided at 95% probability. Recommended for subagents is who makes native calls (Tier 1, decided), "
+        "with right arguments, leaves tools alone where none is wanted, and finishes tasks without harm.",
     ]
     for group in summary.models:
         if words := _repeats(group):
@@ -379,9 +392,10 @@ def _tier_lines(group: GroupSummary) -> list[str]:
     lines = [f"  {_title(group)}: {use.label}{'; stopped early' if group.stopped_early else ''}"]
     lines += [f"      caution: {use.caution}"] if use.caution else []
     if use.n:
-        advice = "recommended" if use.recommended_for_subagents else "not recommended"
-        lines.append(f"      {word_tier(use)}; {advice} for subagents with full tool access")
+        lines.append(f"      {word_tier(use)}")
         lines.append(f"      {word_source(use)}: {word_channels(use)}")
+    lines.append(f"      {word_recommendation(use)}")
+    lines += [f"      to tell: {use.evidence_command}"] if use.evidence_command else []
     beside = word_beside(group)
     return [*lines, f"      {beside}"] if beside else lines
 

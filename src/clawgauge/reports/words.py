@@ -136,6 +136,17 @@ def word_tier(use: ToolUse) -> str:
     return ", ".join(parts)
 
 
+def word_recommendation(use: ToolUse) -> str:
+    """Whether a subagent may have its tools, and what stands in the way: what failed, else what is not known yet."""
+    if use.recommended_for_subagents:
+        return "recommended for subagents with full tool access"
+    failed = [need.why for need in use.needs if need.met == "no"]
+    unknown = [need.why for need in use.needs if need.met == "cannot_tell"]
+    if failed or not unknown:
+        return "; ".join(["not recommended for subagents with full tool access", *failed])
+    return "; ".join(["not recommended for subagents with full tool access yet", *unknown])
+
+
 def word_beside(group: GroupSummary) -> str:
     """Arguments, restraint and tasks, those that were measured."""
     parts = []

@@ -195,17 +195,17 @@ def _choose_models(routing: OpenClawRouting, routes: Sequence[Route], decision: 
 def _choose_subagents(
     routing: OpenClawRouting, routes: Sequence[Route], decision: Decision, unreachable: Mapping[str, str]
 ) -> None:
-    """Tier 1 and decided, or nothing: a subagent has a shell and nobody watching."""
+    """Who is recommended, or nothing: a subagent has a shell and nobody watching."""
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
     if not fit:
         routing.notes.append(
-            "no model qualifies for subagents with full tool access (Tier 1, decided); their model is left alone. "
+            "no model is recommended for subagents with full tool access; their model is left alone. "
             + _missing_evidence(decision, unreachable)
         )
         return
     place = ("agents", "defaults", "subagents", "model")
     chosen = fit[: 1 + decision.policy.max_fallbacks]
-    routing.set_chain(place, chosen, "Tier 1 and decided", "no other model is Tier 1 and decided")
+    routing.set_chain(place, chosen, "recommended for subagents", "no other model is recommended for subagents")
 
 
 def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> str:
@@ -215,17 +215,18 @@ def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> str
     decided = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
     if decided:
         whys = (f"{label} ({unreachable.get(label) or removed[label]})" for label in decided)
-        return f"Tier 1 and decided, but out: {'; '.join(whys)}"
-    close = [one for one in candidates if one.group.tool_use.tier == 1 and one.group.tool_use.needed]
+        return f"Recommended, but out: {'; '.join(whys)}"
+    close = [one for one in candidates if one.group.tool_use.evidence_command]
     if close:
-        return "Missing: " + "; ".join(
-            f"{one.label} needs {one.group.tool_use.needed} more clean passes of other tool prompts" for one in close
+        return "Not shown yet: " + "; ".join(
+            f"{_lacking(one)}, run {one.group.tool_use.evidence_command}" for one in close
         )
-    if not any(one.group.tool_use.n for one in candidates):
-        return "Missing: tool prompts; run with -s tool_use or -s native_tools"
-    return "None is Tier 1: " + "; ".join(
-        f"{one.label} {one.group.tool_use.k}/{one.group.tool_use.n}" for one in candidates
-    )
+    return "Not met: " + "; ".join(map(_lacking, candidates))
+
+
+def _lacking(one: Evidence) -> str:
+    needs = [need.why for need in one.group.tool_use.needs if need.met != "yes"]
+    return f"{one.label} ({'; '.join(needs) or 'no evidence of tool use'})"
 
 
 def _denied(route: Route) -> list[str] | None:

@@ -57,6 +57,11 @@ class Schedule:
     restraint: frozenset[PromptKey]
     tasks: frozenset[PromptKey]
     repeats: int
+    families: Mapping[PromptKey, PromptKey]
+
+    def family(self, prompt: PromptKey) -> PromptKey:
+        """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
+        return self.families.get(prompt, prompt)
 
     @property
     def apart(self) -> frozenset[PromptKey]:
@@ -88,7 +93,7 @@ class Schedule:
 def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] = ()) -> Schedule:
     """The schedule in `config`, completed from the prompts that have a verdict somewhere in the run's records."""
     if config is None:
-        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0)
+        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0, {})
     planned = {prompt.key for prompt in config.prompts}
     configured = {prompt.key for prompt in config.prompts if carries_verdict(prompt)}
     return Schedule(
@@ -99,6 +104,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         restraint=frozenset(prompt.key for prompt in config.prompts if asks_for_restraint(prompt)),
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
+        families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
     )
 
 
