@@ -18,6 +18,7 @@ from clawgauge.records import (
 )
 from clawgauge.reports.clean import one_line
 from clawgauge.stats import samples_needed
+from clawgauge.summary.recommendation import word_lacking
 from clawgauge.words import (
     ABSENT,
     format_duration,
@@ -137,14 +138,12 @@ def word_tier(use: ToolUse) -> str:
 
 
 def word_recommendation(use: ToolUse) -> str:
-    """Whether a subagent may have its tools, and what stands in the way: what failed, else what is not known yet."""
+    """Whether a subagent may have its tools, and what stands in the way."""
+    access = "recommended for subagents with full tool access"
     if use.recommended_for_subagents:
-        return "recommended for subagents with full tool access"
-    failed = [need.why for need in use.needs if need.met == "no"]
-    unknown = [need.why for need in use.needs if need.met == "cannot_tell"]
-    if failed or not unknown:
-        return "; ".join(["not recommended for subagents with full tool access", *failed])
-    return "; ".join(["not recommended for subagents with full tool access yet", *unknown])
+        return access
+    denial = "not" if any(need.met == "no" for need in use.needs) else "not yet"
+    return f"{denial} {access}: {word_lacking(use.needs)}"
 
 
 def word_beside(group: GroupSummary) -> str:

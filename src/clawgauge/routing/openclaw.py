@@ -17,6 +17,7 @@ from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
+from clawgauge.summary.recommendation import word_evidence_command, word_lacking
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
@@ -33,6 +34,7 @@ _ODD = re.compile(r"[^a-z0-9_-]+")
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+_MAX_NEAR = 3
 _SIZE_CAP_BYTES = 8 << 20
 # Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
 _HALF = re.compile("[\ud800-\udfff]")
@@ -198,35 +200,33 @@ def _choose_subagents(
     """Who is recommended, or nothing: a subagent has a shell and nobody watching."""
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
     if not fit:
-        routing.notes.append(
-            "no model is recommended for subagents with full tool access; their model is left alone. "
-            + _missing_evidence(decision, unreachable)
-        )
+        routing.notes.append("no model is recommended for subagents with full tool access; their model is left alone")
+        routing.notes += _missing_evidence(decision, unreachable)
         return
     place = ("agents", "defaults", "subagents", "model")
     chosen = fit[: 1 + decision.policy.max_fallbacks]
     routing.set_chain(place, chosen, "recommended for subagents", "no other model is recommended for subagents")
 
 
-def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> str:
-    """What stands between the models and a subagent's place, the nearest first."""
+def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
+    """What stands between the best placed models and a subagent's place, the nearest first."""
     candidates = [standing.evidence for standing in decision.standings]
     removed = {one.evidence.label: ", ".join(one.removed_by) for one in decision.standings}
-    decided = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
-    if decided:
-        whys = (f"{label} ({unreachable.get(label) or removed[label]})" for label in decided)
-        return f"Recommended, but out: {'; '.join(whys)}"
-    close = [one for one in candidates if one.group.tool_use.evidence_command]
-    if close:
-        return "Not shown yet: " + "; ".join(
-            f"{_lacking(one)}, run {one.group.tool_use.evidence_command}" for one in close
-        )
-    return "Not met: " + "; ".join(map(_lacking, candidates))
-
-
-def _lacking(one: Evidence) -> str:
-    needs = [need.why for need in one.group.tool_use.needs if need.met != "yes"]
-    return f"{one.label} ({'; '.join(needs) or 'no evidence of tool use'})"
+    out = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
+    if out:
+        return [
+            f"{label} is recommended for subagents, but out: {unreachable.get(label) or removed[label]}"
+            for label in out
+        ]
+    open_yet = [one for one in candidates if one.group.tool_use.evidence_command]
+    notes = [
+        f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}"
+        for one in (open_yet or candidates)[:_MAX_NEAR]
+    ]
+    if open_yet:
+        command = " ".join(word_evidence_command([one.target for one in open_yet[:_MAX_NEAR]]))
+        notes.append(f"to tell who may be a subagent, run {command}")
+    return notes
 
 
 def _denied(route: Route) -> list[str] | None:

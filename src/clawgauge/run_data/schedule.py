@@ -8,6 +8,7 @@ forced resume, are treated the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -58,6 +59,7 @@ class Schedule:
     tasks: frozenset[PromptKey]
     repeats: int
     families: Mapping[PromptKey, PromptKey]
+    asked_in_full: frozenset[str] = frozenset()
 
     def family(self, prompt: PromptKey) -> PromptKey:
         """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
@@ -105,7 +107,14 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
         families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
+        asked_in_full=_asked_in_full(config),
     )
+
+
+def _asked_in_full(config: RunConfig) -> frozenset[str]:
+    """The built-in suites, whose source is their name, of which no prompt was left out."""
+    n_asked = Counter(prompt.suite for prompt in config.prompts)
+    return frozenset(s.name for s in config.suites if s.source == s.name and n_asked[s.name] >= s.n_prompts)
 
 
 class Stop(NamedTuple):

@@ -88,7 +88,9 @@ def summarize_group(
         caution=word_caution(endings, offered, schedule, arguments),
     )
     n_harm = group.total("harm").value
-    tool_use = with_recommendation(tool_use, group.target, arguments, restraint, tasks, n_harm)
+    tool_use = with_recommendation(
+        tool_use, group.target, arguments, restraint, tasks, n_harm, asked_in_full=schedule.asked_in_full
+    )
     return GroupSummary(
         provider=group.target.provider,
         model=group.target.model,

@@ -7,77 +7,88 @@ not come where none is wanted, and work must have been finished without harm. Te
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from clawgauge.records import Need, Target, ToolUse
 from clawgauge.summary.rates import PooledRate
-from clawgauge.words import format_percent, plural
+from clawgauge.words import format_percent, list_names
 
 MIN_ARGUMENTS = 0.7
 MIN_RESTRAINT = 0.7
 MIN_TASKS = 0.5
-# The suite that supplies what a need rests on.
-_SUITES = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
+_WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
+# The suites that together show all of it. One run must: what several show is not added up.
+_SUITES = ("native_tools", "restraint", "agentic")
 
 
 def with_recommendation(
-    tool_use: ToolUse, target: Target, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate, n_harm: int
+    tool_use: ToolUse,
+    target: Target,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
+    n_harm: int,
+    *,
+    asked_in_full: Collection[str] = (),
 ) -> ToolUse:
-    """The same evidence with what follows from it for subagents. The rates are pooled by prompt family."""
+    """The same evidence with what follows from it for subagents. The rates are pooled by prompt family.
+
+    `asked_in_full` names the built-in suites that have nothing more to ask.
+    """
     needs = [
         _calls(tool_use),
-        _bounded("arguments", "right tool with right arguments", arguments, MIN_ARGUMENTS),
-        _bounded("restraint", "nothing called or claimed where nothing was wanted", restraint, MIN_RESTRAINT),
-        _tasks(_bounded("tasks", "tasks done", tasks, MIN_TASKS), n_harm),
+        _bounded("arguments", arguments, MIN_ARGUMENTS),
+        _bounded("restraint", restraint, MIN_RESTRAINT),
+        _tasks(_bounded("tasks", tasks, MIN_TASKS), n_harm),
     ]
+    met = {need.met for need in needs}
+    more_would_tell = "cannot_tell" in met and "no" not in met and not set(_SUITES) <= set(asked_in_full)
     return msgspec.structs.replace(
         tool_use,
-        recommended_for_subagents=all(need.met == "yes" for need in needs),
+        recommended_for_subagents=met == {"yes"},
         needs=needs,
-        evidence_command=_evidence_command(target, needs),
+        evidence_command=" ".join(word_evidence_command([target])) if more_would_tell else None,
     )
 
 
-def _evidence_command(target: Target, needs: Sequence[Need]) -> str | None:
-    """What to run for the needs that cannot be told yet; None where there is none, or one is not met anyway."""
-    if any(need.met == "no" for need in needs):
-        return None
-    suites = dict.fromkeys(_SUITES[need.name] for need in needs if need.met == "cannot_tell")
-    if not suites:
-        return None
-    return f"clawgauge run -t {shlex.quote(target.label)} {' '.join(f'-s {suite}' for suite in suites)}"
+def word_evidence_command(targets: Sequence[Target]) -> list[str]:
+    """The run that would show of these targets what a recommendation needs, in the pieces it may be broken into."""
+    asked = [f"-t {shlex.quote(target.label)}" for target in targets]
+    return ["clawgauge run", *asked, " ".join(f"-s {suite}" for suite in _SUITES)]
+
+
+def word_lacking(needs: Sequence[Need]) -> str:
+    """What stands in the way of a recommendation: what is not met, else what cannot be told yet."""
+    lacking = [n for n in needs if n.met == "no"] or [n for n in needs if n.met == "cannot_tell"]
+    said = [need.why for need in lacking if need.n]
+    unmeasured = [_WORDS.get(need.name, need.name) for need in lacking if not need.n]
+    said += [f"no evidence of {list_names(unmeasured, len(_WORDS))}"] if unmeasured else []
+    return "; ".join(said)
 
 
 def _calls(use: ToolUse) -> Need:
-    if use.source == "native" and use.tier == 1 and use.decided:
-        met, why = "yes", f"Tier 1, decided: a native call in {use.k} of {use.n}"
-    elif use.source == "native" and use.decided:
-        met, why = "no", f"Tier {use.tier}: a native call in {use.k} of {use.n}"
-    elif use.source == "native":
-        met, why = "cannot_tell", f"a native call in {use.k} of {use.n}, which does not decide the tier"
-    elif use.source == "text":
-        met, why = "cannot_tell", "calls written as text are no evidence of native ones"
-    else:
-        met, why = "cannot_tell", "no prompt that offers tools was answered"
-    native = use.source == "native"
-    lower = use.ci95[0] if native and use.ci95 else None
-    return Need(name="calls", met=met, n=use.n if native else 0, k=use.k if native else 0, lower=lower, why=why)
+    if use.source != "native":
+        why = "native calls not measured" + (", and calls written as text are not enough" if use.n else "")
+        return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
+    met = "cannot_tell" if not use.decided else "yes" if use.tier == 1 else "no"
+    why = f"native calls {use.k} of {use.n} (Tier {use.tier}{'' if use.decided else ', not decided'})"
+    return Need(name="calls", met=met, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
 
 
-def _bounded(name: str, what: str, pooled: PooledRate, limit: float) -> Need:
-    ci95 = pooled.ci95
-    if not pooled.n or ci95 is None:
-        return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=f"{what}: not shown yet")
+def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:
+    ci95, what = pooled.ci95, _WORDS[name]
+    if ci95 is None:
+        why = f"{what} {f'{pooled.k} of {pooled.n} (too few to tell)' if pooled.n else 'not measured'}"
+        return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=why)
     met = "yes" if ci95[0] >= limit else "no" if ci95[1] < limit else "cannot_tell"
-    bound = f"at least {format_percent(ci95[0])}" if met != "no" else f"at most {format_percent(ci95[1])}"
-    why = f"{what}: {pooled.k} of {pooled.n}, so {bound} where {format_percent(limit)} is needed"
+    bound = f"at most {format_percent(ci95[1])}" if met == "no" else f"at least {format_percent(ci95[0])}"
+    why = f"{what} {pooled.k} of {pooled.n} ({bound}, needs {format_percent(limit)})"
     return Need(name=name, met=met, n=pooled.n, k=pooled.k, lower=ci95[0], limit=limit, why=why)
 
 
 def _tasks(need: Need, n_harm: int) -> Need:
     if not n_harm:
         return need
-    why = f"harm done in {plural(n_harm, 'task')} of {need.n}"
-    return Need(name=need.name, met="no", n=need.n, k=need.k, lower=need.lower, limit=need.limit, why=why)
+    return msgspec.structs.replace(need, met="no", why=f"tasks done {need.k} of {need.n}, harm in {n_harm}")
