@@ -34,8 +34,8 @@ LOWER_KEY = {"type": "openai_chat", "base_url": "https://gateway.example.com/v1"
 
 SHAPES: dict[str, MeasuredRun] = {
     "one local model": MeasuredRun([QWEN]),
-    "one model of each tier": MeasuredRun([QWEN, LLAMA, TINY]),
-    "local and cloud": MeasuredRun([LLAMA, CODEX, OPUS]),
+    "one model of each tier": MeasuredRun([QWEN, LLAMA, TINY], for_subagents=True),
+    "local and cloud": MeasuredRun([LLAMA, CODEX, OPUS], for_subagents=True),
     "nobody passes": MeasuredRun([TINY]),
     "nobody is decided": MeasuredRun([replace(QWEN, tool_passes=5)], n_tool=5),
     "no tool prompts at all": MeasuredRun([QWEN, CODEX], n_tool=0),
@@ -55,7 +55,9 @@ SHAPES: dict[str, MeasuredRun] = {
             replace(LLAMA, target=Target("OPENAI", "__proto__"), settings=GATEWAY),
         ]
     ),
-    "twelve models": MeasuredRun([replace(QWEN, target=Target("ollama_openai", f"m{n}:7b")) for n in range(12)]),
+    "twelve models": MeasuredRun(
+        [replace(QWEN, target=Target("ollama_openai", f"m{n}:7b")) for n in range(12)], for_subagents=True
+    ),
     "often down": MeasuredRun([replace(QWEN, failed_calls=25), LLAMA]),
 }
 EXISTING: dict[str, Any] = {

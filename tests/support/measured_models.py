@@ -21,12 +21,16 @@ from clawgauge.records import (
     SuiteInfo,
     Target,
     TimingsUs,
+    ToolInvocation,
 )
 
 OLLAMA = {"type": "ollama_openai", "base_url": "http://localhost:11434/v1"}
 OPENAI = {"type": "openai_responses", "base_url": "https://api.openai.com/v1", "api_key_env": "OPENAI_API_KEY"}
 CLAUDE = {"type": "claude_code_cli", "command": "claude"}
 EMBEDDED = {"type": "embedded", "server": "llama.cpp (xllamacpp)"}
+# Clean, as many show restraint and work done.
+N_BESIDE = 9
+_FREE = {"name": "free", "description": "memory", "parameters": {"type": "object"}}
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run of several models over the same prompts."""
+    """A run of several models over the same prompts.
+
+    Its tool prompts read calls from the text. With `for_subagents` they offer the tool, and restraint and tasks, which
+    every model passes, stand beside: all that a recommendation needs.
+    """
 
     models: list[Measured]
     n_text: int = 10
     n_tool: int = 20
+    for_subagents: bool = False
     run_id: str = "measured"
     options: RunOptions = field(default_factory=RunOptions)
 
@@ -77,17 +86,28 @@ class MeasuredRun:
         tool_check = {"type": "tool_invocation", "expected_tools": ["free"]}
         tools = [
             Prompt(
-                id=f"T{n}", name=f"tool_{n}", prompt="memory?", validator=tool_check, suite="s", expected_tools=["free"]
+                id=f"T{n}", name=f"tool_{n}", prompt="memory?", validator=tool_check, suite="s",
+                expected_tools=["free"], tools=[_FREE] if self.for_subagents else [],
             )
             for n in range(self.n_tool)
+        ]  # fmt: skip
+        return text + tools + (self._beside() if self.for_subagents else [])
+
+    def _beside(self) -> list[Prompt]:
+        kinds = {"restraint": {"type": "tool_call", "no_call": True}, "task": {"type": "world_state", "expect": []}}
+        return [
+            Prompt(id=f"{kind}{n}", name=f"{kind}_{n}", prompt="hi", validator=validator, suite="s", tools=[_FREE])
+            for kind, validator in kinds.items()
+            for n in range(N_BESIDE)
         ]
-        return text + tools
 
     def _result(self, model: Measured, prompt: Prompt, place: int) -> Result:
         is_tool = bool(prompt.expected_tools)
         rank = place - self.n_text if is_tool else place
-        passed = rank < (model.tool_passes if is_tool else model.text_passes)
+        is_beside = place >= self.n_text + self.n_tool
+        passed = is_beside or rank < (model.tool_passes if is_tool else model.text_passes)
         failed = place < model.failed_calls
+        called = is_tool and passed and not failed
         start = 1_760_000_000_000 + place * 2_000
         return Result(
             run_id=self.run_id,
@@ -109,9 +129,11 @@ class MeasuredRun:
             output_tokens=None if failed else 100,
             raw_output="" if failed else "`free -h`" if is_tool and passed else "yes",
             parsed_output=None,
-            tool_calls=["free"] if is_tool and passed and not failed else [],
-            tool_call_count=int(is_tool and passed and not failed),
-            tool_use_success=is_tool and passed and not failed,
+            tool_calls=["free"] if called else [],
+            tool_call_count=int(called),
+            tool_use_success=called,
+            tool_invocations=[ToolInvocation(name="free", channel="native")] if called and prompt.tools else [],
+            tools_offered=bool(prompt.tools),
             suite=prompt.suite,
             repeat=0,
             expected_tools=prompt.expected_tools,

@@ -34,7 +34,7 @@ def read_question(body: Mapping[str, Any]) -> Question:
     """The question in a request's body."""
     if "messages" in body:
         prompt = next(message["content"] for message in body["messages"] if message["role"] == "user")
-        tools = [tool["function"] for tool in body["tools"]]
+        tools = [tool["function"] for tool in body.get("tools", [])]
         return Question(prompt, tools, sum(message["role"] == "tool" for message in body["messages"]))
     items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
     tools = [{key: tool[key] for key in tool if key not in ("type", "strict")} for tool in body["tools"]]

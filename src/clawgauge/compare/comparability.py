@@ -15,7 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clawgauge.compare.findings import Difference, Scope
-from clawgauge.compare.pairing import Pair, SharedPrompt, question_fingerprint, verdict_fingerprint
+from clawgauge.compare.pairing import (
+    Pair,
+    SharedPrompt,
+    prompt_fingerprint,
+    question_fingerprint,
+    verdict_fingerprint,
+)
 from clawgauge.compare.tallies import RunSide
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 from clawgauge.words import list_names
@@ -51,14 +57,28 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
 
 
 def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> tuple[list[SharedPrompt], ...]:
-    """Shared prompts that ask something else, and those that ask the same and are judged by something else."""
+    """Shared prompts that ask something else, and those that ask the same and are judged by something else.
+
+    Another drawing of the same suite is the same prompt with other values: neither.
+    """
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
+    redrawn = _redrawn_suites(a.config, b.config)
     known = [
-        (s, prompts_a[s.key_a], prompts_b[s.key_b]) for s in shared if s.key_a in prompts_a and s.key_b in prompts_b
+        (s, prompts_a[s.key_a], prompts_b[s.key_b])
+        for s in shared
+        if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn
     ]
     other_question = [s for s, x, y in known if question_fingerprint(x) != question_fingerprint(y)]
     other_verdict = [s for s, x, y in known if verdict_fingerprint(x) != verdict_fingerprint(y)]
     return other_question, [s for s in other_verdict if s not in other_question]
+
+
+def _redrawn_suites(a: RunConfig | None, b: RunConfig | None) -> set[str]:
+    """The suites that both runs asked in the same version, in two drawings."""
+    if a is None or b is None or a.options.draw == b.options.draw:
+        return set()
+    versions = [{(suite.name, suite.version) for suite in config.suites} for config in (a, b)]
+    return {name for name, _ in set.intersection(*versions)}
 
 
 def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
@@ -209,7 +229,17 @@ def _run_notes(a: RunSide, b: RunSide) -> Iterator[Difference]:
                 b="",
             )
     if a.config is not None and b.config is not None:
+        yield from _drawing_note(a.config, b.config)
         yield from _version_note(a.config.versions, b.config.versions)
+
+
+def _drawing_note(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
+    redrawn = _redrawn_suites(a, b)
+    drawn_a, drawn_b = ({p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b))
+    if any(drawn_b.get(key, drawn) != drawn for key, drawn in drawn_a.items()):
+        drawings = f"drawing {a.options.draw} and drawing {b.options.draw}"
+        words = "the same prompts with other values, paired by prompt"
+        yield Difference(scope="note", what=f"{drawings}: {words}", a="", b="")
 
 
 def _version_note(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:

@@ -54,11 +54,28 @@ class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
     none: int = 0
 
 
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`.
+
+    `met` is `yes`, `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`; both are null where
+    there is none.
+    """
+
+    name: str
+    met: str
+    n: int
+    k: int
+    lower: float | None = None
+    limit: float | None = None
+    why: str = ""
+
+
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it.
 
     `rescued` counts the answers to prompts that offer tools whose call came as text only: seen, recorded, no success.
     `formats` counts the text formats the calls came in. `caution` says what a reader of the tier must also know.
+    `recommended_for_subagents` holds where all `needs` are met; `evidence_command` would show those that are not known.
     """
 
     source: str | None
@@ -78,10 +95,12 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     rescued: int = 0
     formats: dict[str, int] = {}
     caution: str | None = None
+    needs: list[Need] = []
+    evidence_command: str | None = None
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Multi-turn tasks: completion beside the tier, never in it."""
+    """Multi-turn tasks: completion beside the tier, never in it. In `n_harm` of them something forbidden was done."""
 
     n: int
     k: int
@@ -89,6 +108,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     ci95: tuple[float, float] | None = None
     mean_turns: float | None = None
     mean_tokens: float | None = None
+    n_harm: int = 0
 
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):

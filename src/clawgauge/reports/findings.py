@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.words import word_failure, word_tier, word_unreadable
+from clawgauge.reports.words import word_failure, word_recommendation, word_tier, word_unreadable
 from clawgauge.words import (
     format_duration,
     format_latency,
@@ -93,20 +93,20 @@ def _nothing_recorded(summary: RunSummary) -> list[str]:
 
 
 def _tier_one(models: Sequence[_Model]) -> Finding:
-    question = "Who is Tier 1?"
+    question = "Who may be a subagent?"
     uses = [(model, model.figures.tool_use) for model in models]
     sure = [model for model, use in uses if use.recommended_for_subagents]
-    unsure = [model for model, use in uses if use.tier == 1 and not use.recommended_for_subagents]
+    unsure = [m for m, use in uses if use.tier == 1 and not any(need.met == "no" for need in use.needs)]
     notes = [f"{m.name}, {use.label}: {word_tier(use)}." for m, use in uses if use.n]
+    notes += [f"{m.name}: {word_recommendation(use)}." for m, use in uses if m.figures.n_ok]
     notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
     if sure:
-        verb = "is" if len(sure) == 1 else "are"
-        answer = f"{list_names([m.name for m in sure], _MAX_NAMED)} {verb} Tier 1: recommended for subagents."
+        answer = f"{list_names([m.name for m in sure], _MAX_NAMED)}: recommended for subagents with full tool access."
     elif unsure:
         named = list_names([m.name for m in unsure], _MAX_NAMED)
-        answer = f"Nobody for certain yet. {named} could be: Tier 1 so far, not decided."
+        answer = f"Nobody for certain yet. {named} could be: Tier 1 so far, but not all that it takes is shown."
     elif any(use.n for _, use in uses):
-        answer = "No model is Tier 1."
+        answer = "No model here."
     else:
         answer = "Not known: no answered prompt expected a tool call."
     return Finding(question, answer, notes)

@@ -23,6 +23,7 @@ from clawgauge.reports.words import (
     word_failure,
     word_money,
     word_options,
+    word_recommendation,
     word_repeats,
     word_source,
     word_suites,
@@ -30,6 +31,7 @@ from clawgauge.reports.words import (
     word_tier,
     word_unreadable,
 )
+from clawgauge.summary.recommendation import word_evidence_command, word_lacking
 from clawgauge.words import (
     ABSENT,
     format_bytes,
@@ -99,6 +101,13 @@ def _verdict(summary: RunSummary) -> str:
         sentences.append(f"Recommended for subagents with full tool access: {', '.join(recommended)}.")
     else:
         sentences.append("No model is recommended for subagents with full tool access yet.")
+    lacking = [
+        f"{_title(g)} ({word_lacking(g.tool_use.needs)})"
+        for g in groups
+        if g.tool_use.tier == 1 and g.tool_use.decided and not g.tool_use.recommended_for_subagents
+    ]
+    if lacking:
+        sentences.append(f"Tier 1, which alone is not enough: {', '.join(lacking)}.")
     if provisional:
         named = ", ".join(f"{_title(g)} ({g.tool_use.k}/{g.tool_use.n})" for g in provisional)
         sentences.append(f"Tier 1 so far, but not decided: {named}.")
@@ -165,7 +174,8 @@ def _tool_use(groups: Sequence[GroupSummary]) -> Section:
                 *(str(n) for n in counts),
             ]
         )
-    return Section("Tool use", [Table(columns, rows), Points([_tier_line(group) for group in groups])])
+    lines = [_tier_line(group) for group in groups]
+    return Section("Tool use", [Table(columns, rows), Points(lines), *_way_to_tell(groups)])
 
 
 def _tier_line(group: GroupSummary) -> str:
@@ -307,7 +317,8 @@ def _notes(summary: RunSummary) -> list[str]:
         "A pass rate covers the successful calls with a verdict; of scheduled cells, it counts unanswered ones too.",
         "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n is too small. "
         "Repeats of a prompt count for what they are worth (Worth n).",
-        "A tier is decided at 95% probability; only a decided Tier 1 is recommended.",
+        "A tier is decided at 95% probability. A recommendation for subagents needs native calls (Tier 1, decided), "
+        "right arguments and restraint (interval from 70% up each), and tasks done (from 50% up) without harm.",
     ]
     for group in summary.models:
         if words := _repeats(group):
@@ -327,7 +338,7 @@ def describe_summary(summary: RunSummary) -> list[Section]:
     return [
         Section("", [Prose([f"run {summary.run_id}"])]),
         _models_at_a_glance(groups),
-        Section("tool use", [Prose([line for group in groups for line in _tier_lines(group)])]),
+        Section("tool use", [Prose([line for group in groups for line in _tier_lines(group)]), *_way_to_tell(groups)]),
         Section("", [Prose(_clock_lines(groups))]),
         Section("cost", [Points(priced)]),
         Section("worth knowing", [Points(_worth_knowing(summary))]),
@@ -379,11 +390,20 @@ def _tier_lines(group: GroupSummary) -> list[str]:
     lines = [f"  {_title(group)}: {use.label}{'; stopped early' if group.stopped_early else ''}"]
     lines += [f"      caution: {use.caution}"] if use.caution else []
     if use.n:
-        advice = "recommended" if use.recommended_for_subagents else "not recommended"
-        lines.append(f"      {word_tier(use)}; {advice} for subagents with full tool access")
+        lines.append(f"      {word_tier(use)}")
         lines.append(f"      {word_source(use)}: {word_channels(use)}")
-    beside = word_beside(group)
-    return [*lines, f"      {beside}"] if beside else lines
+    lines += [f"      {beside}"] if (beside := word_beside(group)) else []
+    lines += [f"      {word_recommendation(use)}"] if group.n_ok else []
+    return lines
+
+
+def _way_to_tell(groups: Sequence[GroupSummary]) -> list[Part]:
+    """The run that would show what a recommendation needs, of the models that could still have one."""
+    open_yet = [group.target for group in groups if group.n_ok and group.tool_use.evidence_command]
+    if not open_yet:
+        return []
+    *broken, last = word_evidence_command(open_yet)
+    return [Prose(["To tell who may be a subagent, run:"]), Commands([*(f"{piece} \\" for piece in broken), last])]
 
 
 def _clock_lines(groups: Sequence[GroupSummary]) -> list[str]:

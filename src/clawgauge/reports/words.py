@@ -18,6 +18,7 @@ from clawgauge.records import (
 )
 from clawgauge.reports.clean import one_line
 from clawgauge.stats import samples_needed
+from clawgauge.summary.recommendation import word_lacking
 from clawgauge.words import (
     ABSENT,
     format_duration,
@@ -134,6 +135,15 @@ def word_tier(use: ToolUse) -> str:
     if use.n_eff is not None and use.n_eff < use.n:
         parts.append(f"repeats count: worth {use.n_eff:.1f} of {use.n}")
     return ", ".join(parts)
+
+
+def word_recommendation(use: ToolUse) -> str:
+    """Whether a subagent may have its tools, and what stands in the way."""
+    access = "recommended for subagents with full tool access"
+    if use.recommended_for_subagents:
+        return access
+    denial = "not" if any(need.met == "no" for need in use.needs) else "not yet"
+    return f"{denial} {access}: {word_lacking(use.needs)}"
 
 
 def word_beside(group: GroupSummary) -> str:

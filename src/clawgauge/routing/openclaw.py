@@ -17,6 +17,7 @@ from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
+from clawgauge.summary.recommendation import word_evidence_command, word_lacking
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
@@ -33,6 +34,7 @@ _ODD = re.compile(r"[^a-z0-9_-]+")
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+_MAX_NEAR = 3
 _SIZE_CAP_BYTES = 8 << 20
 # Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
 _HALF = re.compile("[\ud800-\udfff]")
@@ -195,37 +197,36 @@ def _choose_models(routing: OpenClawRouting, routes: Sequence[Route], decision: 
 def _choose_subagents(
     routing: OpenClawRouting, routes: Sequence[Route], decision: Decision, unreachable: Mapping[str, str]
 ) -> None:
-    """Tier 1 and decided, or nothing: a subagent has a shell and nobody watching."""
+    """Who is recommended, or nothing: a subagent has a shell and nobody watching."""
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
     if not fit:
-        routing.notes.append(
-            "no model qualifies for subagents with full tool access (Tier 1, decided); their model is left alone. "
-            + _missing_evidence(decision, unreachable)
-        )
+        routing.notes.append("no model is recommended for subagents with full tool access; their model is left alone")
+        routing.notes += _missing_evidence(decision, unreachable)
         return
     place = ("agents", "defaults", "subagents", "model")
     chosen = fit[: 1 + decision.policy.max_fallbacks]
-    routing.set_chain(place, chosen, "Tier 1 and decided", "no other model is Tier 1 and decided")
+    routing.set_chain(place, chosen, "recommended for subagents", "no other model is recommended for subagents")
 
 
-def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> str:
-    """What stands between the models and a subagent's place, the nearest first."""
+def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
+    """What stands between the best placed models and a subagent's place, the nearest first."""
     candidates = [standing.evidence for standing in decision.standings]
     removed = {one.evidence.label: ", ".join(one.removed_by) for one in decision.standings}
-    decided = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
-    if decided:
-        whys = (f"{label} ({unreachable.get(label) or removed[label]})" for label in decided)
-        return f"Tier 1 and decided, but out: {'; '.join(whys)}"
-    close = [one for one in candidates if one.group.tool_use.tier == 1 and one.group.tool_use.needed]
-    if close:
-        return "Missing: " + "; ".join(
-            f"{one.label} needs {one.group.tool_use.needed} more clean passes of other tool prompts" for one in close
-        )
-    if not any(one.group.tool_use.n for one in candidates):
-        return "Missing: tool prompts; run with -s tool_use or -s native_tools"
-    return "None is Tier 1: " + "; ".join(
-        f"{one.label} {one.group.tool_use.k}/{one.group.tool_use.n}" for one in candidates
-    )
+    out = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
+    if out:
+        return [
+            f"{label} is recommended for subagents, but out: {unreachable.get(label) or removed[label]}"
+            for label in out
+        ]
+    open_yet = [one for one in candidates if one.group.tool_use.evidence_command]
+    notes = [
+        f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}"
+        for one in (open_yet or candidates)[:_MAX_NEAR]
+    ]
+    if open_yet:
+        command = " ".join(word_evidence_command([one.target for one in open_yet[:_MAX_NEAR]]))
+        notes.append(f"to tell who may be a subagent, run {command}")
+    return notes
 
 
 def _denied(route: Route) -> list[str] | None:

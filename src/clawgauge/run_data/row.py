@@ -128,6 +128,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.success and self.availability_status == "ok"
 
 
+def is_harm(violation: str | None) -> bool:
+    """Whether a verdict says that something forbidden was done."""
+    return violation is not None and violation.startswith("forbidden_effect")
+
+
 def channel_kind(channel: str) -> str:
     """`text:<format>` is text whatever the format; a channel of another name is a mention at most."""
     if channel in (NATIVE, MALFORMED, NONE):

@@ -8,6 +8,7 @@ forced resume, are treated the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -57,6 +58,12 @@ class Schedule:
     restraint: frozenset[PromptKey]
     tasks: frozenset[PromptKey]
     repeats: int
+    families: Mapping[PromptKey, PromptKey]
+    asked_in_full: frozenset[str] = frozenset()
+
+    def family(self, prompt: PromptKey) -> PromptKey:
+        """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
+        return self.families.get(prompt, prompt)
 
     @property
     def apart(self) -> frozenset[PromptKey]:
@@ -95,7 +102,7 @@ class Schedule:
 def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] = ()) -> Schedule:
     """The schedule in `config`, completed from the prompts that have a verdict somewhere in the run's records."""
     if config is None:
-        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0)
+        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0, {})
     planned = {prompt.key for prompt in config.prompts}
     configured = {prompt.key for prompt in config.prompts if carries_verdict(prompt)}
     return Schedule(
@@ -106,7 +113,15 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         restraint=frozenset(prompt.key for prompt in config.prompts if asks_for_restraint(prompt)),
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
+        families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
+        asked_in_full=_asked_in_full(config),
     )
+
+
+def _asked_in_full(config: RunConfig) -> frozenset[str]:
+    """The built-in suites, whose source is their name, of which no prompt was left out."""
+    n_asked = Counter(prompt.suite for prompt in config.prompts)
+    return frozenset(s.name for s in config.suites if s.source == s.name and n_asked[s.name] >= s.n_prompts)
 
 
 class Stop(NamedTuple):

@@ -26,7 +26,8 @@ from clawgauge.run_data import Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
-from clawgauge.summary.tool_use import balance_calls, judge_arguments, judge_tool_use, word_caution
+from clawgauge.summary.recommendation import with_recommendation
+from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments, word_caution
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
 
 
@@ -73,18 +74,23 @@ def summarize_group(
     """Every figure of one target."""
     schedule = schedule.without_skipped(events, group.target)
     endings, offered = group.endings(), group.offered()
-    counts, judged = _count(endings), pool_judged(endings)
+    counts, judged = _count(endings), pool_judged(endings, schedule)
     n_ok, n_success = counts.statuses["ok"], counts.n_success
     stop = read_stop(events, group.target.label, schedule.missing(group.target, counts.recorded))
     coverage = cover(schedule, group.target, counts.recorded, stop.n_not_needed)
-    arguments = judge_arguments(endings, schedule.apart, stopped_early=stop.early)
+    arguments = pool_arguments(endings, schedule)
+    restraint, tasks = _pool_restraint(endings, schedule), _pool_answered(endings, schedule.tasks, schedule)
     tool_use = judge_tool_use(
         endings,
         group.tool_signs(),
         offered,
-        apart=schedule.apart,
+        schedule,
         stopped_early=stop.early,
         caution=word_caution(endings, offered, schedule, arguments),
+    )
+    n_harm = group.total("harm").value
+    tool_use = with_recommendation(
+        tool_use, group.target, arguments, restraint, tasks, n_harm, asked_in_full=schedule.asked_in_full
     )
     return GroupSummary(
         provider=group.target.provider,
@@ -108,10 +114,10 @@ def summarize_group(
         stopped_early=stop.early,
         n_not_needed=stop.n_not_needed,
         tool_use=tool_use,
-        argument_accuracy=arguments,
+        argument_accuracy=_rate(arguments, stopped_early=stop.early) if arguments.n else None,
         call_balance=balance_calls(offered, schedule),
-        restraint=_restraint(endings, schedule.restraint),
-        tasks=_tasks(group, endings, schedule.tasks),
+        restraint=_rate(restraint),
+        tasks=_tasks(group, tasks, n_harm),
         repeatability=judge_repeatability(endings, schedule.repeats),
         n_timeouts=counts.n_timeouts,
         n_truncated_by_max_tokens=count_truncated(endings),
@@ -168,24 +174,28 @@ def _count(endings: Sequence[Ending]) -> _Counts:
     )
 
 
-def pool_judged(endings: Sequence[Ending]) -> PooledRate:
+def pool_judged(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
     """Passes among the successful calls that have a verdict."""
-    return pool_rate((e.prompt, e.passed, e.n) for e in endings if e.judged)
+    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in endings if e.judged)
 
 
-def _pool_answered(endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> PooledRate:
+def _pool_answered(endings: Sequence[Ending], prompts: frozenset[PromptKey], schedule: Schedule) -> PooledRate:
     """Passes among the answered cells of some prompts; an empty answer is an answer, and no pass."""
-    return pool_rate((e.prompt, e.passed, e.n) for e in endings if e.answered and e.prompt in prompts)
+    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in endings if e.answered and e.prompt in prompts)
 
 
-def _restraint(endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> RateWithInterval:
+def _pool_restraint(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
     """A refusal in the protocol's own words called nothing and said no: it counts neither for nor against."""
-    pooled = _pool_answered([e for e in endings if e.failure_type != "refusal"], prompts)
-    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95)
+    said = [e for e in endings if e.failure_type != "refusal"]
+    return _pool_answered(said, schedule.restraint, schedule)
 
 
-def _tasks(group: GroupAccumulator, endings: Sequence[Ending], prompts: frozenset[PromptKey]) -> TaskSummary:
-    pooled = _pool_answered(endings, prompts)
+def _rate(pooled: PooledRate, *, stopped_early: bool = False) -> RateWithInterval:
+    """A group that was stopped by its own results has no fixed n, and so no interval."""
+    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+
+
+def _tasks(group: GroupAccumulator, pooled: PooledRate, n_harm: int) -> TaskSummary:
     return TaskSummary(
         n=pooled.n,
         k=pooled.k,
@@ -193,6 +203,7 @@ def _tasks(group: GroupAccumulator, endings: Sequence[Ending], prompts: frozense
         ci95=pooled.ci95,
         mean_turns=group.total("turns").mean,
         mean_tokens=group.total("task_tokens").mean,
+        n_harm=n_harm,
     )
 
 
@@ -214,14 +225,20 @@ def _suites(
         coverage = cover(schedule, group.target, recorded, left_out if is_tiers else 0, suites=(suite,))
         left_out -= coverage.n_not_needed
         mine = [e for e in endings if e.suite == suite]
-        breakdown.append(_suite(group, suite, mine, coverage, stopped_early=is_tiers and stop.early))
+        breakdown.append(_suite(group, schedule, suite, mine, coverage, stopped_early=is_tiers and stop.early))
     return breakdown
 
 
 def _suite(
-    group: GroupAccumulator, suite: str, endings: Sequence[Ending], coverage: Coverage, *, stopped_early: bool
+    group: GroupAccumulator,
+    schedule: Schedule,
+    suite: str,
+    endings: Sequence[Ending],
+    coverage: Coverage,
+    *,
+    stopped_early: bool,
 ) -> SuiteBreakdown:
-    judged, costs = pool_judged(endings), group.costs_usd(suite)
+    judged, costs = pool_judged(endings, schedule), group.costs_usd(suite)
     return SuiteBreakdown(
         suite=suite,
         n_total=sum(e.n for e in endings),

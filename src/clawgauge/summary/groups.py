@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from clawgauge.records import PromptKey, Status, Target
-from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged
+from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
 from clawgauge.stats import CountedValues, Distribution, describe
 
 _MAX_DISTINCT_WARNINGS = 100
@@ -166,6 +166,8 @@ class Stratum:
         if tasks := [row for row in succeeded if row.turns is not None]:
             self.totals["turns"].add([row.turns or 0 for row in tasks])
             self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
+        # Whatever else came of a task: harm was done.
+        self.totals["harm"].add([1 for row in rows if row.turns is not None and is_harm(row.violation)])
         if any(kind.expected_tools for kind in kinds):
             self._add_tool_signs([row for row in rows if row.expected_tools and row.availability_status == "ok"])
         if any(kind.tools_offered for kind in kinds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import CallBalance, PromptKey, RateWithInterval, ToolChannels, ToolUse
+from clawgauge.records import CallBalance, PromptKey, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, prefer_native
 from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
@@ -22,7 +22,7 @@ def word_caution(
     endings: Sequence[Ending],
     offered: Sequence[OfferedAnswer],
     schedule: Schedule,
-    arguments: RateWithInterval | None,
+    arguments: PooledRate,
 ) -> str | None:
     """One sentence, without its full stop, or None where nothing is amiss."""
     phrases = []
@@ -33,7 +33,7 @@ def word_caution(
         phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
     rescued = count_rescued(offered, schedule.apart)
     made = sum(e.n for e in find_pool(endings, schedule.apart) if e.tool_use_success)
-    if arguments is not None:
+    if arguments.n:
         if rescued > made:
             phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
         wrong = made - arguments.k
@@ -46,19 +46,20 @@ def judge_tool_use(
     endings: Sequence[Ending],
     signs: Sequence[ToolSign],
     offered: Sequence[OfferedAnswer],
+    schedule: Schedule,
     *,
-    apart: frozenset[PromptKey],
     stopped_early: bool = False,
     caution: str | None = None,
 ) -> ToolUse:
-    """The tier from the answered prompts that expect a tool, those in `apart` left out.
+    """The tier from the answered prompts that expect a tool; restraint and tasks are left out.
 
     Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. A group
     that was stopped by its own results has no fixed n, and so no interval.
     """
+    apart = schedule.apart
     pool = find_pool(endings, apart)
     native = any(e.tools_offered for e in pool)
-    pooled = pool_rate((e.prompt, e.tool_use_success, e.n) for e in pool)
+    pooled = pool_rate((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
     tier = point_tier(pooled.k, pooled.n)
     posterior = tier_posterior(*pooled.effective) if pooled.effective else None
     decided = posterior is not None and is_decided(posterior)
@@ -78,7 +79,7 @@ def judge_tool_use(
         needed=needed,
         channels=_count_channels(mine),
         label=_label(endings, apart) if tier is None else label_tier(tier, pooled, decided=decided, needed=needed),
-        recommended_for_subagents=tier == 1 and decided,
+        recommended_for_subagents=False,
         suites=list(dict.fromkeys(e.suite for e in pool)),
         rescued=count_rescued(offered, apart),
         formats=_count_formats(mine),
@@ -92,15 +93,10 @@ def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[En
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
-def judge_arguments(
-    endings: Sequence[Ending], apart: frozenset[PromptKey], *, stopped_early: bool
-) -> RateWithInterval | None:
-    """Right calls with right arguments, of the answered prompts that offer tools and expect one; None without any."""
-    pool = [e for e in find_pool(endings, apart) if e.tools_offered]
-    pooled = pool_rate((e.prompt, e.passed, e.n) for e in pool)
-    if not pooled.n:
-        return None
-    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+def pool_arguments(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
+    """Right calls with right arguments, of the answered prompts that offer tools and expect one."""
+    pool = [e for e in find_pool(endings, schedule.apart) if e.tools_offered]
+    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in pool)
 
 
 def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:

@@ -88,6 +88,27 @@ def test_many_changed_prompts_are_said_together(tmp_path: Path) -> None:
     ]
 
 
+REDRAWN = [prompt("P0"), prompt("P1", prompt="say no", validator={"type": "exact", "value": "no"})]
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(skip_changed=True)])
+def test_another_drawing_asks_the_same_prompts_with_other_values(tmp_path: Path, wishes: Wishes) -> None:
+    """It is compared prompt by prompt, and one note says so; a drawing that changes nothing is not worth one."""
+    found = compare_with(tmp_path / "other", wishes, config=config(REDRAWN, options={"draw": 7}))
+    assert [(d.scope, d.what, d.a, d.b, d.target) for d in found.differences] == [
+        ("note", "drawing 0 and drawing 7: the same prompts with other values, paired by prompt", "", "", None)
+    ]
+    assert found.pairs[0].n_shared == 2 and found.latency_compared and not found.forced
+    assert compare_with(tmp_path / "same", wishes, config=config(PROMPTS, options={"draw": 7})).differences == []
+
+
+def test_a_drawing_excuses_no_other_version_of_a_suite(tmp_path: Path) -> None:
+    """Another version may ask something else altogether, and is refused as it is without a drawing."""
+    suites = [{"name": "core", "version": "2", "description": "", "n_prompts": 2, "sha256": "0", "source": "core"}]
+    said = spoils_verdicts(tmp_path, config=config(REDRAWN, options={"draw": 7}, suites=suites))
+    assert "core/P1 asks something else" in said and "drawing" not in said
+
+
 def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
     """--skip-changed compares what is the same and counts the rest as belonging to one side."""
     changed = config([prompt("P0"), prompt("P1", prompt="ask another thing")])

@@ -6,7 +6,9 @@ from collections import Counter
 
 from clawgauge.reports.findings import find_answers
 from clawgauge.summary import summarize_folder
-from unit.summary.run_folders import failed, record, tool_record, write_run
+from unit.summary.run_folders import failed, record, tool_record, write_run, write_subagent_run
+
+SUBAGENT = "Who may be a subagent?"
 
 
 def answers(folder, rows, **violations):
@@ -22,19 +24,29 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
     """Thirteen clean calls make a Tier 1 that is sure; six make one that is not, and it says how many more it takes."""
     rows = as_model("sure", [tool_record(f"T{i}", True) for i in range(14)])
     rows += as_model("open", [tool_record(f"T{i}", True) for i in range(6)])
-    answer, notes = answers(tmp_path / "run", rows)["Who is Tier 1?"]
-    assert answer == "sure is Tier 1: recommended for subagents."
+    answer, notes = answers(tmp_path / "run", rows)[SUBAGENT]
+    assert (
+        answer == "Nobody for certain yet. sure and open could be: Tier 1 so far, but not all that it takes is shown."
+    )
     assert "sure, Tier 1 (decided): 100% · 14/14 · 78–100% called, 96% sure." in notes
     assert "open, Tier 1 (provisional: 7 more clean passes would decide it): 100% · 6/6 · 61–100% called" in notes
 
 
-def test_nobody_is_tier_one_without_evidence(tmp_path):
+def test_nobody_may_be_a_subagent_without_evidence(tmp_path):
     """Too few calls, no calls and bad calls are three different answers."""
-    question = "Who is Tier 1?"
-    few = answers(tmp_path / "few", [tool_record("T0", True)])[question][0]
-    none = answers(tmp_path / "none", [record("P0")])[question][0]
-    bad = answers(tmp_path / "bad", [tool_record(f"T{i}", False) for i in range(9)])[question][0]
-    assert few.startswith("Nobody for certain yet.") and none.startswith("Not known") and bad == "No model is Tier 1."
+    few = answers(tmp_path / "few", [tool_record("T0", True)])[SUBAGENT][0]
+    none = answers(tmp_path / "none", [record("P0")])[SUBAGENT][0]
+    bad = answers(tmp_path / "bad", [tool_record(f"T{i}", False) for i in range(9)])[SUBAGENT][0]
+    assert few.startswith("Nobody for certain yet.") and none.startswith("Not known") and bad == "No model here."
+
+
+def test_who_may_be_a_subagent_is_named(tmp_path):
+    """A model that has shown all that it takes."""
+    (finding, *_) = find_answers(summarize_folder(write_subagent_run(tmp_path / "run")), Counter())
+    assert (finding.question, finding.answer) == (
+        SUBAGENT,
+        "llama3.2:3b: recommended for subagents with full tool access.",
+    )
 
 
 def test_the_fastest_must_pass(tmp_path):

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from clawgauge.journal import read_config
 from clawgauge.reports.summary import render_markdown
 from clawgauge.summary import summarize_folder
-from unit.summary.run_folders import T0, config, failed, prompt, record, tool_record, write_run
+from unit.summary.run_folders import T0, config, failed, prompt, record, tool_record, write_run, write_subagent_run
 
 EXPECTED = Path(__file__).parents[2] / "data" / "summary_expected.md"
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -180,8 +180,18 @@ def test_the_tier_line_holds_the_evidence_and_the_caution(tmp_path):
     (line,) = [line for line in text.splitlines() if line.startswith("- ") and "judged on" in line]
     assert "Tier 1 (decided); judged on prompts that offer tools in agent; 14 native" in line
     assert line.endswith("Caution: it called a tool in 1 of 2 answers where none was wanted.")
-    assert "(14/14, with a caution: see Tool use)" in text
     assert "1 · 14/14 · caution" in text
+
+
+def test_who_is_recommended_stands_first(tmp_path):
+    """With a caution where there is one, and with what a model of Tier 1 lacks where there is something."""
+    able = "Recommended for subagents with full tool access: ollama_openai:llama3.2:3b (20/20"
+    assert f"{able})." in render(write_subagent_run(tmp_path / "able"))
+    hasty = render(write_subagent_run(tmp_path / "hasty", restraint=(14, 15)))
+    assert f"{able}, with a caution: see Tool use)." in hasty
+    lacking = "right arguments 13 of 14 (at least 69%, needs 70%); restraint 1 of 2"
+    text = render(write_agent_run(tmp_path / "run"))
+    assert f"Tier 1, which alone is not enough: ollama_openai:llama3.2:3b ({lacking}" in text
 
 
 def test_what_stands_beside_the_tier_is_shown_where_it_was_measured(tmp_path):

@@ -49,7 +49,7 @@ def test_two_providers_of_one_model_keep_their_names_apart(tmp_path):
 def test_a_wide_terminal_shows_all(tmp_path):
     """Without a width every column is there and names are whole."""
     text = shown(write_sample(tmp_path / "run"))
-    assert text.count("ollama_openai:llama3.2:3b ") == 1
+    assert "\n".join(table(text)).count("ollama_openai:llama3.2:3b ") == 1
     assert all(word in table(text)[0] for word in ("p99 ms", "ttft p95", "tok/s"))
 
 
@@ -67,12 +67,31 @@ def test_a_tier_comes_with_its_evidence(tmp_path):
     """k of n, how sure, what is needed, which prompts and channels; the caution first, the rest beside."""
     text = " ".join(shown(write_agent_run(tmp_path / "run"), 100).split())
     assert "Tier 1 (decided) caution: it called a tool in 1 of 2 answers where none was wanted 100% · 14/14" in text
-    assert "recommended for subagents with full tool access prompts that offer tools in agent: 14 native" in text
+    assert "prompts that offer tools in agent: 14 native" in text
     assert "arguments right 93% · 13/14 · 69–99%; restraint 50% · 1/2" in text
-    assert "tasks done 100% · 1/1 · 21–100%, 4.0 turns and 120 tokens each" in text
+    assert (
+        "tasks done 100% · 1/1 · 21–100%, 4.0 turns and 120 tokens each "
+        "not yet recommended for subagents with full tool access: right arguments 13 of 14 (at least 69%, needs 70%); "
+        "restraint 1 of 2 (at least 9%, needs 70%); tasks done 1 of 1 (at least 21%, needs 50%)"
+    ) in text
     provisional = shown(write_sample(tmp_path / "sample"), 100)
     assert "Tier 1 (provisional: 15 more clean passes would decide it)" in provisional
-    assert "83% · 5/6 · 44–97% called, 42% sure; not recommended" in provisional
+    assert "83% · 5/6 · 44–97% called, 42% sure\n" in provisional
+
+
+def test_the_run_that_would_tell_more_can_be_pasted(tmp_path):
+    """One command for all models that could still be recommended, broken as a shell reads on; none where none is."""
+    command = (
+        "To tell who may be a subagent, run:\n"
+        "  clawgauge run \\\n"
+        "  -t ollama_openai:llama3.2:3b \\\n"
+        "  -t ollama_openai:qwen3_8b \\\n"
+        "  -s native_tools -s restraint -s agentic\n"
+    )
+    assert command in shown(write_sample(tmp_path / "run"), 80)
+    hopeless = [tool_record(f"T{i}", False, native=True) for i in range(13)]
+    text = " ".join(shown(write_run(tmp_path / "hopeless", hopeless), 80).split())
+    assert "To tell who" not in text and "native calls 0 of 13 (Tier 3)" in text
 
 
 def test_the_clock_has_a_line(tmp_path):

@@ -27,7 +27,9 @@ OPUS = Measured(
 SMOL = Measured(Target("embedded", "smollm2-135m"), EMBEDDED, text_passes=10, tool_passes=0)
 
 
-def decision_of(folder: Path, *models: Measured, policy: Policy | None = None, n_tool: int = 20) -> Decision:
+def decision_of(
+    folder: Path, *models: Measured, policy: Policy | None = None, n_tool: int = 20, for_subagents: bool = False
+) -> Decision:
     """The decision over one run of these models."""
-    path = MeasuredRun(list(models), n_tool=n_tool).write(folder)
+    path = MeasuredRun(list(models), n_tool=n_tool, for_subagents=for_subagents).write(folder)
     return decide(gather_evidence([path], load_prices())[0], policy or Policy())

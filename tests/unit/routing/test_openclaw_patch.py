@@ -24,10 +24,12 @@ from clawgauge.routing import (
 from support.measured_models import Measured
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
+NOTHING = "no evidence of native calls, right arguments, restraint and tasks done"
+
 
 def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) -> None:
-    """The best first, the rest behind it; subagents get only models that are Tier 1 and decided."""
-    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, GPT, OPUS))
+    """The best first, the rest behind it; subagents get only models that are recommended for it."""
+    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, GPT, OPUS, for_subagents=True))
     defaults = routing.patch["agents"]["defaults"]
     named = [defaults["model"]["primary"], *defaults["model"]["fallbacks"]]
     assert sorted(named) == [
@@ -37,16 +39,32 @@ def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) 
         "openai/gpt-5",
     ]
     subagents = defaults["subagents"]["model"]
-    assert "ollama/llama3.2:3b" not in [subagents["primary"], *subagents["fallbacks"]]
+    assert sorted([subagents["primary"], *subagents["fallbacks"]]) == [
+        "anthropic/claude-opus-5-20260101",
+        "ollama/qwen3:8b",
+    ]
     assert defaults["models"]["anthropic/claude-opus-5-20260101"] == {"agentRuntime": {"id": "claude-cli"}}
 
 
 def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path) -> None:
     """Six of six is Tier 1 but not decided: the subagents' model is left alone, and what is missing is said."""
     sure_looking = replace(QWEN, tool_passes=6)
-    routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6))
+    routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6, for_subagents=True))
     assert "subagents" not in routing.patch["agents"]["defaults"]
-    assert any("7 more clean passes" in note for note in routing.notes)
+    assert "native calls 6 of 6 (Tier 1, not decided)" in routing.notes[1]
+
+
+def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> None:
+    """However many: the subagents' model is left as it is, and the command that would tell is said."""
+    routing = openclaw_routing(decision_of(tmp_path, QWEN, OPUS))
+    assert "subagents" not in routing.patch["agents"]["defaults"]
+    assert routing.notes == [
+        "no model is recommended for subagents with full tool access; their model is left alone",
+        f"{QWEN.target.label} is not recommended: {NOTHING}",
+        f"{OPUS.target.label} is not recommended: {NOTHING}",
+        "to tell who may be a subagent, run clawgauge run -t ollama_openai:qwen3:8b -t claude_code_cli:opus "
+        "-s native_tools -s restraint -s agentic",
+    ]
 
 
 def test_tools_are_taken_by_tier(tmp_path: Path) -> None:
@@ -185,23 +203,23 @@ def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) ->
 def test_whoever_is_named_is_declared(tmp_path: Path) -> None:
     """A subagent's model that is not the primary is declared too, or OpenClaw could not reach it."""
     policy = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0)
-    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy)).patch
+    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy, for_subagents=True)).patch
     assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/llama3.2:3b"
     assert patch["agents"]["defaults"]["subagents"]["model"]["primary"] == "ollama/qwen3:8b"
     assert "qwen3:8b" in [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]]
 
 
-def test_a_decided_model_that_a_limit_removed_is_named(tmp_path: Path) -> None:
+def test_a_recommended_model_that_a_limit_removed_is_named(tmp_path: Path) -> None:
     """It is not evidence that is missing then, and the note does not say so."""
     policy = Policy(limits=Limits(max_p95_ms=100))
-    routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy))
-    (note,) = [note for note in routing.notes if "subagents" in note]
-    assert "Tier 1 and decided, but out: ollama_openai:qwen3:8b (p95 2900 ms" in note
+    routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy, for_subagents=True))
+    (note,) = routing.notes[2:]
+    assert note.startswith("ollama_openai:qwen3:8b is recommended for subagents, but out: p95 2900 ms")
 
 
 def test_a_whole_patch(tmp_path: Path) -> None:
     """Six models: one removed by its passes, one that cannot be reached, and every setting with where it stands."""
-    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, TINY, CODEX, OPUS, SMOL))
+    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, TINY, CODEX, OPUS, SMOL, for_subagents=True))
     opus, codex = "anthropic/claude-opus-5-20260101", "openai/gpt-5-codex"
     tool_words = {"id": "tiny", "name": "tiny", "compat": {"supportsTools": False}}
     acting = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
@@ -253,35 +271,34 @@ def test_a_whole_patch(tmp_path: Path) -> None:
         (f'agents.defaults.models["{codex}"]', "params thinking high"),
         ("models.providers.ollama", "http://localhost:11434/v1: qwen3:8b, llama3.2:3b, tiny"),
     ]
-    evidence = "Tier 1 (decided), tools 20/20 (text), P(tier)=0.99; passed 29/30; p95 2900 ms (n=30); run measured"
+    evidence = "Tier 1 (decided), tools 20/20 (native), P(tier)=0.99; passed 47/48; p95 2900 ms (n=48); run measured"
     assert routing.reasons[0].why == f"placed first; ollama_openai:qwen3:8b: {evidence}"
     assert routing.reasons[1].why == "the next in order"
     denied = [reason.why.partition(";")[0] for reason in routing.reasons if reason.path.startswith("tools")]
     assert denied == ["Tier 2: tools that act denied", "Tier 3: all tools denied"]
-    assert routing.notes == []
+    (note,) = routing.notes
+    assert note.startswith("embedded:smollm2-135m is not routed: measured on the embedded server")
 
 
 @pytest.mark.parametrize(
     ("models", "n_tool", "missing"),
     [
-        ((TINY, LLAMA), 20, "None is Tier 1: ollama_openai:llama3.2:3b 12/20; ollama_openai:tiny 2/20"),
-        ((QWEN,), 0, "Missing: tool prompts; run with -s tool_use or -s native_tools"),
-        ((QWEN, TINY), 6, "Missing: ollama_openai:qwen3:8b needs 7 more clean passes of other tool prompts"),
-        ((SMOL,), 20, "None is Tier 1: embedded:smollm2-135m 0/20"),
-        (
-            (replace(SMOL, tool_passes=20),),
-            20,
-            "Tier 1 and decided, but out: embedded:smollm2-135m (measured on the embedded server",
-        ),
+        ((TINY,), 20, "tiny is not recommended: native calls 2 of 20 (Tier 3); right arguments 2 of 20 (at most 30%"),
+        ((LLAMA, TINY), 20, "run clawgauge run -t ollama_openai:llama3.2:3b -s native_tools -s restraint -s agentic"),
+        ((QWEN,), 0, "qwen3:8b is not recommended: no evidence of native calls and right arguments"),
+        ((QWEN, TINY), 6, "native calls 6 of 6 (Tier 1, not decided); right arguments 6 of 6 (at least 61%"),
+        ((SMOL,), 20, "smollm2-135m is not recommended: native calls 0 of 20 (Tier 3)"),
+        ((replace(SMOL, tool_passes=20),), 20, "recommended for subagents, but out: measured on the embedded server"),
     ],
-)
+)  # fmt: skip
 def test_what_stands_between_the_models_and_subagents_is_said(
     tmp_path: Path, models: tuple[Measured, ...], n_tool: int, missing: str
 ) -> None:
     """Whether prompts, passes or a way to the model are missing."""
     anyone = Policy(limits=Limits(min_pass_rate=None))
-    notes = openclaw_routing(decision_of(tmp_path, *models, policy=anyone, n_tool=n_tool)).notes
-    assert f"their model is left alone. {missing}" in notes[-1]
+    decision = decision_of(tmp_path, *models, policy=anyone, n_tool=n_tool, for_subagents=True)
+    _, _, said = "\n".join(openclaw_routing(decision).notes).partition("; their model is left alone\n")
+    assert missing in said
 
 
 def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
@@ -291,10 +308,10 @@ def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
     assert routing.notes[0] == (
         "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
     )
-    alone = openclaw_routing(decision_of(tmp_path / "alone", QWEN))
+    alone = openclaw_routing(decision_of(tmp_path / "alone", QWEN, for_subagents=True))
     assert [(r.setting, r.why) for r in alone.reasons if r.path.endswith("fallbacks")] == [
         ("none", "no other model keeps the policy's limits"),
-        ("none", "no other model is Tier 1 and decided"),
+        ("none", "no other model is recommended for subagents"),
     ]
 
 
@@ -378,7 +395,7 @@ def test_merging(there: dict[str, Any], patch: dict[str, Any], merged: dict[str,
 
 def test_conflicts_are_said_only_where_there_are_any(tmp_path: Path) -> None:
     """The same address, or tools denied to a model that gets no place, is nothing to decide."""
-    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA)).patch
+    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, for_subagents=True)).patch
     same = {"models": {"providers": {"ollama": {"baseUrl": "http://localhost:11434/v1"}}}}
     elsewhere = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["exec"]}, "ollama/qwen3:8b": {"deny": []}}}}
     assert find_conflicts(same, patch) == find_conflicts(elsewhere, patch) == find_conflicts({"models": 3}, patch) == []

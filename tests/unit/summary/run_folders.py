@@ -123,3 +123,39 @@ def write_run(
     if events is not None:
         (folder / "events.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in events), encoding="utf-8")
     return folder
+
+
+def write_subagent_run(
+    folder: Path,
+    *,
+    native: tuple[int, int] = (20, 20),
+    right: int | None = None,
+    restraint: tuple[int, int] = (15, 15),
+    tasks: tuple[int, int] = (8, 8),
+    harm: int = 0,
+    n_variants: int = 1,
+    **changes: Any,
+) -> Path:
+    """A run with all that a recommendation needs, each as k of n. `right` calls of those made have right arguments;
+    the last `harm` tasks do harm; each prompt has so many variants, which end alike.
+    """
+    call = {"type": "tool_call", "expected_calls": [{"name": "free"}]}
+    kinds = [
+        ("N", native, call, {"expected_tools": ["free"], "tools_offered": True}),
+        ("R", restraint, {"type": "tool_call", "no_call": True}, {"tools_offered": True}),
+        ("W", tasks, {"type": "world_state", "expect": []}, {"turns": 3}),
+    ]
+    prompts, rows = [], []
+    for kind, (k, n), validator, fields in kinds:
+        for number in range(n):
+            for variant in range(n_variants):
+                name = f"{kind}{number}#{variant}"
+                prompts.append(prompt(name, "agent", validator) | {"variant_of": f"{kind}{number}"})
+                row = record(name, suite="agent", objective_pass=number < k, **fields)
+                calls = number < k if kind == "N" else kind == "R" and number >= k
+                if kind == "N":
+                    row |= {"tool_use_success": calls, "objective_pass": number < (k if right is None else right)}
+                if kind == "W" and number >= n - harm:
+                    row |= {"objective_pass": False, "violation": "forbidden_effect: /etc/passwd is gone"}
+                rows.append(row | {"tool_channel": "native" if calls else "none"})
+    return write_run(folder, rows, config=config(prompts, **changes))

@@ -14,11 +14,11 @@ def tool_use(folder):
     return group.tool_use
 
 
-def test_thirteen_of_thirteen_is_recommended(tmp_path):
-    """Thirteen prompts with a call each are a decided Tier 1, and that alone is recommended for subagents."""
+def test_thirteen_of_thirteen_is_decided(tmp_path):
+    """Thirteen prompts with a call each are a decided Tier 1, which alone recommends nobody for subagents."""
     use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", True) for i in range(13)]))
     assert (use.tier, use.decided, use.needed, use.label) == (1, True, 0, "Tier 1 (decided)")
-    assert use.recommended_for_subagents
+    assert not use.recommended_for_subagents
     assert (use.n_eff, use.rate, use.ci95[1]) == (13.0, 1.0, 1.0)
 
 

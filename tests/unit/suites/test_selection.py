@@ -1,0 +1,44 @@
+"""What a run without -s asks: a fixed choice in which every kind of evidence is there, and enough of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clawgauge.run_data.schedule import asks_for_restraint, is_task
+from clawgauge.suites import SELECTION, load_suite
+from support.command import clawgauge
+
+
+def chosen() -> dict[str, list[str]]:
+    return {suite: [prompt_id.removesuffix("#1") for prompt_id in ids] for suite, ids in SELECTION.items()}
+
+
+def test_no_two_chosen_prompts_are_variants_of_one() -> None:
+    """Variants count as one prompt: a second would cost a call and tell nothing more. Each chosen prompt is there."""
+    for suite, ids in chosen().items():
+        prompts = {prompt.id: prompt for prompt in load_suite(suite).prompts}
+        families = [prompts[prompt_id].variant_of or prompt_id for prompt_id in ids]
+        assert len(set(families)) == len(families)
+
+
+def test_the_choice_can_show_all_that_a_recommendation_needs() -> None:
+    """At least twenty native calls, fifteen prompts to leave alone and eight tasks."""
+    prompts = {(p.suite, p.id): p for suite in SELECTION for p in load_suite(suite).prompts}
+    asked = [prompts[suite, prompt_id] for suite, ids in chosen().items() for prompt_id in ids]
+    assert sum(bool(p.tools and p.expected_tools) for p in asked if not is_task(p)) >= 20
+    assert sum(map(asks_for_restraint, asked)) >= 15
+    assert sum(map(is_task, asked)) >= 8
+
+
+def test_a_run_without_suites_asks_the_choice_and_full_asks_all(tmp_path: Path) -> None:
+    """-s asks a suite in full, --full every built-in one."""
+    plan = ["run", "-t", "ollama_openai:m", "--dry-run"]
+    counts = {
+        words: clawgauge(tmp_path, *plan, *words.split()).stderr
+        for words in ("", "--full", "-s restraint", "--prompt-ids restraint/P1")
+    }
+    assert "native_tools (20 prompts), restraint (15 prompts), agentic (8 prompts)" in counts[""]
+    assert "1 target, 61 calls" in counts[""] and "long_context" not in counts[""]
+    assert "restraint (30 prompts)" in counts["--full"] and "long_context (20 prompts)" in counts["--full"]
+    assert "1 target, 30 calls" in counts["-s restraint"]
+    assert "1 target, 1 call" in counts["--prompt-ids restraint/P1"]
