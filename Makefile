@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 run: setup
-	$(BIN)/clawgauge run -t embedded:smollm2-135m --max-tokens 256
+	$(BIN)/clawgauge run -t embedded:smollm2-135m
 
 # Four at once on two cores: half of the tests' time is waiting for deadlines and processes. They must pass on a machine
 # that has never run them and is busy. To see that they do (the loops end with the shell that started them):

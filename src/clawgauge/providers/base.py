@@ -157,6 +157,10 @@ class Provider(ABC):
         self.settings = settings
         self.context_tokens: int | None = settings.extra.get("context") or self.default_context
 
+    def fit_reply(self, model: str, wanted: int | None) -> int:
+        """How many tokens a reply may have, where the prompt wants so many and the user says nothing."""
+        return wanted or self.default_max_tokens
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -357,7 +357,7 @@ class TargetRun:
             prompt=prompt.prompt,
             system=prompt.system,
             thinking_level=self._target.thinking_level,
-            max_tokens=max_tokens or settings.max_tokens or prompt.max_tokens or provider.default_max_tokens,
+            max_tokens=max_tokens or settings.max_tokens or provider.fit_reply(self._target.model, prompt.max_tokens),
             temperature=next((value for value in temperatures if value is not None), None),
             seed=settings.seed,
             stream=settings.stream,

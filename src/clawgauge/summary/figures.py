@@ -23,6 +23,7 @@ from clawgauge.records import (
     TaskSummary,
 )
 from clawgauge.run_data import Run, Schedule, read_schedule
+from clawgauge.run_data.row import TOOLS_DROPPED
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
@@ -90,7 +91,14 @@ def summarize_group(
     )
     n_harm = group.total("harm").value
     tool_use = with_recommendation(
-        tool_use, group.target, arguments, restraint, tasks, n_harm, asked_in_full=schedule.asked_in_full
+        tool_use,
+        group.target,
+        arguments,
+        restraint,
+        tasks,
+        n_harm,
+        asked_in_full=schedule.asked_in_full,
+        saw_tools=not any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings()),
     )
     return GroupSummary(
         provider=group.target.provider,

@@ -19,6 +19,7 @@ MIN_ARGUMENTS = 0.7
 MIN_RESTRAINT = 0.7
 MIN_TASKS = 0.5
 _WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
+_UNSEEN = "cannot tell: the model never saw the tools, its chat template drops them"
 # The suites that together show all of it. One run must: what several show is not added up.
 _SUITES = ("native_tools", "restraint", "agentic")
 
@@ -32,10 +33,12 @@ def with_recommendation(
     n_harm: int,
     *,
     asked_in_full: Collection[str] = (),
+    saw_tools: bool = True,
 ) -> ToolUse:
     """The same evidence with what follows from it for subagents. The rates are pooled by prompt family.
 
-    `asked_in_full` names the built-in suites that have nothing more to ask.
+    `asked_in_full` names the built-in suites that have nothing more to ask. A model that never `saw_tools` (its chat
+    template drops them) has shown nothing, either way.
     """
     needs = [
         _calls(tool_use),
@@ -43,8 +46,10 @@ def with_recommendation(
         _bounded("restraint", restraint, MIN_RESTRAINT),
         _tasks(_bounded("tasks", tasks, MIN_TASKS), n_harm),
     ]
+    if not saw_tools:
+        needs = [msgspec.structs.replace(need, met="cannot_tell", why=_UNSEEN) for need in needs]
     met = {need.met for need in needs}
-    more_would_tell = "cannot_tell" in met and "no" not in met and not set(_SUITES) <= set(asked_in_full)
+    more_would_tell = saw_tools and "cannot_tell" in met and "no" not in met and not set(_SUITES) <= set(asked_in_full)
     return msgspec.structs.replace(
         tool_use,
         recommended_for_subagents=met == {"yes"},
@@ -62,7 +67,7 @@ def word_evidence_command(targets: Sequence[Target]) -> list[str]:
 def word_lacking(needs: Sequence[Need]) -> str:
     """What stands in the way of a recommendation: what is not met, else what cannot be told yet."""
     lacking = [n for n in needs if n.met == "no"] or [n for n in needs if n.met == "cannot_tell"]
-    said = [need.why for need in lacking if need.n]
+    said = list(dict.fromkeys(need.why for need in lacking if need.n))
     unmeasured = [_WORDS.get(need.name, need.name) for need in lacking if not need.n]
     said += [f"no evidence of {list_names(unmeasured, len(_WORDS))}"] if unmeasured else []
     return "; ".join(said)

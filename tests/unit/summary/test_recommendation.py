@@ -7,6 +7,7 @@ import json
 import pytest
 
 from clawgauge.summary import summarize_folder
+from clawgauge.summary.recommendation import word_lacking
 
 from .run_folders import failed, tool_record, write_run, write_subagent_run
 
@@ -117,3 +118,14 @@ def test_suites_that_were_asked_in_full_are_not_asked_for_again(tmp_path, n_prom
     document = json.loads(plan.read_text())
     plan.write_text(json.dumps(document | {"prompts": [*document["prompts"], *prompts]}))
     assert tool_use(run).evidence_command == command
+
+
+def test_a_model_that_never_saw_the_tools_has_shown_nothing(tmp_path):
+    """Where the chat template drops the tools, neither calls nor restraint say anything about the model."""
+    folder = write_subagent_run(tmp_path / "run", native=(0, 20))
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    warned = [line | {"warnings": ["tools_dropped: no place for tools"]} for line in lines]
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in warned))
+    use = tool_use(folder)
+    assert set(met(use).values()) == {"cannot_tell"} and use.evidence_command is None
+    assert word_lacking(use.needs) == "cannot tell: the model never saw the tools, its chat template drops them"

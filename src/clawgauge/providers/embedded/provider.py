@@ -240,6 +240,10 @@ class Embedded(Provider):
     async def models(self) -> list[ModelInfo]:
         return (await self.probe()).models
 
+    def fit_reply(self, model: str, wanted: int | None) -> int:
+        # The model that comes along has nothing to think about: it would fill whatever room a prompt leaves to others.
+        return self.default_max_tokens if model == DEFAULT_MODEL else super().fit_reply(model, wanted)
+
     def describe(self) -> dict[str, Any]:
         known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}
         if template := self.settings.extra.get("chat_template_file"):
