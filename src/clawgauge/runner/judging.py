@@ -84,7 +84,7 @@ class Judge:
         judged = self._judge_aside(prompt, text, kept)
         if judged.objective_pass is False:
             return judged
-        return not_judged(prompt, calls, "forbidden_effect: ended the simulated machine")
+        return not_judged(prompt, calls, "machine_ended: a call ended the simulated machine")
 
     def _judge_aside(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
         work = {"prompt": msgspec.to_builtins(prompt), "calls": msgspec.to_builtins(calls)}
