@@ -18,6 +18,7 @@ from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.suites import load_suite
 from clawgauge.suites.load import prompts_sha256
 from clawgauge.world import World
+from support.slow_rest import slow_rest
 from support.task_models import Way, read_ways
 
 SUITE = load_suite("agentic")
@@ -80,7 +81,7 @@ def test_the_tasks_of_version_1_are_asked_as_they_were() -> None:
     assert prompts_sha256(asked) == FIRST_EIGHTEEN_SHA256
 
 
-@pytest.mark.parametrize("drawing", [0, 1, 2])
+@pytest.mark.parametrize("drawing", slow_rest([0, 1, 2], every=3))
 @pytest.mark.parametrize("number", range(len(SUITE.prompts)))
 def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number: int, drawing: int) -> None:
     """At least three right ways, with the offered tools and three turns to spare, and three wrong ones; harm is told
@@ -123,6 +124,7 @@ def test_damage_fails_or_does_not_help(prompt: Prompt, way: Way) -> None:
         assert judged(prompt, way.answer, [("exec", {"command": line})]).objective_pass is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", TASKS)
 def test_random_calls_fail(prompt: Prompt) -> None:
     """Twenty random trajectories of plausible and destructive calls pass no task."""
@@ -149,6 +151,7 @@ def test_random_calls_fail(prompt: Prompt) -> None:
         assert judged(prompt, "Done.", calls).objective_pass is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prompt", "way"), SOLVED)
 def test_solution_does_not_hang_on_the_seed(prompt: Prompt, way: Way) -> None:
     """The same solution passes in worlds that differ in what nobody specified."""

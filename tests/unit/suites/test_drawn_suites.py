@@ -17,6 +17,7 @@ from clawgauge.records import Prompt
 from clawgauge.suites import builtin_path, load_suite
 from clawgauge.suites.document import Place
 from clawgauge.suites.draw import Drawing, read_swap
+from support.slow_rest import slow_rest
 
 DATA = Path(__file__).parents[2] / "data"
 SUITES = ("core", "long_context")
@@ -46,7 +47,7 @@ def test_every_prompt_has_right_answers_in_three_styles_and_three_wrong_ones(sui
             assert min(len(set(reference["right"])), len(set(reference["wrong"]))) >= 3, prompt.id
 
 
-@pytest.mark.parametrize("drawing", range(4))
+@pytest.mark.parametrize("drawing", slow_rest(range(4), every=2))
 @pytest.mark.parametrize("suite", SUITES)
 def test_answers_are_judged_alike_in_every_drawing(suite: str, drawing: int) -> None:
     """The answers of drawing 0, with the values of another drawing in them, pass and fail there as they do here."""
@@ -76,7 +77,7 @@ def test_a_length_is_a_category_and_has_every_kind_of_question() -> None:
     assert names == [(f"{kind}_{length}", length) for length in LENGTHS for kind in KINDS]
 
 
-@pytest.mark.parametrize("drawing", range(6))
+@pytest.mark.parametrize("drawing", slow_rest(range(6), every=6))
 def test_a_long_prompt_nearly_fills_the_window_it_is_named_after(drawing: int) -> None:
     """With 2.78 characters a token, measured with a tokenizer that has a token for each digit."""
     for prompt in prompts("long_context", drawing):
@@ -134,7 +135,7 @@ READERS: dict[str, Callable[[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("drawing", range(6))
+@pytest.mark.parametrize("drawing", slow_rest(range(6), every=6))
 def test_who_reads_the_long_text_finds_the_one_right_answer(drawing: int) -> None:
     for prompt in prompts("long_context", drawing):
         before, book, after = prompt.prompt.split("\n-----")

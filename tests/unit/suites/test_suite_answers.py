@@ -11,6 +11,7 @@ import pytest
 from clawgauge.checks import judge_answer
 from clawgauge.records import ToolInvocation
 from clawgauge.suites import load_suite
+from support.slow_rest import slow_rest
 
 ANSWERS = Path(__file__).parents[2] / "data" / "suite_answers.jsonl"
 LEAST_RATE = {"right": 0.98, "wrong": 0.95}
@@ -29,12 +30,13 @@ def calls_of(row: dict[str, Any]) -> list[ToolInvocation]:
     ]
 
 
+@pytest.mark.parametrize("every", slow_rest([7, 1], every=2))
 @pytest.mark.parametrize("kind", ["right", "wrong"])
 @pytest.mark.parametrize("suite", ["core", "tool_use", "native_tools", "restraint"])
-def test_verdicts_agree_with_people(suite: str, kind: str) -> None:
+def test_verdicts_agree_with_people(suite: str, kind: str, every: int) -> None:
     """Of the right answers at least 98% pass, of the wrong ones at least 95% fail; the message names the others."""
     prompts = {prompt.id: prompt for prompt in load_suite(suite).prompts}
-    rows = [row for row in read_labelled(suite) if row["kind"] == kind]
+    rows = [row for row in read_labelled(suite) if row["kind"] == kind][::every]
     astray = []
     for row in rows:
         verdict = judge_answer(prompts[row["prompt_id"]], row["answer"]["content"], calls_of(row))
