@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.http.client import ConnectionPool
+from clawgauge.providers.http.client import HttpClient, Proxy
 from clawgauge.providers.http.connection import Wire
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Timeline
@@ -60,7 +60,7 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
             if way in ("proxied", "tunnelled"):
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
-                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
             yield server
 
     return opened
@@ -316,9 +316,9 @@ class Dawdling:
 @pytest.fixture
 def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
     state = Dawdling()
-    open_wire = ConnectionPool._open_wire
+    open_wire = HttpClient._open_wire
 
-    async def opened(self: ConnectionPool) -> Wire:
+    async def opened(self: HttpClient) -> Wire:
         wire = await open_wire(self)
         state.n_opened += 1
         async with asyncio.timeout(30):
@@ -326,7 +326,7 @@ def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
                 await asyncio.sleep(0.001)
         return wire
 
-    monkeypatch.setattr(ConnectionPool, "_open_wire", opened)
+    monkeypatch.setattr(HttpClient, "_open_wire", opened)
     return state
 
 
@@ -427,7 +427,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
 
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
-        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

@@ -34,9 +34,12 @@ class Ollama(ChatServer):
         try:
             models = await self.models()
             loaded = await self._loaded()
-            version = await self._version()
         except CallFailure as failure:
             return self.unreachable(failure)
+        version = None
+        with contextlib.suppress(CallFailure):
+            told = decode_lenient(await self._client.ask(self._api + "/version")) or {}
+            version = label(told.get("version"))
         detail = f"{plural(len(models), 'model')}, {len(loaded)} loaded"
         return ProviderProbe(
             provider=self.name,
@@ -58,7 +61,9 @@ class Ollama(ChatServer):
             if unload_others:
                 for other in loaded:
                     if not _same_model(other, model):
-                        await self._unload(other)
+                        body = msgspec.json.encode({"model": other, "keep_alive": 0})
+                        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
+                            await self._client.ask(self._api + "/generate", body)
         except CallFailure:
             # Not reachable, or no Ollama API behind the address: the first call will say so with its own evidence.
             return None
@@ -77,18 +82,6 @@ class Ollama(ChatServer):
 
     async def _loaded(self) -> list[str]:
         return [item["name"] for item in await self._list("/ps")]
-
-    async def _version(self) -> str | None:
-        try:
-            data = await self._client.ask(self._api + "/version")
-        except CallFailure:
-            return None
-        return label((decode_lenient(data) or {}).get("version"))
-
-    async def _unload(self, model: str) -> None:
-        body = msgspec.json.encode({"model": model, "keep_alive": 0})
-        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
-            await self._client.ask(self._api + "/generate", body)
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         return listed_models(await self._client.ask(self._api + path), "models", "name")

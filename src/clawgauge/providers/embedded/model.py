@@ -51,20 +51,6 @@ def is_fetched(environ: Mapping[str, str]) -> bool:
     return path.is_file() and path.stat().st_size == _SIZE_BYTES
 
 
-def resolve(model: str, environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
-    """The GGUF file of a target: the default model (fetched on first use), or a path the user gave."""
-    if model == DEFAULT_MODEL:
-        return fetch(environ, tell)
-    path = Path(model).expanduser()
-    if path.is_file():
-        return path
-    raise CallFailure(
-        "skipped_unavailable",
-        "model_not_found",
-        f"no model file at {model!r}: give the path of a GGUF file, or {DEFAULT_MODEL!r} for the built-in model",
-    )
-
-
 def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     """Make sure the default model is there. A second process may do the same: the rename decides, both are right."""
     path = model_path(environ)
