@@ -7,9 +7,9 @@ import selectors
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,31 +22,14 @@ _Answer = TypeVar("_Answer")
 
 # No such file, no permission, a process gone, a file of another shape, a figure this system does not have. psutil
 # warns with RuntimeWarning where a container hides a figure; under `-W error` that arrives as an exception.
-UNTOLD = (
-    OSError,
-    ValueError,
-    IndexError,
-    ArithmeticError,
-    NotImplementedError,
-    RuntimeError,
-    RuntimeWarning,
-    psutil.Error,
-)
+UNTOLD = (OSError, ValueError, IndexError, ArithmeticError, RuntimeError, RuntimeWarning, psutil.Error)
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5
 OUTPUT_CAP_BYTES = 65536
 SYSTEM_PATH: Mapping[str, str] = {"PATH": os.defpath}
 PASSED_ON = (
-    "PATH",
-    "HOME",
-    "USER",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "OLLAMA_HOST",
-    "OLLAMA_MODELS",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
+    *("PATH", "HOME", "USER", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OLLAMA_HOST", "OLLAMA_MODELS"),
+    *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
 # The tool is started only when we answer for it: should we die before, the wait for our word ends with an end of file.
 _WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$0" "$@" < /dev/null')
@@ -84,14 +67,16 @@ def run_command(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_child_environment(environ),
+            env={**{name: environ[name] for name in PASSED_ON if name in environ}, "LC_ALL": "C"},
             start_new_session=True,
         )
     except (OSError, ValueError):
         return None
     adopt(process.pid)
     try:
-        _tell_to_start(process)
+        if process.stdin is not None:
+            with suppress(BrokenPipeError), process.stdin as pipe:
+                pipe.write(b"\n")
         deadline_s = time.monotonic() + timeout_s
         raw, at_end = _read_output(process, deadline_s)
         exit_code = _await_exit(process, deadline_s, at_end=at_end)
@@ -100,28 +85,13 @@ def run_command(
     return None if exit_code in _NOT_STARTED else CommandOutput(make_printable(raw), exit_code)
 
 
-def _tell_to_start(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        with suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(b"\n")
-
-
 def run_together(
     commands: Mapping[str, Sequence[str]], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
 ) -> dict[str, CommandOutput | None]:
     """Run several tools at once, so that slow ones cost one timeout and not one each."""
-    outputs: dict[str, CommandOutput | None] = dict.fromkeys(commands)
-
-    def run(name: str) -> None:
-        outputs[name] = run_command(commands[name], environ, timeout_s)
-
-    present = [name for name, command in commands.items() if find_program(command[0], environ)]
-    threads = [threading.Thread(target=run, args=(name,), name=f"host-{name}", daemon=True) for name in present]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outputs
+    with ThreadPoolExecutor(len(commands), thread_name_prefix="host") as pool:
+        outputs = pool.map(lambda command: run_command(command, environ, timeout_s), commands.values())
+        return dict(zip(commands, outputs, strict=True))
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
@@ -132,11 +102,6 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
 def make_printable(raw: bytes) -> str:
     """Text without control and direction marks, so that showing it cannot steer a terminal."""
     return raw.decode("utf-8", "replace").translate(_UNPRINTABLE)
-
-
-def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: environ[name] for name in PASSED_ON if name in environ}
-    return {**kept, "LC_ALL": "C"}
 
 
 def _read_output(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, bool]:
