@@ -18,7 +18,6 @@ from clawgauge.providers.claude.provider import (
     call_environment,
     dropped_flags,
     refuse_unsendable,
-    uses_key,
 )
 from support.fake_claude import install_fake_claude
 from unit.providers.claude_calls import environment, kind_of, write_program
@@ -132,7 +131,6 @@ def test_anthropics_keys_stay_away_from_a_configured_address(own_key: str | None
     keys |= {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: d"}
     env = base_environment(settings(keys, api_key=own_key, base_url="https://api.anthropic.com.evil.example"))
     assert {name: value for name, value in env.items() if name in keys} == {"ANTHROPIC_API_KEY": own_key or "none"}
-    assert uses_key(env)
     home = base_environment(settings(keys, base_url="https://api.anthropic.com"))
     assert {name: home[name] for name in keys} == keys
 
@@ -154,12 +152,6 @@ def test_thinking_is_off_unless_a_level_is_asked() -> None:
     """No level means no thinking, as with a plain API call; with a level the program decides its budget."""
     assert call_environment({}, call())["MAX_THINKING_TOKENS"] == "0"
     assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"))
-
-
-def test_a_key_is_told_from_a_login() -> None:
-    """An empty variable is no key."""
-    assert uses_key({"ANTHROPIC_API_KEY": "k"}) and uses_key({"ANTHROPIC_AUTH_TOKEN": "t"})
-    assert not uses_key({"ANTHROPIC_API_KEY": ""}) and not uses_key({"CLAUDE_CODE_OAUTH_TOKEN": "t"})
 
 
 @pytest.mark.parametrize("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])

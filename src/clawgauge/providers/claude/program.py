@@ -62,14 +62,10 @@ async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudePr
     if answer.exit_code in _CANNOT_RUN:
         raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
     described = await _ask(path, "--help", env, cwd)
-    help_text = described.stdout if described else ""
+    rows = _OPTION_ROW.findall(described.stdout if described else "")
+    flags = frozenset(flag for row in rows for flag in row if flag)
     version = _VERSION.search(answer.stdout)
-    flags = frozenset(flag for row in _OPTION_ROW.findall(help_text) for flag in row if flag)
-    return ClaudeProgram(
-        path=path,
-        version=version[0] if version else None,
-        flags=flags if "--print" in flags else None,
-    )
+    return ClaudeProgram(path, version[0] if version else None, flags if "--print" in flags else None)
 
 
 async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:

@@ -9,13 +9,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from clawgauge.child_processes import may_be_key
-from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, StampedLine, running
+from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, running
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
@@ -48,9 +48,10 @@ _CLOUD_PREFIXES = {
 }
 # Takes the place of a key at an address of the user's own that wants none: without one the CLI would send its login.
 NO_KEY = "none"
-_SESSION_MARKS = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"})
-_OVERRULING = frozenset(
-    {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
+# The marks of an outer session, and what would overrule a call.
+_WITHHELD = frozenset(
+    {"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"}
+    | {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
     | {"ENABLE_TOOL_SEARCH", "MCP_CONNECTION_NONBLOCKING"}
 )
 
@@ -90,7 +91,7 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
     # `--system-prompt` is never left out: older CLIs take it without listing it.
     arguments = ["-p", "--model", call.model, "--output-format", "stream-json", "--verbose"]
     arguments += ["--system-prompt", call.system if call.system is not None else DEFAULT_SYSTEM_PROMPT]
-    for switch in _switches(bare):
+    for switch in (*_SWITCHES, *([("--bare",)] if bare else [])):
         if program.knows(switch[0]):
             arguments += switch
     if not program.knows("--tools") and program.knows("--disallowedTools"):
@@ -102,17 +103,20 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
 
 def dropped_flags(program: ClaudeProgram, *, bare: bool) -> list[str]:
     """The flags we would use that this program does not know."""
-    wanted = [switch[0] for switch in _switches(bare)] + ["--effort"]
+    wanted = [switch[0] for switch in _SWITCHES] + (["--bare"] if bare else []) + ["--effort"]
     return [flag for flag in wanted if not program.knows(flag)]
 
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
     """The child's environment but for what a single call sets."""
     environ = settings.environ
-    ours = _OWN_PREFIXES + tuple(
-        prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own
-    )
-    env = {name: value for name, value in environ.items() if not _is_withheld(name, ours)}
+    clouds = [prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own]
+    ours = (*_OWN_PREFIXES, *clouds)
+    env = {
+        name: value
+        for name, value in environ.items()
+        if name not in _WITHHELD and (name.startswith(ours) or not may_be_key(name))
+    }
     if settings.base_url and not is_vendor("anthropic", settings.base_url):
         env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
         env["ANTHROPIC_API_KEY"] = NO_KEY
@@ -137,20 +141,6 @@ def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
     return env
 
 
-def uses_key(env: Mapping[str, str]) -> bool:
-    """Whether a key is used rather than a login: `--bare` starts cleaner, but cannot read a login."""
-    return any(env.get(name) for name in KEY_VARIABLES)
-
-
-def _switches(bare: bool) -> tuple[tuple[str, ...], ...]:
-    return (*_SWITCHES, ("--bare",)) if bare else _SWITCHES
-
-
-def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
-    others_key = may_be_key(name) and not name.startswith(ours)
-    return others_key or name in _SESSION_MARKS or name in _OVERRULING
-
-
 class ClaudeCodeCli(Provider):
     """The user's own Claude Code, or the one that `command` in its table names.
 
@@ -164,7 +154,8 @@ class ClaudeCodeCli(Provider):
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self._env = base_environment(settings)
-        self._bare = uses_key(self._env)
+        # With a key rather than a login: `--bare` starts cleaner, but cannot read a login.
+        self._bare = any(self._env.get(name) for name in KEY_VARIABLES)
         self._workdir: Path | None = None
         self._program: ClaudeProgram | None = None
         self._asking = asyncio.Lock()
@@ -174,8 +165,8 @@ class ClaudeCodeCli(Provider):
             self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
             self._cwd().mkdir()
         except OSError as fault:
-            why = fault.strerror or fault
-            raise MachineError(f"Claude Code needs an empty folder ({why}): make room, or set TMPDIR") from fault
+            why = f"Claude Code needs an empty folder ({fault.strerror or fault}): make room, or set TMPDIR"
+            raise MachineError(why) from fault
         try:
             with contextlib.suppress(CallFailure):  # a program that cannot be used is each attempt's failure, not ours
                 await self._ask_once()
@@ -192,20 +183,30 @@ class ClaudeCodeCli(Provider):
     async def attempt(self, call: Call, sink: Sink) -> None:
         refuse_unsendable(call)
         program = await self._ask_once()
-        self._warn(program, call, sink)
-        with self._offer(call) as tools:
-            await self._converse(program, call, sink, tools)
+        if call.tools and call.tool_choice not in (None, "auto"):
+            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
+        if call.thinking_level is not None and not program.knows("--effort"):
+            cli = f"Claude Code {program.version or 'of unknown version'}"
+            sink.note(warning=f"{cli} has no --effort: thinking level {call.thinking_level} was not sent")
+        if not call.stream:
+            sink.note(first_token_captured=False)
+        if not call.tools:
+            await self._converse(program, call, sink, None)
+            return
+        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
+            await self._converse(program, call, sink, OfferedTools(call, Path(folder)))
 
     async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
-        offer = tools.arguments(program) if tools else ()
-        command = ChildCommand(
-            argv=(str(program.path), *call_arguments(program, call, bare=self._bare), *offer),
-            env=call_environment(self._env, call) | (TOOL_ENVIRONMENT if tools else {}),
-            cwd=self._cwd(),
-            stdin=call.prompt.encode("utf-8"),
-        )
+        argv = (str(program.path), *call_arguments(program, call, bare=self._bare))
+        env = call_environment(self._env, call)
+        offer: dict[str, Any] = {}
+        if tools is not None:
+            argv += tools.arguments(program)
+            env |= TOOL_ENVIRONMENT
+            offer = {"tools": tools.names, "max_turns": tools.max_turns, "is_task": tools.is_task}
+        command = ChildCommand(argv, env, self._cwd(), stdin=call.prompt.encode("utf-8"))
         started_ns = time.perf_counter_ns()
-        stream = _stream(sink, started_ns, tools)
+        stream = ClaudeStream(sink, started_ns=started_ns, **offer)
         sink.start(started_ns)
         sink.connected(None)
         try:
@@ -223,15 +224,6 @@ class ClaudeCodeCli(Provider):
             # Asking again would begin the task anew and throw away turns that were paid for.
             failure.retryable = failure.retryable and not stream.outcome.turns_ended
             raise failure
-
-    @contextlib.contextmanager
-    def _offer(self, call: Call) -> Iterator[OfferedTools | None]:
-        """The call's tools with a folder for their server, for as long as the call lasts."""
-        if not call.tools:
-            yield None
-            return
-        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
-            yield OfferedTools(call, Path(folder))
 
     async def probe(self) -> ProviderProbe:
         """Look for the program and for a sign of a login; nothing is sent."""
@@ -277,34 +269,23 @@ class ClaudeCodeCli(Provider):
         """An empty folder: what the CLI finds around it may not become part of a prompt."""
         return self._workdir / "empty" if self._workdir else Path(tempfile.gettempdir())
 
-    def _warn(self, program: ClaudeProgram, call: Call, sink: Sink) -> None:
-        if call.tools and call.tool_choice not in (None, "auto"):
-            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
-        if call.thinking_level is not None and not program.knows("--effort"):
-            version = program.version or "of unknown version"
-            sink.note(
-                warning=f"Claude Code {version} has no --effort: thinking level {call.thinking_level} was not sent"
-            )
-        if not call.stream:
-            sink.note(first_token_captured=False)
-
 
 create = ClaudeCodeCli
-
-
-def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:
-    if tools is None:
-        return ClaudeStream(sink, started_ns=started_ns)
-    return ClaudeStream(
-        sink, started_ns=started_ns, tools=tools.names, max_turns=tools.max_turns, is_task=tools.is_task
-    )
 
 
 async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
     """Read until the call is over, then give the program a moment to exit so that its exit code counts too."""
     try:
-        while not stream.done and (stamped := await _next_line(child, stream)) is not None:
+        while not stream.done:
+            # Where the answer is whole, the CLI may take long over what comes after it.
+            async with asyncio.timeout(None if stream.clock_runs else SETTLE_S):
+                stamped = await child.next_line()
+            if stamped is None:
+                break
             stream.feed(stamped.at_ns, stamped.line)
+    except TimeoutError:
+        if stream.clock_runs:
+            raise
     finally:
         # Before the burial: its grace is not part of the time to a deadline or to an exit.
         if stream.clock_runs:
@@ -312,16 +293,6 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
     stream.settle()
     if stream.outcome.cut is None:
         await child.wait_exit(LINGER_S)
-
-
-async def _next_line(child: Child, stream: ClaudeStream) -> StampedLine | None:
-    """The next line; None too where the answer is whole and the CLI takes long over what comes after it."""
-    if stream.clock_runs:
-        return await child.next_line()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE_S):
-            return await child.next_line()
-    return None
 
 
 def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
@@ -347,10 +318,8 @@ def _find_login(env: Mapping[str, str]) -> str | None:
 
 def _host(url: str | None) -> str | None:
     """Host and port of an address: its user-info, path and query may hold a secret."""
-    if not url:
-        return None
-    try:
+    url = url or ""
+    with contextlib.suppress(ValueError):
         parts = urlsplit(url if "//" in url else f"//{url}")
         return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-    except ValueError:
-        return None
+    return None
