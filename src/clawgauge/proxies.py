@@ -39,16 +39,8 @@ def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, s
     name, proxy = _read(environ, f"{scheme}_proxy")
     if not proxy:
         name, proxy = _read(environ, "all_proxy")
-    return _checked(name, proxy) if proxy else None
-
-
-def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The name a variable is set under, and its value."""
-    names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
-    return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
-
-
-def _checked(name: str, proxy: str) -> str:
+    if not proxy:
+        return None
     url = proxy if "://" in proxy else f"http://{proxy}"
     try:
         parts = urlsplit(url)
@@ -65,6 +57,12 @@ def _checked(name: str, proxy: str) -> str:
     return url
 
 
+def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The name a variable is set under, and its value."""
+    names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
+    return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
+
+
 def _is_exempt(host: str, port: int | None, listed: str) -> bool:
     if listed == "*":
         return True
@@ -76,7 +74,11 @@ def _is_exempt(host: str, port: int | None, listed: str) -> bool:
 def _covers(entry: str, name: str, address: Address | None, port: int | None) -> bool:
     """Whether an entry of `no_proxy` means this host: a domain means what is in it too, an address only itself."""
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
-        return address is not None and _is_in(address, entry)
+        try:
+            network = ipaddress.ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+        except ValueError:
+            return False
+        return address is not None and address in network
     parts = _LISTED.fullmatch(entry)
     if parts is None or (parts["port"] and int(parts["port"]) != port):
         return False
@@ -84,13 +86,6 @@ def _covers(entry: str, name: str, address: Address | None, port: int | None) ->
     if address is not None:
         return _address(wanted) == address
     return bool(wanted) and (name == wanted or name.endswith(f".{wanted}"))
-
-
-def _is_in(address: Address, network: str) -> bool:
-    try:
-        return address in ipaddress.ip_network(network.replace("[", "").replace("]", ""), strict=False)
-    except ValueError:
-        return False
 
 
 def _plain(host: str) -> str:
