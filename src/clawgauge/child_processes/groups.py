@@ -21,14 +21,16 @@ def adopt(group_id: int) -> None:
     """
     with _changing:
         _live.add(group_id)
-        _supervisor.tell(f"+{group_id}\n")
+        if not _supervisor.write(f"+{group_id}\n"):
+            _supervisor.start()
 
 
 def release(group_id: int) -> None:
     """Stop answering for a group: it is gone."""
     with _changing:
         _live.discard(group_id)
-        _supervisor.tell(f"-{group_id}\n")
+        if not _supervisor.write(f"-{group_id}\n") and _live:
+            _supervisor.start()
 
 
 def signal_group(group_id: int, signal_number: int) -> bool:
@@ -57,10 +59,6 @@ class _Supervisor:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def tell(self, line: str) -> None:
-        if not self._write(line) and _live:
-            self._start()
-
     def dismiss(self) -> None:
         """Close the pipe and see it go, so that whatever we left is gone when we are."""
         process, self._process = self._process, None
@@ -72,7 +70,7 @@ class _Supervisor:
             process.kill()
             process.wait()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         if self._process is not None:
             # Before its pipe closes: one that is only stuck would wake up to that, and kill what is alive and well.
             self._process.kill()
@@ -91,9 +89,9 @@ class _Supervisor:
         if self._process.stdin is not None:
             # A pipe that nobody empties must not hold the run.
             os.set_blocking(self._process.stdin.fileno(), False)
-        self._write("".join(f"+{group_id}\n" for group_id in _live))
+        self.write("".join(f"+{group_id}\n" for group_id in _live))
 
-    def _write(self, lines: str) -> bool:
+    def write(self, lines: str) -> bool:
         if self._process is None or self._process.stdin is None:
             return False
         try:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import psutil
 
-from clawgauge.child_processes import adopt, release, signal_group
+from clawgauge.child_processes.groups import adopt, release, signal_group
 
 _Answer = TypeVar("_Answer")
 

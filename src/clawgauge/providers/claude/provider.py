@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from clawgauge.child_processes import may_be_key
 from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, running
+from clawgauge.child_processes.isolated import may_be_key
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.child_processes import isolated_module
+from clawgauge.child_processes.isolated import isolated_module
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.claude.program import ClaudeProgram

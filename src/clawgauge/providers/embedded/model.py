@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from clawgauge.child_processes import isolated_module, may_be_key
+from clawgauge.child_processes.isolated import isolated_module, may_be_key
 from clawgauge.errors import CallFailure
 
 DEFAULT_MODEL = "smollm2-135m"

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from clawgauge.child_processes import isolated_module, needed_environment
 from clawgauge.child_processes.child import Child, ChildCommand, capture, running
+from clawgauge.child_processes.isolated import isolated_module, needed_environment
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
