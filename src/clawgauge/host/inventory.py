@@ -118,13 +118,14 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
     pairs = (line.partition(":") for line in reversed(lines))
     told = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     frequency = ask(psutil.cpu_freq)
+    quota, _, period = (_read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
     flags = set((told.get("flags") or told.get("Features") or "").split())
     return {
         "model": told.get("model name") or told.get("Model") or _ask_tools(environ),
         "physical_cores": ask(lambda: psutil.cpu_count(logical=False)),
         "logical_cores": os.cpu_count(),
         "usable_cores": ask(count_usable_cores),
-        "quota_cores": ask(lambda: _read_cpu_quota(root)),
+        "quota_cores": None if quota == "max" else ask(lambda: round(int(quota) / int(period), 2)),
         "frequency_mhz": round(frequency.current) or None if frequency else None,
         "max_frequency_mhz": round(frequency.max) or None if frequency else None,
         "governor": _read_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -135,11 +136,14 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
 def describe_memory(root: Path = ROOT) -> dict[str, Any]:
     """Total memory and swap, and the limit of the container where there is one."""
     memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
+    groups = root / "sys/fs/cgroup"
+    limit = _read_text(groups / "memory.max") or _read_text(groups / "memory/memory.limit_in_bytes") or ""
     return {
         "total_bytes": memory.total if memory else None,
         "available_bytes": memory.available if memory else None,
         "swap_total_bytes": swap.total if swap else None,
-        "limit_bytes": ask(lambda: _read_memory_limit(root)),
+        # Version 1 of cgroups says "no limit" with a number near 2^63.
+        "limit_bytes": int(limit) if limit.isdecimal() and int(limit) < 1 << 60 else None,
     }
 
 
@@ -170,19 +174,6 @@ def _ask_tools(environ: Mapping[str, str]) -> str | None:
 def count_usable_cores() -> int | None:
     """The cores this process may run on; all there are where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def _read_cpu_quota(root: Path) -> float | None:
-    quota, period = (_read_text(root / "sys/fs/cgroup/cpu.max") or "max 1").split()
-    return None if quota == "max" else round(int(quota) / int(period), 2)
-
-
-def _read_memory_limit(root: Path) -> int | None:
-    limit = _read_text(root / "sys/fs/cgroup/memory.max") or _read_text(
-        root / "sys/fs/cgroup/memory/memory.limit_in_bytes"
-    )
-    # Version 1 of cgroups says "no limit" with a number near 2^63.
-    return int(limit) if limit and limit != "max" and int(limit) < 1 << 60 else None
 
 
 def _read_text(path: Path) -> str | None:

@@ -10,13 +10,15 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.claude.program import ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.provider import (
     DEFAULT_SYSTEM_PROMPT,
+    ClaudeProgram,
+    ask_program,
     base_environment,
     call_arguments,
     call_environment,
     dropped_flags,
+    find_program,
     refuse_unsendable,
 )
 from support.fake_claude import install_fake_claude

@@ -1,30 +1,41 @@
-"""Claude Code as a provider: one attempt is one run of the user's own `claude -p`."""
+"""Claude Code as a provider: the program a user has installed, and one run of `claude -p` for each attempt."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, running
+from clawgauge.child_processes.child import DESCRIPTORS, Captured, Child, ChildCommand, capture, running
 from clawgauge.child_processes.isolated import may_be_key
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
 from clawgauge.providers.claude.failures import explain_failure
-from clawgauge.providers.claude.program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.providers.claude.tools import ENVIRONMENT as TOOL_ENVIRONMENT
-from clawgauge.providers.claude.tools import OfferedTools, report_answers
+from clawgauge.providers.claude.tools import NEEDED_FLAGS, OfferedTools, report_answers
 from clawgauge.records import ProviderProbe
+
+PROGRAM_NAME = "claude"
+QUESTION_TIMEOUT_S = 10.0
+INSTALL_HINT = "install it with `npm install -g @anthropic-ai/claude-code`, or set `command` to its path"
+
+# What a shell and `env` say of a program they cannot start: a launcher whose interpreter is missing, for one.
+_CANNOT_RUN = (126, 127)
+_OPTION_ROW = re.compile(r"^ {1,6}(?:-\w, )?(--[\w-]+)(?:, (--[\w-]+))?", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -72,6 +83,69 @@ LINGER_S = 1.0
 SETTLE_S = 5.0
 LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
 _LOGIN_VARIABLES = (*KEY_VARIABLES, "CLAUDE_CODE_OAUTH_TOKEN", *_CLOUD_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeProgram:
+    """What is installed. `flags` is None where its help could not be read: it is then taken for a current one."""
+
+    path: Path
+    version: str | None = None
+    flags: frozenset[str] | None = None
+
+    def knows(self, flag: str) -> bool:
+        return self.flags is None or flag in self.flags
+
+    def __str__(self) -> str:
+        return f"Claude Code {self.version or 'of unknown version'}"
+
+
+def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
+    """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
+    search_path = environ.get("PATH", os.defpath)
+    if command is not None and os.sep in command:
+        candidates = [Path(command).expanduser()]
+    else:
+        name = command or PROGRAM_NAME
+        if found := shutil.which(name, path=search_path):
+            return Path(found).absolute()
+        candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
+    present = [candidate for candidate in candidates if candidate.is_file()]
+    if not present:
+        where = f"at {candidates[0]}" if command is not None and os.sep in command else "on PATH"
+        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
+    if not os.access(present[0], os.X_OK):
+        raise _not_executable(present[0], "it has no execute permission")
+    return present[0].absolute()
+
+
+async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
+    """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
+    answer = await _ask(path, "--version", env, cwd)
+    if answer is None:
+        return ClaudeProgram(path=path)
+    if answer.exit_code in _CANNOT_RUN:
+        raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
+    described = await _ask(path, "--help", env, cwd)
+    rows = _OPTION_ROW.findall(described.stdout if described else "")
+    flags = frozenset(flag for row in rows for flag in row if flag)
+    version = _VERSION.search(answer.stdout)
+    return ClaudeProgram(path, version[0] if version else None, flags if "--print" in flags else None)
+
+
+async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:
+    command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
+    try:
+        return await capture(command, timeout_s=QUESTION_TIMEOUT_S)
+    except TimeoutError:
+        return None
+    except OSError as fault:
+        raise client_limit(fault) or _not_executable(path, fault.strerror or str(fault)) from fault
+
+
+def _not_executable(path: Path, why: str) -> CallFailure:
+    message = f"{path} cannot be run ({why}): repair it, or set `command` to another Claude Code"
+    return CallFailure("skipped_unavailable", "cli_not_executable", message)
 
 
 def refuse_unsendable(call: Call) -> None:
@@ -186,8 +260,7 @@ class ClaudeCodeCli(Provider):
         if call.tools and call.tool_choice not in (None, "auto"):
             sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
         if call.thinking_level is not None and not program.knows("--effort"):
-            cli = f"Claude Code {program.version or 'of unknown version'}"
-            sink.note(warning=f"{cli} has no --effort: thinking level {call.thinking_level} was not sent")
+            sink.note(warning=f"{program} has no --effort: thinking level {call.thinking_level} was not sent")
         if not call.stream:
             sink.note(first_token_captured=False)
         if not call.tools:
@@ -201,7 +274,10 @@ class ClaudeCodeCli(Provider):
         env = call_environment(self._env, call)
         offer: dict[str, Any] = {}
         if tools is not None:
-            argv += tools.arguments(program)
+            if lacking := [flag for flag in NEEDED_FLAGS if not program.knows(flag)]:
+                message = f"{program} cannot be offered tools, it has no {lacking[0]}: update it"
+                raise CallFailure("error", "cli_error", message)
+            argv += tools.arguments()
             env |= TOOL_ENVIRONMENT
             offer = {"tools": tools.names, "max_turns": tools.max_turns, "is_task": tools.is_task}
         command = ChildCommand(argv, env, self._cwd(), stdin=call.prompt.encode("utf-8"))
@@ -238,7 +314,7 @@ class ClaudeCodeCli(Provider):
             provider=self.name,
             reachable=usable,
             address=str(program.path),
-            detail=f"Claude Code {program.version or 'of unknown version'}; {login or unseen}",
+            detail=f"{program}; {login or unseen}",
             hint=None if usable else LOGIN_HINT,
             version=program.version,
         )

