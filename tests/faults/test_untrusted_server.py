@@ -98,12 +98,13 @@ FLOODS = {
 }
 
 
-LONG_TO_READ = {"comments", "blank lines", "tiny chunks of blanks"}
-SHORT = [flood for flood in FLOODS if flood not in LONG_TO_READ]
-QUICK = ["gzip, then bytes", "empty deflate blocks", "trailers", "interim replies", "error words"]
+QUICK = ["gzip, then bytes", "empty deflate blocks", "trailers", "interim replies", "error words", "one header"]
+FLOODS_BY_COST = [flood if flood in QUICK else pytest.param(flood, marks=pytest.mark.slow) for flood in FLOODS]
 
 
-def assert_cut(flood: str, serve: Opened) -> None:
+@pytest.mark.parametrize("flood", FLOODS_BY_COST)
+def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str, serve: Opened) -> None:
+    """Headers, trailers, comments, empty compressed blocks, on every way: what is received counts, decoded or not."""
     flooding = Flood(*FLOODS[flood])
     with serve(flooding) as server:
         _, failure = attempt("openai_chat", f"{server.url}/v1", timeout_s=100.0)
@@ -114,27 +115,10 @@ def assert_cut(flood: str, serve: Opened) -> None:
     assert flooding.sent_bytes < 64 * MIB
 
 
-@pytest.mark.parametrize("flood", SHORT)
-def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str) -> None:
-    """Headers, trailers, comments, empty compressed blocks: what is received counts, not only what is decoded."""
-    assert_cut(flood, RawServer)
-
-
-@pytest.mark.parametrize("way", WAYS[1:], indirect=True)
-@pytest.mark.parametrize("flood", QUICK)
-def test_a_reply_without_end_is_cut_on_every_way(flood: str, serve: Opened) -> None:
-    """The same under TLS and through proxies."""
-    assert_cut(flood, serve)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
-def test_every_reply_without_end_is_cut_on_every_way(flood: str, serve: Opened) -> None:
-    """All of them, those that take long to read too."""
-    assert_cut(flood, serve)
-
-
-def assert_no_models(kind: str, flood: str) -> None:
+@pytest.mark.parametrize("flood", FLOODS_BY_COST)
+@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
+def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
+    """`/v1/models`, `/api/tags` and `/api/ps` without end are no list of models, and no hang."""
     flooding = Flood(*FLOODS[flood])
 
     async def probed(url: str) -> bool:
@@ -145,21 +129,6 @@ def assert_no_models(kind: str, flood: str) -> None:
         assert asyncio.run(probed(f"{server.url}/v1")) is False
         assert flooding.was_cut.wait(30)
     assert flooding.sent_bytes < 64 * MIB
-
-
-@pytest.mark.parametrize("flood", QUICK)
-@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
-def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
-    """`/v1/models`, `/api/tags` and `/api/ps` without end are no list of models, and no hang."""
-    assert_no_models(kind, flood)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
-def test_every_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
-    """All of them, those that take long to read too."""
-    assert_no_models(kind, flood)
 
 
 def test_the_deadline_holds_while_a_bomb_is_decoded(serve: Opened) -> None:

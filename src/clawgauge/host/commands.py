@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 import psutil
 
@@ -74,15 +74,38 @@ def run_command(
         return None
     adopt(process.pid)
     try:
-        if process.stdin is not None:
-            with suppress(BrokenPipeError), process.stdin as pipe:
-                pipe.write(b"\n")
-        deadline_s = time.monotonic() + timeout_s
-        raw, at_end = _read_output(process, deadline_s)
-        exit_code = _await_exit(process, deadline_s, at_end=at_end)
+        with suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as pipe:
+            pipe.write(b"\n")
+        raw, exit_code = _await_end(process, time.monotonic() + timeout_s)
     finally:
         release(process.pid)
     return None if exit_code in _NOT_STARTED else CommandOutput(make_printable(raw), exit_code)
+
+
+def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, int | None]:
+    """The output up to the cap, and the exit code.
+
+    A tool that is not done in time is killed with its whole group: a child of it may hold the pipe.
+    """
+    output, at_end = bytearray(), False
+    with cast(IO[bytes], process.stdout) as pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < OUTPUT_CAP_BYTES and not at_end:
+            if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                break
+            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
+            output += part
+            at_end = not part
+    raw = bytes(output[:OUTPUT_CAP_BYTES])
+    if at_end:
+        with suppress(subprocess.TimeoutExpired):
+            return raw, process.wait(max(0.0, deadline_s - time.monotonic()))
+    signal_group(process.pid, signal.SIGKILL)
+    exit_code = None
+    # One stuck in the kernel (a dead network disk, a broken GPU driver) cannot be waited for.
+    with suppress(subprocess.TimeoutExpired):
+        exit_code = process.wait(KILL_GRACE_S)
+    return raw, exit_code if exit_code is not None and exit_code >= 0 else None
 
 
 def run_together(
@@ -102,34 +125,3 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
 def make_printable(raw: bytes) -> str:
     """Text without control and direction marks, so that showing it cannot steer a terminal."""
     return raw.decode("utf-8", "replace").translate(_UNPRINTABLE)
-
-
-def _read_output(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, bool]:
-    """(output up to the cap, whether it ended by itself before the deadline)."""
-    pipe = process.stdout
-    if pipe is None:
-        return b"", True
-    output = bytearray()
-    with pipe, selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while len(output) < OUTPUT_CAP_BYTES:
-            if not selector.select(max(0.0, deadline_s - time.monotonic())):
-                return bytes(output), False
-            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
-            if not part:
-                return bytes(output), True
-            output += part
-    return bytes(output[:OUTPUT_CAP_BYTES]), False
-
-
-def _await_exit(process: subprocess.Popen[bytes], deadline_s: float, *, at_end: bool) -> int | None:
-    """The exit code. A tool that is not done is killed with its whole group: a child of it may hold the pipe."""
-    if at_end:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(max(0.0, deadline_s - time.monotonic()))
-    signal_group(process.pid, signal.SIGKILL)
-    try:
-        exit_code = process.wait(KILL_GRACE_S)
-    except subprocess.TimeoutExpired:
-        return None  # stuck in the kernel (a dead network disk, a broken GPU driver): it cannot be waited for
-    return exit_code if exit_code >= 0 else None

@@ -108,19 +108,6 @@ def test_a_server_known_to_close_is_never_asked_twice_on_one_connection(
     assert server.connections == 3
 
 
-def test_a_server_that_speaks_out_of_turn_is_not_asked_there_again(
-    server: ScriptedServer, runner: asyncio.Runner
-) -> None:
-    """Bytes after the end of a reply are not taken for the beginning of the next."""
-    size = b"Content-Length: %d\r\n\r\n" % len(STREAM)
-    forged = HEAD + b"Content-Length: 2\r\n\r\n{}"
-    server.script(Framed((HEAD + size + STREAM, forged), gap_s=0.02), Text("mine"))
-    sent_bytes = len(HEAD + size + STREAM + forged)
-    done = runner.run(ask_in_turn(server.v1_url, 2, lambda _: server.calls[0].sent_bytes == sent_bytes))
-    assert [one.text for one in done] == ["yes", "mine"]
-    assert server.connections == 2
-
-
 INTERIM = (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -242,10 +229,9 @@ def test_an_idle_connection_is_closed_before_the_server_would(
 
     async def three(keepalive_s: float) -> list[bool]:
         monkeypatch.setattr(http_client, "KEEPALIVE_S", keepalive_s)
-        return [
-            one.connect_ns is None
-            for one in await ask_in_turn(server.v1_url, 3, lambda n_asked: n_asked != 2 or server.closed_connections)
-        ]
+        before = server.closed_connections
+        done = await ask_in_turn(server.v1_url, 3, lambda n_asked: n_asked != 2 or server.closed_connections > before)
+        return [one.connect_ns is None for one in done]
 
     # A busy machine may let the shorter times pass between two calls that follow each other at once.
     assert any(runner.run(three(keepalive_s)) == [False, True, False] for keepalive_s in growing_deadlines(0.1))

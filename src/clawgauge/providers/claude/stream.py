@@ -170,21 +170,17 @@ class TokenTally:
             self._before.clear()
 
     def report(self, sink: Sink) -> None:
-        uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
-        prompt = None
-        if uncached is not None:
-            prompt = uncached + (cached or 0) + (self._total("cache_creation_input_tokens") or 0)
+        """The counts over all replies so far; what the one under way does not tell is not told."""
+        told = {name: count(self._current, name) for name in _COUNTS}
+        totals = {name: n + self._before.get(name, 0) for name, n in told.items() if n is not None}
+        cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
+        uncached = totals.get("input_tokens")
         sink.usage(
-            input_tokens=prompt,
-            output_tokens=self._total("output_tokens"),
+            input_tokens=None if uncached is None else uncached + (cached or 0) + (created or 0),
+            output_tokens=totals.get("output_tokens"),
             cached_tokens=cached,
             reasoning_tokens=count(self._current.get("output_tokens_details"), "thinking_tokens"),
         )
-
-    def _total(self, name: str) -> int | None:
-        """The count over all replies so far; None where the one under way does not tell."""
-        told = count(self._current, name)
-        return None if told is None else told + self._before.get(name, 0)
 
 
 PLAIN_TEXT_CHARS = 2000
@@ -344,20 +340,16 @@ class ClaudeStream:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 
     def _say(self, at_ns: int, *, text: str | None, thinking: str | None) -> None:
+        if thinking or text:
+            self.said_anything, self.last_said_ns = True, at_ns
         if thinking:
-            self._hear(at_ns)
             self._sink.reasoning(at_ns, thinking)
         if text:
-            self._hear(at_ns)
             self._said_text = True
             self._sink.text(at_ns, text)
 
-    def _hear(self, at_ns: int) -> None:
-        self.said_anything = True
-        self.last_said_ns = at_ns
-
     def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
-        self._hear(at_ns)
+        self.said_anything, self.last_said_ns = True, at_ns
         self._called_tool = True
         block = self._pending_tools.pop(index, None)
         name = self._tools.get(block.name or "", block.name) if block else None

@@ -10,9 +10,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, fit, refuse_crowded
+from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, fit, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.events import EventReader, arguments_text, encode_body, past_turns, report_counts
+from clawgauge.providers.openai.events import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
 
 _MAX_ID_CHARS = 200
 
@@ -68,12 +68,14 @@ class _Chunk(msgspec.Struct):
     model: str | None = None
 
 
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
 class ChatReader(EventReader[_Chunk]):
     """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
 
     __slots__ = ("_calls", "_finished", "_model_seen", "_n_calls")
     _kind = _Chunk
-    _strict = msgspec.json.Decoder(_Chunk)
     _protocol = "chat completions"
 
     def __init__(self, sink: Sink, model: str) -> None:
@@ -87,9 +89,15 @@ class ChatReader(EventReader[_Chunk]):
         if data[:1] != b"{" and data.strip() == b"[DONE]":
             self._require_any()
             return True
-        chunk = self._decode(name, data)
+        if len(data) > MAX_VALUES:
+            refuse_crowded(data)
+        try:
+            chunk: _Chunk | None = _decode_chunk(data)
+        except ODD:
+            chunk = self._decode_odd(name, data)
         if chunk is None:
             return False
+        self._read_any = True
         if chunk.error is not None:
             raise stream_failure(chunk.error)
         if name == b"error":

@@ -13,9 +13,11 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink, Turn
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, fit, refuse_crowded
+from clawgauge.providers.http.lenient_json import decode_lenient, fit
 from clawgauge.records import MAX_TOKENS, as_count
 
+# What a decoder says to an event that is not as it should be.
+ODD = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
 E = TypeVar("E", bound=msgspec.Struct)
@@ -60,7 +62,6 @@ class EventReader(Generic[E]):
 
     __slots__ = ("_read_any", "_sink", "_unread", "model")
     _kind: type[E]
-    _strict: msgspec.json.Decoder[E]
     _protocol: str
 
     def __init__(self, sink: Sink, model: str) -> None:
@@ -69,21 +70,15 @@ class EventReader(Generic[E]):
         self._read_any = False
         self._unread = b""
 
-    def _decode(self, name: bytes, data: bytes) -> E | None:
+    def _decode_odd(self, name: bytes, data: bytes) -> E | None:
         """The event as far as it can be read; None, and a failure where it is named `error`, if it cannot be at all."""
-        refuse_crowded(data)
-        try:
-            event = self._strict.decode(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            fields = decode_lenient(data)
-            if fields is None:
-                if name == b"error":
-                    raise stream_failure(data.decode("utf-8", "replace")) from None
-                self._unread = self._unread or data
-                return None
-            event = fit(self._kind, fields)
-        self._read_any = True
-        return event
+        fields = decode_lenient(data)
+        if fields is not None:
+            return fit(self._kind, fields)
+        if name == b"error":
+            raise stream_failure(data.decode("utf-8", "replace"))
+        self._unread = self._unread or data
+        return None
 
     def _require_any(self) -> None:
         """The stream says that it is over: it must have held something of the protocol."""

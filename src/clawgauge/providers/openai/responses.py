@@ -10,9 +10,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
+from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.events import EventReader, arguments_text, encode_body, past_turns, report_counts
+from clawgauge.providers.openai.events import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -53,12 +53,14 @@ class _Event(msgspec.Struct):
     message: Any = None
 
 
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
 class ResponsesReader(EventReader[_Event]):
     """Feeds one Responses reply, streamed or whole, to a sink. A `Reader`."""
 
     __slots__ = ("_calls", "_ended", "_max_tokens", "_told")
     _kind = _Event
-    _strict = msgspec.json.Decoder(_Event)
     _protocol = "a Responses reply"
 
     def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
@@ -73,9 +75,15 @@ class ResponsesReader(EventReader[_Event]):
         if data.strip() == b"[DONE]":
             self._require_any()
             return self._ended
-        event = self._decode(name, data)
+        if len(data) > MAX_VALUES:
+            refuse_crowded(data)
+        try:
+            event: _Event | None = _decode_event(data)
+        except ODD:
+            event = self._decode_odd(name, data)
         if event is None:
             return False
+        self._read_any = True
         delta = event.delta if isinstance(event.delta, str) else None
         match event.type or name.decode("utf-8", "replace"):
             case "response.output_text.delta" if delta is not None:
