@@ -34,7 +34,11 @@ def is_loopback(host: str) -> bool:
 
 def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> str | None:
     """The proxy for an address; none for this machine itself. Raises `ConfigError` for a proxy of another kind."""
-    if is_loopback(host) or _is_exempt(host, port or _PORTS.get(scheme), _read(environ, "no_proxy")[1]):
+    _, listed = _read(environ, "no_proxy")
+    plain, known_port = _plain(host), port or _PORTS.get(scheme)
+    address = _address(plain)
+    exempt = (_covers(entry, plain, address, known_port) for entry in re.split(r"[\s,]+", listed) if entry)
+    if listed == "*" or is_loopback(host) or any(exempt):
         return None
     name, proxy = _read(environ, f"{scheme}_proxy")
     if not proxy:
@@ -61,14 +65,6 @@ def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
     """The name a variable is set under, and its value."""
     names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
     return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
-
-
-def _is_exempt(host: str, port: int | None, listed: str) -> bool:
-    if listed == "*":
-        return True
-    name = _plain(host)
-    address = _address(name)
-    return any(_covers(entry, name, address, port) for entry in re.split(r"[\s,]+", listed) if entry)
 
 
 def _covers(entry: str, name: str, address: Address | None, port: int | None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -51,35 +52,29 @@ class Completion(msgspec.Struct):
     transcript: list[TranscriptTurn] | None = None
 
 
+@dataclass(slots=True)
 class Timeline:
     """Collects one attempt. Hot path: `text` and `reasoning` only append."""
 
-    __slots__ = (
-        *("_answers", "_calls", "_captured", "_connect_ns", "_end_ns", "_finish", "_first_reasoning_ns"),
-        *("_first_tool_ns", "_last_ns", "_n_chunks", "_notes", "_reasoning", "_refusal", "_stamps", "_start_ns"),
-        *("_text", "_turns", "_usage", "_warnings"),
-    )
-
-    def __init__(self) -> None:
-        self._start_ns: int | None = None
-        self._end_ns: int | None = None
-        self._connect_ns: int | None = None
-        self._text: list[str] = []
-        self._stamps: list[int] = []
-        self._reasoning: list[str] = []
-        self._first_reasoning_ns: int | None = None
-        self._first_tool_ns: int | None = None
-        self._last_ns: int | None = None
-        self._n_chunks = 0
-        self._calls: dict[int | str, tuple[dict[str, None], list[str]]] = {}
-        self._turns: list[tuple[int, int]] = []
-        self._answers: dict[int | str, str] = {}
-        self._usage: dict[str, Any] = {}
-        self._finish: str | None = None
-        self._captured = True
-        self._refusal: list[str] = []
-        self._notes: dict[str, Any] = {}
-        self._warnings: list[str] = []
+    _start_ns: int | None = None
+    _end_ns: int | None = None
+    _connect_ns: int | None = None
+    _text: list[str] = field(default_factory=list)
+    _stamps: list[int] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
+    _first_reasoning_ns: int | None = None
+    _first_tool_ns: int | None = None
+    _last_ns: int | None = None
+    _n_chunks: int = 0
+    _calls: dict[int | str, tuple[dict[str, None], list[str]]] = field(default_factory=dict)
+    _turns: list[tuple[int, int]] = field(default_factory=list)
+    _answers: dict[int | str, str] = field(default_factory=dict)
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _finish: str | None = None
+    _captured: bool = True
+    _refusal: list[str] = field(default_factory=list)
+    _notes: dict[str, Any] = field(default_factory=dict)
+    _warnings: list[str] = field(default_factory=list)
 
     def start(self, at_ns: int) -> None:
         self._start_ns = at_ns

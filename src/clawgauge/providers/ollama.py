@@ -53,7 +53,22 @@ class Ollama(ChatServer):
         )
 
     async def models(self) -> list[ModelInfo]:
-        return [_model_info(item) for item in await self._list("/tags")]
+        found = []
+        for item in await self._list("/tags"):
+            details = item["details"] if isinstance(item.get("details"), dict) else {}
+            name, family = item["name"], label(details.get("family"))
+            embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
+            model = ModelInfo(
+                name=name,
+                size_bytes=as_count(item.get("size")),
+                digest=label(item.get("digest")),
+                quantization=label(details.get("quantization_level")),
+                family=family,
+                parameters=label(details.get("parameter_size")),
+                kind="embedding" if embeds else "chat",
+            )
+            found.append(model)
+        return found
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         try:
@@ -93,19 +108,3 @@ create = Ollama
 def _same_model(one: str, other: str) -> bool:
     """`llama3.2` and `llama3.2:latest` are the same model to Ollama."""
     return one.removesuffix(":latest") == other.removesuffix(":latest")
-
-
-def _model_info(item: dict[str, Any]) -> ModelInfo:
-    details = item["details"] if isinstance(item.get("details"), dict) else {}
-    name = item["name"]
-    family = label(details.get("family"))
-    embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
-    return ModelInfo(
-        name=name,
-        size_bytes=as_count(item.get("size")),
-        digest=label(item.get("digest")),
-        quantization=label(details.get("quantization_level")),
-        family=family,
-        parameters=label(details.get("parameter_size")),
-        kind="embedding" if embeds else "chat",
-    )

@@ -133,18 +133,6 @@ def test_only_the_end_of_stderr_is_kept(run: Run, tmp_path: Path) -> None:
     assert done.stderr.endswith("the end\n") and len(done.stderr) == STDERR_TAIL_BYTES
 
 
-def test_a_grandchild_with_the_pipe_does_not_hold_us(run: Run, tmp_path: Path) -> None:
-    """When the child exits the call is over, and what it left behind is ended."""
-
-    async def listen() -> tuple[list[bytes], int]:
-        async with running(shell("sleep 600 & echo $!; exit 0", tmp_path)) as child:
-            lines = await read_all(child)
-            return lines, child.exit_code or 0
-
-    (pid,), exit_code = run(listen())
-    assert exit_code == 0 and is_gone(int(pid))
-
-
 def test_a_stubborn_grandchild_is_killed(run: Run, tmp_path: Path) -> None:
     """A grandchild that ignores SIGTERM and keeps the pipe delays us by the grace, and dies."""
     done = run(capture(shell("(trap '' TERM; sleep 600) & echo $!; sleep 0.1; exit 0", tmp_path), timeout_s=PATIENCE_S))

@@ -180,19 +180,6 @@ def test_a_configured_command_is_used_instead(tmp_path: Path) -> None:
     assert find_program({"PATH": str(tmp_path)}, "claude-next") == program
 
 
-def test_a_missing_and_a_forbidden_program_are_told_apart(tmp_path: Path) -> None:
-    """Not there and not executable are different messages, and each names the way out."""
-    with pytest.raises(CallFailure, match="npm install") as missing:
-        find_program({"PATH": str(tmp_path)})
-    (tmp_path / "claude").write_text("#!/bin/sh\n")
-    with pytest.raises(CallFailure, match="execute permission") as forbidden:
-        find_program({"PATH": str(tmp_path)})
-    with pytest.raises(CallFailure) as absent:
-        find_program({"PATH": str(tmp_path)}, str(tmp_path / "elsewhere"))
-    assert kind_of(missing.value) == kind_of(absent.value) == ("skipped_unavailable", "cli_missing")
-    assert kind_of(forbidden.value) == ("skipped_unavailable", "cli_not_executable")
-
-
 def test_version_and_flags_are_asked(tmp_path: Path) -> None:
     """The version is the program's own, and the flags are those its help lists."""
     fake = install_fake_claude(tmp_path, version="2.0.7 (Claude Code)", missing_flags=["--tools"])
@@ -217,12 +204,3 @@ def test_a_program_without_a_readable_help_is_taken_for_a_current_one(tmp_path: 
     fake = write_program(tmp_path / "claude", "echo hello; exit 1")
     program = asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
     assert program.version is None and program.flags is None and program.knows("--anything")
-
-
-def test_a_program_that_cannot_start_is_not_executable(tmp_path: Path) -> None:
-    """A script whose interpreter is missing has the permission and still cannot be run."""
-    fake = write_program(tmp_path / "claude", "")
-    fake.write_text("#!/no/such/interpreter\n")
-    with pytest.raises(CallFailure) as caught:
-        asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
-    assert kind_of(caught.value) == ("skipped_unavailable", "cli_not_executable")

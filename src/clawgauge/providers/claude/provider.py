@@ -307,7 +307,13 @@ class ClaudeCodeCli(Provider):
             program = await self._ask_once()
         except CallFailure as failure:
             return ProviderProbe(provider=self.name, reachable=False, detail=failure.message, hint=INSTALL_HINT)
-        login = _find_login(self._env)
+        # A sign that a call could be authorised. Says where it is; never looks inside.
+        env, login = self._env, None
+        home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
+        if named := next((name for name in _LOGIN_VARIABLES if env.get(name)), None):
+            login = f"{named} is set"
+        elif home is not None and (Path(home) / ".credentials.json").is_file():
+            login = f"a login is in {home}"
         usable = login is not None or sys.platform == "darwin"
         unseen = "its login is in the keychain, if anywhere" if usable else "no key and no login found"
         return ProviderProbe(
@@ -379,17 +385,6 @@ def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
     if not path.exists():
         return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
     return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")
-
-
-def _find_login(env: Mapping[str, str]) -> str | None:
-    """A sign that a call could be authorised. Says where it is; never looks inside."""
-    for name in _LOGIN_VARIABLES:
-        if env.get(name):
-            return f"{name} is set"
-    home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
-    if home is not None and (Path(home) / ".credentials.json").is_file():
-        return f"a login is in {home}"
-    return None
 
 
 def _host(url: str | None) -> str | None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,15 @@ class OfferedTools:
     """One call's tools, with their files in a folder of their own. `max_turns` is how often the model is asked."""
 
     def __init__(self, call: Call, folder: Path) -> None:
-        self._served = _served_names([tool["function"]["name"] for tool in call.tools])
+        names = [tool["function"]["name"] for tool in call.tools]
+        # Each tool's name by the one it is served under. The CLI replaces characters it does not take, so that two
+        # names may become one; those are numbered instead.
+        served = self._served = {name: name for name in names if not _REPLACED.search(name)}
+        for name in names:
+            plain = _REPLACED.sub("_", name)
+            if plain != name and name not in served.values():
+                candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
+                served[next(candidate for candidate in candidates if candidate not in served)] = name
         self.names = {NAME_PREFIX + served: name for served, name in self._served.items()}
         self.is_task = call.world is not None
         self.max_turns = (call.max_turns or 1) if self.is_task else 1
@@ -92,17 +100,3 @@ class OfferedTools:
         """The calls that reached the server, in order and by our names. For when the CLI is gone."""
         calls = read_log(self._log)
         return [msgspec.structs.replace(call, name=self._served.get(call.name, call.name)) for call in calls]
-
-
-def _served_names(names: Sequence[str]) -> dict[str, str]:
-    """Each tool's name by the one it is served under, which the CLI takes as it is.
-
-    The CLI replaces characters it does not take, so that two names may become one; those are numbered instead.
-    """
-    served = {name: name for name in names if not _REPLACED.search(name)}
-    for name in names:
-        plain = _REPLACED.sub("_", name)
-        if plain != name and name not in served.values():
-            candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
-            served[next(candidate for candidate in candidates if candidate not in served)] = name
-    return served

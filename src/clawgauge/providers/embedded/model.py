@@ -27,21 +27,13 @@ _SIZE_BYTES = 98_362_432
 _FETCH_TIMEOUT_S = 600
 
 
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """`CLAWGAUGE_CACHE_DIR`, else the platform's user cache."""
-    if chosen := environ.get("CLAWGAUGE_CACHE_DIR"):
-        return Path(chosen)
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-    if xdg := environ.get("XDG_CACHE_HOME"):
-        return Path(xdg) / "clawgauge"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "clawgauge"
-    return home / ".cache" / "clawgauge"
-
-
 def model_path(environ: Mapping[str, str]) -> Path:
-    """Where the default model's file is, or would be."""
-    return cache_dir(environ) / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
+    """Where the default model's file is, or would be: `CLAWGAUGE_CACHE_DIR`, else the platform's user cache."""
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    usual = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+    chosen, xdg = environ.get("CLAWGAUGE_CACHE_DIR"), environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen) if chosen else (Path(xdg) if xdg else usual) / "clawgauge"
+    return folder / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
 
 
 def is_fetched(environ: Mapping[str, str]) -> bool:

@@ -127,11 +127,7 @@ class ChatReader(EventReader[_Chunk]):
             sink.text(at_ns, text)
         if delta.refusal:
             sink.note(refusal=delta.refusal)
-        if delta.tool_calls:
-            self._report_calls(at_ns, delta.tool_calls)
-
-    def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
-        for position, call in enumerate(calls):
+        for position, call in enumerate(delta.tool_calls or ()):
             function = call.function or _Function()
             arguments = arguments_text(function.arguments)
             if not (function.name or arguments):
