@@ -64,10 +64,10 @@ def llama_tools_address() -> Iterator[str]:
 @contextmanager
 def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
     model = fetch(clean_environment(), print)
-    options = {"model": model, "alias": "smollm2-135m", "context-tokens": 4096, "slots": 1, "threads": 1}
-    options["chat-template"] = chat_template or ""
+    options = {"model": str(model), "alias": "smollm2-135m", "context_tokens": 4096, "slots": 1, "threads": 1}
+    options["chat_template"] = str(chat_template) if chat_template else None
     process = subprocess.Popen(
-        [sys.executable, "-m", "clawgauge.providers.embedded.child", *(f"--{k}={v}" for k, v in options.items())],
+        [sys.executable, "-m", "clawgauge.providers.embedded.child", json.dumps(options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ written whatever the connections and children of its calls have taken.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -33,33 +34,27 @@ _USED_UP = {
     errno.EADDRNOTAVAIL: "this machine has no local address or port left for it: lower --concurrency, or wait a minute",
     errno.EAGAIN: "this machine starts nothing more for this user: raise the limit with ulimit -u",
 }
-# Bytes that did not get as far as the network. For a program these mean that it may not be executed.
-_FORBIDDEN = {
-    errno.EPERM: "this machine forbids the connection: check its firewall or sandbox",
-    errno.EACCES: "this machine forbids the connection: check its firewall or sandbox",
-}
 
 
 def client_limit(fault: BaseException, *, networking: bool = False) -> CallFailure | None:
     """The failure a fault becomes that is this machine's own; None for any other fault."""
-    number = _errno_of(fault)
+    number = fault.errno if isinstance(fault, OSError) else None
+    if isinstance(fault, MemoryError) or (isinstance(fault, socket.gaierror) and number == socket.EAI_MEMORY):
+        number = errno.ENOMEM
+    elif isinstance(fault, RuntimeError) and "start new thread" in str(fault):
+        number = errno.EAGAIN
+    elif isinstance(fault, socket.gaierror) or (
+        isinstance(fault, OSError) and number is None and not isinstance(fault, TimeoutError)
+    ):
+        # A resolver that can open no socket to ask says that the name is unknown; several faults in one have no number.
+        number = errno.EMFILE if _is_full() else number
     if number in _USED_UP:
         return CallFailure("error", "client_limit", _USED_UP[number], retryable=True)
-    if networking and number in _FORBIDDEN:
-        return CallFailure("error", "client_limit", _FORBIDDEN[number])
+    if networking and number in (errno.EPERM, errno.EACCES):
+        # Bytes that did not get as far as the network. For a program these mean that it may not be executed.
+        words = "this machine forbids the connection: check its firewall or sandbox"
+        return CallFailure("error", "client_limit", words)
     return None
-
-
-def _errno_of(fault: BaseException) -> int | None:
-    if isinstance(fault, MemoryError) or (isinstance(fault, socket.gaierror) and fault.errno == socket.EAI_MEMORY):
-        return errno.ENOMEM
-    if isinstance(fault, RuntimeError) and "start new thread" in str(fault):
-        return errno.EAGAIN
-    if not isinstance(fault, OSError):
-        return None
-    untold = isinstance(fault, socket.gaierror) or (fault.errno is None and not isinstance(fault, TimeoutError))
-    # A resolver that can open no socket to ask says that the name is unknown; several faults in one have no number.
-    return errno.EMFILE if untold and _is_full() else fault.errno
 
 
 def require_descriptors(needed: int) -> None:
@@ -76,9 +71,17 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     limit = _soft_limit()
     if limit is None:
         return wanted
-    n_open = _count_open() + _OPENED_LATER
-    if (needed := n_open + wanted * per_call + _RESERVED) > limit:
-        limit = _raised_limit(needed, limit)
+    try:
+        n_open = _OPENED_LATER + sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError:
+        n_open = _OPENED_LATER + _WHEN_UNKNOWN_OPEN
+    if sys.platform != "win32" and (needed := n_open + wanted * per_call + _RESERVED) > limit:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # No higher than needed: children inherit it, and some of them do work for every descriptor they might have.
+        raised = max(limit, needed if hard == resource.RLIM_INFINITY else min(needed, hard))
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            limit = raised
     return max(1, min(wanted, (limit - _reserve(limit) - n_open) // per_call))
 
 
@@ -92,29 +95,6 @@ def _soft_limit() -> int | None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _raised_limit(needed: int, soft: int) -> int:
-    """The limit after raising it to `needed`, or as near as the hard limit allows.
-
-    No higher: children inherit it, and some of them do work for every descriptor they might have.
-    """
-    if sys.platform == "win32":
-        return soft
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    except (OSError, ValueError):
-        return soft
-    return max(soft, wanted)
-
-
-def _count_open() -> int:
-    try:
-        return sum(1 for _ in Path("/dev/fd").iterdir())
-    except OSError:
-        return _WHEN_UNKNOWN_OPEN
 
 
 def _lowest_free() -> int:

@@ -34,21 +34,17 @@ def is_loopback(host: str) -> bool:
 
 def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> str | None:
     """The proxy for an address; none for this machine itself. Raises `ConfigError` for a proxy of another kind."""
-    if is_loopback(host) or _is_exempt(host, port or _PORTS.get(scheme), _read(environ, "no_proxy")[1]):
+    _, listed = _read(environ, "no_proxy")
+    plain, known_port = _plain(host), port or _PORTS.get(scheme)
+    address = _address(plain)
+    exempt = (_covers(entry, plain, address, known_port) for entry in re.split(r"[\s,]+", listed) if entry)
+    if listed == "*" or is_loopback(host) or any(exempt):
         return None
     name, proxy = _read(environ, f"{scheme}_proxy")
     if not proxy:
         name, proxy = _read(environ, "all_proxy")
-    return _checked(name, proxy) if proxy else None
-
-
-def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The name a variable is set under, and its value."""
-    names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
-    return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
-
-
-def _checked(name: str, proxy: str) -> str:
+    if not proxy:
+        return None
     url = proxy if "://" in proxy else f"http://{proxy}"
     try:
         parts = urlsplit(url)
@@ -65,18 +61,20 @@ def _checked(name: str, proxy: str) -> str:
     return url
 
 
-def _is_exempt(host: str, port: int | None, listed: str) -> bool:
-    if listed == "*":
-        return True
-    name = _plain(host)
-    address = _address(name)
-    return any(_covers(entry, name, address, port) for entry in re.split(r"[\s,]+", listed) if entry)
+def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The name a variable is set under, and its value."""
+    names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
+    return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
 
 
 def _covers(entry: str, name: str, address: Address | None, port: int | None) -> bool:
     """Whether an entry of `no_proxy` means this host: a domain means what is in it too, an address only itself."""
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
-        return address is not None and _is_in(address, entry)
+        try:
+            network = ipaddress.ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+        except ValueError:
+            return False
+        return address is not None and address in network
     parts = _LISTED.fullmatch(entry)
     if parts is None or (parts["port"] and int(parts["port"]) != port):
         return False
@@ -84,13 +82,6 @@ def _covers(entry: str, name: str, address: Address | None, port: int | None) ->
     if address is not None:
         return _address(wanted) == address
     return bool(wanted) and (name == wanted or name.endswith(f".{wanted}"))
-
-
-def _is_in(address: Address, network: str) -> bool:
-    try:
-        return address in ipaddress.ip_network(network.replace("[", "").replace("]", ""), strict=False)
-    except ValueError:
-        return False
 
 
 def _plain(host: str) -> str:

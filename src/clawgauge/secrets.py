@@ -80,12 +80,9 @@ def looks_like_key(word: str) -> bool:
     n_chars = sum(map(len, parts))
     if n_chars >= 32 and re.fullmatch("[0-9a-fA-F]+", "".join(parts)):
         return True
-    n_turns = sum(_kind(a) != _kind(b) for part in parts for a, b in pairwise(part[1:]))
+    kinds = ([(one.isdigit(), one.isupper()) for one in part[1:]] for part in parts)
+    n_turns = sum(a != b for part in kinds for a, b in pairwise(part))
     return n_chars >= 16 and n_turns * 3 >= n_chars
-
-
-def _kind(character: str) -> int:
-    return 0 if character.isdigit() else 1 if character.isupper() else 2
 
 
 def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
@@ -161,31 +158,29 @@ class _Finder:
 
 
 def _spelled(text: str) -> str:
-    return "".join(map(_spell, text))
+    """A pattern of all the ways a text may be written down: as it is, in JSON to any depth, in URLs, in HTML."""
+    spelled = []
+    for character in text:
+        literal = str(re2.escape(character))
+        if (character.isalnum() and character.isascii()) or character in "-_.":
+            spelled.append(literal)
+            continue
+        percent = "".join(f"%(?:25)*{byte:02x}" for byte in character.encode("utf-8", "replace"))
+        units = character.encode("utf-16-be", "surrogatepass")
+        escape = "".join(rf"\\+u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+        plain = r"\\+" if character == "\\" else rf"\\*{literal}"
+        blank = r"|\+" if character == " " else ""
+        spelled.append(f"(?:{plain}|{percent}|{escape}|&#?[0-9a-z]{{1,6}};{blank})")
+    return "".join(spelled)
 
 
-def _spell(character: str) -> str:
-    """A pattern of all the ways a character may be written down: as it is, in JSON to any depth, in URLs, in HTML."""
-    literal = re2.escape(character)
-    if (character.isalnum() and character.isascii()) or character in "-_.":
-        return str(literal)
-    percent = "".join(f"%(?:25)*{byte:02x}" for byte in character.encode("utf-8", "replace"))
-    units = character.encode("utf-16-be", "surrogatepass")
-    escape = "".join(rf"\\+u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-    plain = r"\\+" if character == "\\" else rf"\\*{literal}"
-    blank = r"|\+" if character == " " else ""
-    return f"(?:{plain}|{percent}|{escape}|&#?[0-9a-z]{{1,6}};{blank})"
+def _sure(secrets: Iterable[str]) -> set[str]:
+    """Those that can be nothing else, each also as a Basic header carries a key that is the user's name.
 
-
-def _sound(secret: str) -> str:
-    """A variable may hold bytes that are no text."""
-    return secret.encode("utf-8", "replace").decode()
-
-
-def _encoded(secret: str) -> str:
-    """As a Basic header carries a key that is the user's name; without the end, which depends on what follows."""
-    whole = len(secret.encode()) // 3 * 3
-    return b64encode(secret.encode()[:whole]).decode()
+    That without the end, which depends on what follows. A variable may hold bytes that are no text.
+    """
+    raw = [secret.encode("utf-8", "replace") for secret in filter(looks_secret, secrets)]
+    return {one.decode() for one in raw} | {b64encode(one[: len(one) // 3 * 3]).decode() for one in raw}
 
 
 def _starts(secret: str) -> Iterator[str]:
@@ -200,11 +195,9 @@ class Redactor:
     """Replaces known secret values, pieces of them, and anything shaped like a key."""
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
-        known = {_sound(secret) for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS}
-        sure = set(filter(looks_secret, known))
-        sure |= set(map(_encoded, sure))
-        pieces = (start[:_PIECE_CHARS] for secret in sure for start in _starts(secret))
-        wholes = (secret[:_LONGEST_WHOLE_CHARS] for secret in known)
+        known = [secret for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS]
+        pieces = (start[:_PIECE_CHARS] for secret in _sure(known) for start in _starts(secret))
+        wholes = (secret.encode("utf-8", "replace").decode()[:_LONGEST_WHOLE_CHARS] for secret in known)
         self._known = _Finder(_spelled(text.lower()) for text in {*wholes, *pieces})
 
     def __call__(self, text: str) -> str:
@@ -228,8 +221,7 @@ class SecretMask:
     """
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
-        sure = {_sound(secret) for secret in filter(looks_secret, secrets)}
-        sure |= set(map(_encoded, sure))
+        sure = _sure(secrets)
         self._pieces = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
         pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
         own = own_words.lower()

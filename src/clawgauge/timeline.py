@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +23,7 @@ _MAX_NAME_CHARS = 256
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
+_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 NOT_EXECUTED = "(not executed)"
 
 
@@ -50,51 +52,29 @@ class Completion(msgspec.Struct):
     transcript: list[TranscriptTurn] | None = None
 
 
+@dataclass(slots=True)
 class Timeline:
     """Collects one attempt. Hot path: `text` and `reasoning` only append."""
 
-    __slots__ = (
-        "_answers",
-        "_calls",
-        "_captured",
-        "_connect_ns",
-        "_end_ns",
-        "_finish",
-        "_first_reasoning_ns",
-        "_first_tool_ns",
-        "_last_ns",
-        "_n_chunks",
-        "_notes",
-        "_reasoning",
-        "_refusal",
-        "_stamps",
-        "_start_ns",
-        "_text",
-        "_turns",
-        "_usage",
-        "_warnings",
-    )
-
-    def __init__(self) -> None:
-        self._start_ns: int | None = None
-        self._end_ns: int | None = None
-        self._connect_ns: int | None = None
-        self._text: list[str] = []
-        self._stamps: list[int] = []
-        self._reasoning: list[str] = []
-        self._first_reasoning_ns: int | None = None
-        self._first_tool_ns: int | None = None
-        self._last_ns: int | None = None
-        self._n_chunks = 0
-        self._calls: dict[int | str, tuple[dict[str, None], list[str]]] = {}
-        self._turns: list[tuple[int, int]] = []
-        self._answers: dict[int | str, str] = {}
-        self._usage: dict[str, int] = {}
-        self._finish: str | None = None
-        self._captured = True
-        self._refusal: list[str] = []
-        self._notes: dict[str, Any] = {}
-        self._warnings: list[str] = []
+    _start_ns: int | None = None
+    _end_ns: int | None = None
+    _connect_ns: int | None = None
+    _text: list[str] = field(default_factory=list)
+    _stamps: list[int] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
+    _first_reasoning_ns: int | None = None
+    _first_tool_ns: int | None = None
+    _last_ns: int | None = None
+    _n_chunks: int = 0
+    _calls: dict[int | str, tuple[dict[str, None], list[str]]] = field(default_factory=dict)
+    _turns: list[tuple[int, int]] = field(default_factory=list)
+    _answers: dict[int | str, str] = field(default_factory=dict)
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _finish: str | None = None
+    _captured: bool = True
+    _refusal: list[str] = field(default_factory=list)
+    _notes: dict[str, Any] = field(default_factory=dict)
+    _warnings: list[str] = field(default_factory=list)
 
     def start(self, at_ns: int) -> None:
         self._start_ns = at_ns
@@ -160,12 +140,8 @@ class Timeline:
         cached_tokens: int | None = None,
         reasoning_tokens: int | None = None,
     ) -> None:
-        for name, n in (
-            ("input_tokens", input_tokens),
-            ("output_tokens", output_tokens),
-            ("cached_tokens", cached_tokens),
-            ("reasoning_tokens", reasoning_tokens),
-        ):
+        counts = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
+        for name, n in zip(_COUNTS, counts, strict=True):
             if (said := as_count(n, MAX_TOKENS)) is not None:
                 self._usage[name] = said
 
@@ -204,16 +180,13 @@ class Timeline:
             finish_reason=self._finish,
             refusal="".join(self._refusal),
             warnings=list(self._warnings),
-            input_tokens=self._usage.get("input_tokens"),
-            output_tokens=self._usage.get("output_tokens"),
-            cached_tokens=self._usage.get("cached_tokens"),
-            reasoning_tokens=self._usage.get("reasoning_tokens"),
+            model_reported=self._notes.get("model_reported"),
+            cost_usd=self._notes.get("cost_usd"),
+            cli_overhead_ms=self._notes.get("cli_overhead_ms"),
+            **self._usage,
         )
         if self._turns:
             self._tell_turns(done)
-        done.model_reported = self._notes.get("model_reported")
-        done.cost_usd = self._notes.get("cost_usd")
-        done.cli_overhead_ms = self._notes.get("cli_overhead_ms")
         if start is None:
             return done
         done.started = True
@@ -222,9 +195,12 @@ class Timeline:
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
-            first_ns = self._first_of_any()
-            done.ttft_ns = _since(start, first_ns)
-            done.ttfa_ns = _since(start, self._first_of_answer(text))
+            shown = (*self._stamps[:1], self._first_reasoning_ns, self._first_tool_ns)
+            first_ns = min((at_ns for at_ns in shown if at_ns is not None), default=None)
+            answers = (self._first_of_answer(text), self._first_tool_ns)
+            answer_ns = min((at_ns for at_ns in answers if at_ns is not None), default=None)
+            done.ttft_ns = None if first_ns is None else max(0, first_ns - start)
+            done.ttfa_ns = None if answer_ns is None else max(0, answer_ns - start)
             # Between the turns of a task no token is made: the span from first to last would not be theirs.
             done.output_tps = self._tokens_per_second(first_ns) if len(self._turns) < 2 else None
         return done
@@ -244,20 +220,14 @@ class Timeline:
         done.native_calls = [call for turn in done.transcript for call in turn.calls]
         done.text = done.transcript[-1].text
 
-    def _first_of_any(self) -> int | None:
-        first_text_ns = self._stamps[0] if self._stamps else None
-        return _earliest(first_text_ns, _earliest(self._first_reasoning_ns, self._first_tool_ns))
-
     def _first_of_answer(self, text: str) -> int | None:
+        """When the first visible character of the text came."""
         offset = answer_start(text)
-        first_text = None
-        if offset is not None:
-            piece = 0
-            # The first visible character is nearly always in the first piece; thinking is why it may not be.
-            if offset >= len(self._text[0]):
-                piece = bisect_right(list(accumulate(map(len, self._text))), offset)
-            first_text = self._stamps[piece]
-        return _earliest(first_text, self._first_tool_ns)
+        if offset is None:
+            return None
+        # It is nearly always in the first piece; thinking is why it may not be.
+        within_first = offset < len(self._text[0])
+        return self._stamps[0 if within_first else bisect_right(list(accumulate(map(len, self._text))), offset)]
 
     def _tokens_per_second(self, first: int | None) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
@@ -270,16 +240,6 @@ class Timeline:
             return None
         rate = round((tokens - 1) * 1e9 / (last - first), 3)
         return rate if rate < _MAX_TOKENS_PER_S else None
-
-
-def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:
-    if one_ns is None or other_ns is None:
-        return other_ns if one_ns is None else one_ns
-    return min(one_ns, other_ns)
-
-
-def _since(start_ns: int, at_ns: int | None) -> int | None:
-    return None if at_ns is None else max(0, at_ns - start_ns)
 
 
 def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:

@@ -35,7 +35,7 @@ def servers_of(gguf: Path) -> list[str]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if f"--model={gguf}".encode() in words:
+        if any(f'"{gguf}"'.encode() in word for word in words):
             found.append(path.parent.name)
     return found
 

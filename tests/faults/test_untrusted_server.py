@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.http.client import ConnectionPool
+from clawgauge.providers.http.client import HttpClient, Proxy
 from clawgauge.providers.http.connection import Wire
 from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Timeline
@@ -60,7 +60,7 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
             if way in ("proxied", "tunnelled"):
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
-                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
             yield server
 
     return opened
@@ -98,12 +98,13 @@ FLOODS = {
 }
 
 
-LONG_TO_READ = {"comments", "blank lines", "tiny chunks of blanks"}
-SHORT = [flood for flood in FLOODS if flood not in LONG_TO_READ]
-QUICK = ["gzip, then bytes", "empty deflate blocks", "trailers", "interim replies", "error words"]
+QUICK = ["gzip, then bytes", "empty deflate blocks", "trailers", "interim replies", "error words", "one header"]
+FLOODS_BY_COST = [flood if flood in QUICK else pytest.param(flood, marks=pytest.mark.slow) for flood in FLOODS]
 
 
-def assert_cut(flood: str, serve: Opened) -> None:
+@pytest.mark.parametrize("flood", FLOODS_BY_COST)
+def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str, serve: Opened) -> None:
+    """Headers, trailers, comments, empty compressed blocks, on every way: what is received counts, decoded or not."""
     flooding = Flood(*FLOODS[flood])
     with serve(flooding) as server:
         _, failure = attempt("openai_chat", f"{server.url}/v1", timeout_s=100.0)
@@ -114,27 +115,10 @@ def assert_cut(flood: str, serve: Opened) -> None:
     assert flooding.sent_bytes < 64 * MIB
 
 
-@pytest.mark.parametrize("flood", SHORT)
-def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str) -> None:
-    """Headers, trailers, comments, empty compressed blocks: what is received counts, not only what is decoded."""
-    assert_cut(flood, RawServer)
-
-
-@pytest.mark.parametrize("way", WAYS[1:], indirect=True)
-@pytest.mark.parametrize("flood", QUICK)
-def test_a_reply_without_end_is_cut_on_every_way(flood: str, serve: Opened) -> None:
-    """The same under TLS and through proxies."""
-    assert_cut(flood, serve)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
-def test_every_reply_without_end_is_cut_on_every_way(flood: str, serve: Opened) -> None:
-    """All of them, those that take long to read too."""
-    assert_cut(flood, serve)
-
-
-def assert_no_models(kind: str, flood: str) -> None:
+@pytest.mark.parametrize("flood", FLOODS_BY_COST)
+@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
+def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
+    """`/v1/models`, `/api/tags` and `/api/ps` without end are no list of models, and no hang."""
     flooding = Flood(*FLOODS[flood])
 
     async def probed(url: str) -> bool:
@@ -145,21 +129,6 @@ def assert_no_models(kind: str, flood: str) -> None:
         assert asyncio.run(probed(f"{server.url}/v1")) is False
         assert flooding.was_cut.wait(30)
     assert flooding.sent_bytes < 64 * MIB
-
-
-@pytest.mark.parametrize("flood", QUICK)
-@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
-def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
-    """`/v1/models`, `/api/tags` and `/api/ps` without end are no list of models, and no hang."""
-    assert_no_models(kind, flood)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
-def test_every_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> None:
-    """All of them, those that take long to read too."""
-    assert_no_models(kind, flood)
 
 
 def test_the_deadline_holds_while_a_bomb_is_decoded(serve: Opened) -> None:
@@ -316,9 +285,9 @@ class Dawdling:
 @pytest.fixture
 def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
     state = Dawdling()
-    open_wire = ConnectionPool._open_wire
+    open_wire = HttpClient._open_wire
 
-    async def opened(self: ConnectionPool) -> Wire:
+    async def opened(self: HttpClient) -> Wire:
         wire = await open_wire(self)
         state.n_opened += 1
         async with asyncio.timeout(30):
@@ -326,7 +295,7 @@ def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
                 await asyncio.sleep(0.001)
         return wire
 
-    monkeypatch.setattr(ConnectionPool, "_open_wire", opened)
+    monkeypatch.setattr(HttpClient, "_open_wire", opened)
     return state
 
 
@@ -427,7 +396,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
 
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
-        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

@@ -65,35 +65,39 @@ class Captured(NamedTuple):
     stderr: str
 
 
-class _ChildWire(asyncio.SubprocessProtocol):
-    """Hears the child. Stamps stdout inside the loop's own callback: a busy task must not move a time stamp."""
+class Child(asyncio.SubprocessProtocol):
+    """A running child, as `running` hands it out.
 
-    def __init__(self) -> None:
-        self.lines: deque[StampedLine] = deque()
-        self.stderr = bytearray()
-        self.news = asyncio.Event()
-        self.exited = asyncio.Event()
-        self.settled = asyncio.Event()
+    Stamps stdout inside the loop's own callback: a busy task must not move a time stamp.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.group_id = 0
         self.exited_ns: int | None = None
-        self.stdout_ended = False
-        self._stderr_ended = False
-        self.too_large: str | None = None
+        self._name = name
+        self._lines: deque[StampedLine] = deque()
+        self._stderr = bytearray()
+        self._news = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._stdout_ended = self._stderr_ended = False
+        self._ended_by_us = False
+        self._too_large: str | None = None
         self._rest = bytearray()
         self._rest_ns = 0
         self._output_bytes = 0
-        self._group_id = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._group_id = self._transport.get_pid() or 0
+        self.group_id = self._transport.get_pid() or 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         at_ns = time.perf_counter_ns()
         if fd != _STDOUT:
-            self.stderr += data
-            del self.stderr[:-STDERR_TAIL_BYTES]
+            self._stderr += data
+            del self._stderr[:-STDERR_TAIL_BYTES]
             return
-        if self.too_large is not None:
+        if self._too_large is not None:
             return
         self._output_bytes += len(data)
         # The beginning of a line grows in place: a long one is not copied with every piece.
@@ -101,93 +105,64 @@ class _ChildWire(asyncio.SubprocessProtocol):
         self._rest_ns = at_ns
         *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
         self._rest = rest
-        self.lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
+        self._lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
         if self._output_bytes > MAX_OUTPUT_BYTES:
-            self._refuse_more(f"more than {MAX_OUTPUT_BYTES} bytes of output")
+            self._too_large = f"more than {MAX_OUTPUT_BYTES} bytes of output"
         elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
-            self._refuse_more(f"a line of more than {MAX_LINE_BYTES} bytes")
-        self.news.set()
+            self._too_large = f"a line of more than {MAX_LINE_BYTES} bytes"
+        if self._too_large is not None:
+            cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).pause_reading()
+        self._news.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == _STDOUT:
-            self._end_stdout()
-        elif fd == _STDERR:
-            self._stderr_ended = True
-        self._settle()
+        self._stop_listening(stdout=fd == _STDOUT, stderr=fd == _STDERR)
 
     def process_exited(self) -> None:
         self.exited_ns = time.perf_counter_ns()
-        self.exited.set()
+        self._exited.set()
         # What the child wrote is in the pipe already. A grandchild that holds the pipe open has nothing to add, and
         # would make us wait for as long as it lives.
-        signal_group(self._group_id, signal.SIGTERM)
+        signal_group(self.group_id, signal.SIGTERM)
         asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening)
-        self._settle()
+        self._stop_listening(stdout=False, stderr=False)
 
-    def _stop_listening(self) -> None:
-        self._end_stdout()
-        self._stderr_ended = True
-        self._settle()
-
-    def _settle(self) -> None:
-        if self.exited.is_set() and self.stdout_ended and self._stderr_ended:
-            self.settled.set()
-
-    def _end_stdout(self) -> None:
-        if not self.stdout_ended:
-            self.stdout_ended = True
+    def _stop_listening(self, stdout: bool = True, stderr: bool = True) -> None:
+        if stdout and not self._stdout_ended:
+            self._stdout_ended = True
             if self._rest:
-                self.lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
-        self.news.set()
-
-    def _refuse_more(self, what: str) -> None:
-        self.too_large = what
-        cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).pause_reading()
-
-
-class Child:
-    """A running child, as `running` hands it out."""
-
-    def __init__(self, name: str, transport: asyncio.SubprocessTransport, wire: _ChildWire) -> None:
-        self._name = name
-        self._transport = transport
-        self._wire = wire
-        self._ended_by_us = False
-        self.group_id = transport.get_pid() or 0
+                self._lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
+            self._news.set()
+        self._stderr_ended = self._stderr_ended or stderr
+        if self._exited.is_set() and self._stdout_ended and self._stderr_ended:
+            self._settled.set()
 
     @property
     def exit_code(self) -> int | None:
         """Negative for a signal; None while it runs, and for good where it was we who ended it."""
-        return self._transport.get_returncode() if self._wire.exited.is_set() and not self._ended_by_us else None
-
-    @property
-    def exited_ns(self) -> int | None:
-        return self._wire.exited_ns
+        return self._transport.get_returncode() if self._exited.is_set() and not self._ended_by_us else None
 
     @property
     def stderr_tail(self) -> str:
-        return self._wire.stderr.decode("utf-8", "replace")
+        return self._stderr.decode("utf-8", "replace")
 
     async def next_line(self) -> StampedLine | None:
         """The next line of stdout; None once the child is done or has closed it. Raises when a cap is passed."""
-        wire = self._wire
-        while not wire.lines:
-            if wire.too_large is not None:
-                raise CallFailure("error", "response_too_large", f"{self._name} was stopped: it wrote {wire.too_large}")
-            if wire.stdout_ended:
+        while not self._lines:
+            if self._too_large is not None:
+                words = f"{self._name} was stopped: it wrote {self._too_large}"
+                raise CallFailure("error", "response_too_large", words)
+            if self._stdout_ended:
                 return None
-            wire.news.clear()
-            await wire.news.wait()
-        return wire.lines.popleft()
+            self._news.clear()
+            await self._news.wait()
+        return self._lines.popleft()
 
     async def wait_exit(self, timeout_s: float) -> None:
         """Let the child leave by itself, its last words heard, for so long and no longer."""
-        await _wait(self._wire.settled, timeout_s)
+        await _wait(self._settled, timeout_s)
 
-    def send(self, data: bytes | None) -> None:
-        """Write all of stdin and close it; a child that does not read it does not stop us. None leaves it open."""
-        if data is None:
-            return
+    def send(self, data: bytes) -> None:
+        """Write all of stdin and close it; a child that does not read it does not stop us."""
         # A cast and not a check: uvloop's transports are none of asyncio's classes.
         pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
         if not pipe.is_closing():
@@ -197,60 +172,31 @@ class Child:
 
     async def end(self) -> None:
         """Nothing of the child's group is left after this; a second cancellation only skips the grace."""
-        self._ended_by_us = not self._wire.exited.is_set()
+        self._ended_by_us = not self._exited.is_set()
         try:
-            if signal_group(self.group_id, signal.SIGTERM):
-                await self._group_gone(GRACE_S)
+            alive, deadline_s = signal_group(self.group_id, signal.SIGTERM), time.monotonic() + GRACE_S
+            # Orphans are not ours to wait for, so no event tells when they are gone.
+            while alive and time.monotonic() < deadline_s:
+                await asyncio.sleep(_POLL_S)
+                alive = signal_group(self.group_id, 0)
         finally:
             signal_group(self.group_id, signal.SIGKILL)
             try:
-                await _wait(self._wire.exited, _REAP_S)
+                await _wait(self._exited, _REAP_S)
             finally:
                 self._transport.close()
-
-    async def _group_gone(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        # Orphans are not ours to wait for, so no event tells when they are gone.
-        while signal_group(self.group_id, 0) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_S)
 
 
 @contextlib.asynccontextmanager
 async def running(command: ChildCommand) -> AsyncIterator[Child]:
     """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
     require_descriptors(_DESCRIPTORS_TO_START)
-    (transport, wire), cancelled = await _start(command)
-    child = Child(Path(command.argv[0]).name, transport, wire)
-    adopt(child.group_id)
-    try:
-        if cancelled is not None:
-            raise cancelled
-        child.send(command.stdin)
-        yield child
-    finally:
-        try:
-            await child.end()
-        finally:
-            release(child.group_id)
-
-
-async def _start(
-    command: ChildCommand,
-) -> tuple[tuple[asyncio.SubprocessTransport, _ChildWire], asyncio.CancelledError | None]:
-    """The started child, and the cancellation that came while it was started.
-
-    A start is not broken off: uvloop forgets a child whose start is cancelled, and nobody would end it.
-    """
-    starting = asyncio.ensure_future(
-        asyncio.get_running_loop().subprocess_exec(
-            _ChildWire,
-            *command.argv,
-            env=dict(command.env),
-            cwd=command.cwd,
-            start_new_session=True,
-        )
+    child = Child(Path(command.argv[0]).name)
+    spawning = asyncio.get_running_loop().subprocess_exec(
+        lambda: child, *command.argv, env=dict(command.env), cwd=command.cwd, start_new_session=True
     )
-    cancelled = None
+    # A start is not broken off: uvloop forgets a child whose start is cancelled, and nobody would end it.
+    starting, cancelled = asyncio.ensure_future(spawning), None
     while not starting.done():
         try:
             await asyncio.wait([starting])
@@ -258,7 +204,19 @@ async def _start(
             cancelled = error
     if cancelled is not None and starting.exception() is not None:
         raise cancelled
-    return starting.result(), cancelled
+    starting.result()
+    adopt(child.group_id)
+    try:
+        if cancelled is not None:
+            raise cancelled
+        if command.stdin is not None:
+            child.send(command.stdin)
+        yield child
+    finally:
+        try:
+            await child.end()
+        finally:
+            release(child.group_id)
 
 
 async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:

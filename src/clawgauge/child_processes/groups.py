@@ -21,14 +21,16 @@ def adopt(group_id: int) -> None:
     """
     with _changing:
         _live.add(group_id)
-        _supervisor.tell(f"+{group_id}\n")
+        if not _supervisor.tell(f"+{group_id}\n"):
+            _supervisor.start()
 
 
 def release(group_id: int) -> None:
     """Stop answering for a group: it is gone."""
     with _changing:
         _live.discard(group_id)
-        _supervisor.tell(f"-{group_id}\n")
+        if not _supervisor.tell(f"-{group_id}\n") and _live:
+            _supervisor.start()
 
 
 def signal_group(group_id: int, signal_number: int) -> bool:
@@ -54,31 +56,24 @@ def kill_all_groups() -> None:
 class _Supervisor:
     """Our end of the pipe. Started with the first group, and anew should it be gone; it ends when we do."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None
 
-    def tell(self, line: str) -> None:
-        if not self._write(line) and _live:
-            self._start()
-
-    def dismiss(self) -> None:
-        """Close the pipe and see it go, so that whatever we left is gone when we are."""
-        process, self._process = self._process, None
-        if process is None:
-            return
+    def tell(self, lines: str) -> bool:
+        """Whether it has been told."""
+        if self.process is None or self.process.stdin is None:
+            return False
         try:
-            process.communicate(timeout=_FAREWELL_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            return os.write(self.process.stdin.fileno(), lines.encode()) == len(lines)
+        except OSError:
+            return False
 
-    def _start(self) -> None:
-        if self._process is not None:
+    def start(self) -> None:
+        if self.process is not None:
             # Before its pipe closes: one that is only stuck would wake up to that, and kill what is alive and well.
-            self._process.kill()
+            self.process.kill()
             self.dismiss()
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", os.fspath(_SCRIPT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -88,18 +83,21 @@ class _Supervisor:
             )
         except OSError:  # no process to be had: every other way to leave still ends the children
             return
-        if self._process.stdin is not None:
+        if self.process.stdin is not None:
             # A pipe that nobody empties must not hold the run.
-            os.set_blocking(self._process.stdin.fileno(), False)
-        self._write("".join(f"+{group_id}\n" for group_id in _live))
+            os.set_blocking(self.process.stdin.fileno(), False)
+        self.tell("".join(f"+{group_id}\n" for group_id in _live))
 
-    def _write(self, lines: str) -> bool:
-        if self._process is None or self._process.stdin is None:
-            return False
+    def dismiss(self) -> None:
+        """Close the pipe and see it go, so that whatever we left is gone when we are."""
+        process, self.process = self.process, None
+        if process is None:
+            return
         try:
-            return os.write(self._process.stdin.fileno(), lines.encode()) == len(lines)
-        except OSError:
-            return False
+            process.communicate(timeout=_FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 _live: set[int] = set()

@@ -31,7 +31,10 @@ _KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CRE
 
 def isolated_module(module: str, *arguments: str) -> list[str]:
     """The command that runs a module as `python -m` would, of this installation and nothing around it."""
-    return [sys.executable, "-I", "-c", _START, "\n".join(_import_folders()), module, *arguments]
+    # Where this process imports from, but for the current directory; this package's own folder in any case.
+    folders = [folder for folder in sys.path if Path(folder).is_absolute() and not _is_here(folder)]
+    own = os.fspath(Path(__file__).resolve().parents[2])
+    return [sys.executable, "-I", "-c", _START, "\n".join(dict.fromkeys([*folders, own])), module, *arguments]
 
 
 def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -42,13 +45,6 @@ def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def may_be_key(name: str) -> bool:
     """Whether a variable is named as keys are."""
     return any(word in name.upper() for word in _KEY_WORDS)
-
-
-def _import_folders() -> list[str]:
-    """Where this process imports from, but for the current directory; this package's own folder in any case."""
-    own = Path(__file__).resolve().parents[2]
-    folders = [folder for folder in sys.path if Path(folder).is_absolute() and not _is_here(folder)]
-    return list(dict.fromkeys([*folders, os.fspath(own)]))
 
 
 def _is_here(folder: str) -> bool:

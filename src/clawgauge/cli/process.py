@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from clawgauge.child_processes import kill_all_groups
+from clawgauge.child_processes.groups import kill_all_groups
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.reports.clean import clean_lines
 

@@ -21,7 +21,7 @@ from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWER
 from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
 from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
-from clawgauge.host import collect_inventory, package_versions
+from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan

@@ -7,46 +7,29 @@ import selectors
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 import psutil
 
-from clawgauge.child_processes import adopt, release, signal_group
+from clawgauge.child_processes.groups import adopt, release, signal_group
 
 _Answer = TypeVar("_Answer")
 
 # No such file, no permission, a process gone, a file of another shape, a figure this system does not have. psutil
 # warns with RuntimeWarning where a container hides a figure; under `-W error` that arrives as an exception.
-UNTOLD = (
-    OSError,
-    ValueError,
-    IndexError,
-    ArithmeticError,
-    NotImplementedError,
-    RuntimeError,
-    RuntimeWarning,
-    psutil.Error,
-)
+UNTOLD = (OSError, ValueError, IndexError, ArithmeticError, RuntimeError, RuntimeWarning, psutil.Error)
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5
 OUTPUT_CAP_BYTES = 65536
 SYSTEM_PATH: Mapping[str, str] = {"PATH": os.defpath}
 PASSED_ON = (
-    "PATH",
-    "HOME",
-    "USER",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "OLLAMA_HOST",
-    "OLLAMA_MODELS",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
+    *("PATH", "HOME", "USER", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OLLAMA_HOST", "OLLAMA_MODELS"),
+    *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
 # The tool is started only when we answer for it: should we die before, the wait for our word ends with an end of file.
 _WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$0" "$@" < /dev/null')
@@ -84,44 +67,54 @@ def run_command(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_child_environment(environ),
+            env={**{name: environ[name] for name in PASSED_ON if name in environ}, "LC_ALL": "C"},
             start_new_session=True,
         )
     except (OSError, ValueError):
         return None
     adopt(process.pid)
     try:
-        _tell_to_start(process)
-        deadline_s = time.monotonic() + timeout_s
-        raw, at_end = _read_output(process, deadline_s)
-        exit_code = _await_exit(process, deadline_s, at_end=at_end)
+        with suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as pipe:
+            pipe.write(b"\n")
+        raw, exit_code = _await_end(process, time.monotonic() + timeout_s)
     finally:
         release(process.pid)
     return None if exit_code in _NOT_STARTED else CommandOutput(make_printable(raw), exit_code)
 
 
-def _tell_to_start(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        with suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(b"\n")
+def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, int | None]:
+    """The output up to the cap, and the exit code.
+
+    A tool that is not done in time is killed with its whole group: a child of it may hold the pipe.
+    """
+    output, at_end = bytearray(), False
+    with cast(IO[bytes], process.stdout) as pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < OUTPUT_CAP_BYTES and not at_end:
+            if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                break
+            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
+            output += part
+            at_end = not part
+    raw = bytes(output[:OUTPUT_CAP_BYTES])
+    if at_end:
+        with suppress(subprocess.TimeoutExpired):
+            return raw, process.wait(max(0.0, deadline_s - time.monotonic()))
+    signal_group(process.pid, signal.SIGKILL)
+    exit_code = None
+    # One stuck in the kernel (a dead network disk, a broken GPU driver) cannot be waited for.
+    with suppress(subprocess.TimeoutExpired):
+        exit_code = process.wait(KILL_GRACE_S)
+    return raw, exit_code if exit_code is not None and exit_code >= 0 else None
 
 
 def run_together(
     commands: Mapping[str, Sequence[str]], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
 ) -> dict[str, CommandOutput | None]:
     """Run several tools at once, so that slow ones cost one timeout and not one each."""
-    outputs: dict[str, CommandOutput | None] = dict.fromkeys(commands)
-
-    def run(name: str) -> None:
-        outputs[name] = run_command(commands[name], environ, timeout_s)
-
-    present = [name for name, command in commands.items() if find_program(command[0], environ)]
-    threads = [threading.Thread(target=run, args=(name,), name=f"host-{name}", daemon=True) for name in present]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outputs
+    with ThreadPoolExecutor(len(commands), thread_name_prefix="host") as pool:
+        outputs = pool.map(lambda command: run_command(command, environ, timeout_s), commands.values())
+        return dict(zip(commands, outputs, strict=True))
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
@@ -132,39 +125,3 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
 def make_printable(raw: bytes) -> str:
     """Text without control and direction marks, so that showing it cannot steer a terminal."""
     return raw.decode("utf-8", "replace").translate(_UNPRINTABLE)
-
-
-def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: environ[name] for name in PASSED_ON if name in environ}
-    return {**kept, "LC_ALL": "C"}
-
-
-def _read_output(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, bool]:
-    """(output up to the cap, whether it ended by itself before the deadline)."""
-    pipe = process.stdout
-    if pipe is None:
-        return b"", True
-    output = bytearray()
-    with pipe, selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while len(output) < OUTPUT_CAP_BYTES:
-            if not selector.select(max(0.0, deadline_s - time.monotonic())):
-                return bytes(output), False
-            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
-            if not part:
-                return bytes(output), True
-            output += part
-    return bytes(output[:OUTPUT_CAP_BYTES]), False
-
-
-def _await_exit(process: subprocess.Popen[bytes], deadline_s: float, *, at_end: bool) -> int | None:
-    """The exit code. A tool that is not done is killed with its whole group: a child of it may hold the pipe."""
-    if at_end:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(max(0.0, deadline_s - time.monotonic()))
-    signal_group(process.pid, signal.SIGKILL)
-    try:
-        exit_code = process.wait(KILL_GRACE_S)
-    except subprocess.TimeoutExpired:
-        return None  # stuck in the kernel (a dead network disk, a broken GPU driver): it cannot be waited for
-    return exit_code if exit_code >= 0 else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.host.commands import CommandOutput, run_command, run_together
+from clawgauge.host.commands import CommandOutput, ask, run_command
 
 POWERCAP = Path("/sys/class/powercap")
 NVML_LIBRARY = "libnvidia-ml.so.1"
@@ -65,80 +66,53 @@ class EnergyMeter:
 
 def find_counters(powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -> dict[str, Counter]:
     """Every counter this process may read, named `cpu:…` or `gpu:…`."""
-    return {**_rapl_counters(powercap), **_nvml_counters(nvml_library)}
+    found = _nvml_counters(nvml_library)
+    for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
+        if _PACKAGE_ZONE.fullmatch(zone.name) and _read_text(zone / "name") != "psys":
+            range_j = _read_micro(zone / "max_energy_range_uj")
+            found[f"cpu:{zone.name}"] = Counter(partial(_read_micro, zone / "energy_uj"), range_j)
+    return {name: counter for name, counter in found.items() if counter.read_j() is not None}
 
 
-def _rapl_counters(powercap: Path) -> dict[str, Counter]:
-    found: dict[str, Counter] = {}
-    zones = sorted(powercap.iterdir()) if powercap.is_dir() else []
-    for zone in zones:
-        if not _PACKAGE_ZONE.fullmatch(zone.name) or _read_text(zone / "name") == "psys":
-            continue
-        read_j = _micro_reader(zone / "energy_uj")
-        if read_j() is not None:
-            found[f"cpu:{zone.name}"] = Counter(read_j, _micro_reader(zone / "max_energy_range_uj")())
-    return found
+def _read_micro(file: Path) -> float | None:
+    text = _read_text(file)
+    return int(text) / 1e6 if text.isdecimal() else None
 
 
-def _micro_reader(file: Path) -> Callable[[], float | None]:
-    def read_j() -> float | None:
-        text = _read_text(file)
-        return int(text) / 1e6 if text is not None and text.isdecimal() else None
-
-    return read_j
-
-
-def _read_text(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        # Most systems let only root read these; a machine that does not tell is a machine without the figure.
-        return None
+def _read_text(file: Path) -> str:
+    # Most systems let only root read these; a machine that does not tell is a machine without the figure.
+    return ask(lambda: file.read_text(encoding="ascii").strip()) or ""
 
 
 def _nvml_counters(library_name: str) -> dict[str, Counter]:
+    found: dict[str, Counter] = {}
+    count = ctypes.c_uint(0)
     try:
         library = ctypes.CDLL(library_name)
-        if library.nvmlInit_v2() != _NVML_OK:
-            return {}
-        count = ctypes.c_uint(0)
-        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != _NVML_OK:
-            return {}
-        found: dict[str, Counter] = {}
+        read_energy = library.nvmlDeviceGetTotalEnergyConsumption
+        if library.nvmlInit_v2() == _NVML_OK:
+            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
         for index in range(count.value):
             device = ctypes.c_void_p()
-            if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) != _NVML_OK:
-                continue
-            read_j = _board_reader(library, device)
-            if read_j() is not None:
-                found[f"gpu:{index}"] = Counter(read_j, None)
-        return found
+            if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
+                found[f"gpu:{index}"] = Counter(partial(_read_board, read_energy, device), None)
     except (OSError, AttributeError):
         # No driver, or one too old to know these calls.
         return {}
+    return found
 
 
-def _board_reader(library: ctypes.CDLL, device: ctypes.c_void_p) -> Callable[[], float | None]:
-    def read_j() -> float | None:
-        millijoules = ctypes.c_ulonglong(0)
-        status = library.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(millijoules))
-        return millijoules.value / 1e3 if status == _NVML_OK else None
-
-    return read_j
-
-
-def query_gpus(environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """All GPUs that any of the tools knows."""
-    outputs = run_together({"nvidia": NVIDIA_QUERY, "rocm": ROCM_QUERY, "macos": MACOS_QUERY}, environ)
-    return parse_nvidia(outputs["nvidia"]) + parse_rocm(outputs["rocm"]) + parse_macos(outputs["macos"])
+def _read_board(read_energy: Callable[..., int], device: ctypes.c_void_p) -> float | None:
+    millijoules = ctypes.c_ulonglong(0)
+    return millijoules.value / 1e3 if read_energy(device, ctypes.byref(millijoules)) == _NVML_OK else None
 
 
 def read_vram_used_bytes(environ: Mapping[str, str]) -> int | None:
     """Memory in use on all NVIDIA GPUs together; None where that is not known."""
     output = run_command(NVIDIA_VRAM_QUERY, environ)
-    figures = [_to_int(line) for line in output.text.splitlines()] if output else []
+    figures = [_mebibytes(line) for line in output.text.splitlines()] if output else []
     known = [figure for figure in figures if figure is not None]
-    return sum(known) * MEBIBYTE if known else None
+    return sum(known) if known else None
 
 
 def parse_nvidia(output: CommandOutput | None) -> list[dict[str, Any]]:
@@ -196,12 +170,7 @@ def parse_macos(output: CommandOutput | None) -> list[dict[str, Any]]:
 
 
 def _json_object(output: CommandOutput | None) -> dict[str, Any]:
-    if output is None:
-        return {}
-    try:
-        decoded = msgspec.json.decode(output.text)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+    decoded = ask(lambda: msgspec.json.decode(output.text)) if output else None
     return decoded if isinstance(decoded, dict) else {}
 
 

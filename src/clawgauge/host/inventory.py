@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, run_together
-from clawgauge.host.gpus import query_gpus
-from clawgauge.host.machine import describe_cpu, describe_host, describe_memory
+import psutil
+
+from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, run_together
+from clawgauge.host.gpus import MACOS_QUERY, NVIDIA_QUERY, ROCM_QUERY, parse_macos, parse_nvidia, parse_rocm
 from clawgauge.records import SCHEMA_VERSION, Inventory, ModelInfo, ProviderProbe
 
-PACKAGES = (
-    "clawgauge",
-    "httptools",
-    "msgspec",
-    "google-re2",
-    "rich",
-    "psutil",
-    "pyyaml",
-    "uvloop",
-    "xllamacpp",
-)
+PACKAGES = ("clawgauge", "httptools", "msgspec", "google-re2", "rich", "psutil", "pyyaml", "uvloop", "xllamacpp")
 CLI_PROGRAMS = ("ollama", "claude", "node")
 VERSION_LENGTH = 200
 _SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_LISTED_MODEL = re.compile(r"^(\S+)\s+([0-9a-f]{8,64})\s+(?:([\d.]+)\s([KMGT]?B)|-)\s", re.ASCII)
+# Instruction sets that decide how fast a model runs on a CPU.
+TELLING_FLAGS = (
+    *("sse4_2", "f16c", "fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16"),
+    *("amx_tile", "amx_int8", "asimd", "asimddp", "sve", "i8mm"),
+)
+CONTAINER_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
+CGROUP_MARKS = ("docker", "kubepods", "containerd", "lxc", "podman")
+ROOT = Path("/")
+_LISTED_MODEL = re.compile(r"^(\S+)\s+([0-9a-f]{8,64})\s+(?:(\d+\.?\d*)\s([KMGT]?B)|-)\s", re.ASCII)
 
 
 def collect_inventory(
@@ -43,16 +43,14 @@ def collect_inventory(
     `environ` gives the PATH on which tools are looked for; `cli_paths` names programs that are elsewhere, as
     `{"claude": "/opt/claude/bin/claude"}`.
     """
-    gpus: list[dict[str, Any]] = []
-    asking_gpus = threading.Thread(target=lambda: gpus.extend(query_gpus(environ)), name="host-gpus", daemon=True)
-    asking_gpus.start()
     programs = {**{name: name for name in CLI_PROGRAMS}, **(cli_paths or {})}
-    questions = {name: (program, "--version") for name, program in programs.items()}
-    probe = _find_ollama(providers)
+    questions: dict[str, Sequence[str]] = {name: (program, "--version") for name, program in programs.items()}
+    questions |= {"nvidia-smi": NVIDIA_QUERY, "rocm-smi": ROCM_QUERY, "system_profiler": MACOS_QUERY}
+    probe = next((one for one in providers if one.provider.startswith("ollama") and one.reachable), None)
     if probe is None:
         questions["ollama list"] = (programs["ollama"], "list")
     outputs = run_together(questions, environ)
-    asking_gpus.join()
+    gpus = parse_nvidia(outputs["nvidia-smi"]) + parse_rocm(outputs["rocm-smi"])
     return Inventory(
         schema_version=SCHEMA_VERSION,
         collected_at_ms=time.time_ns() // 1_000_000,
@@ -61,33 +59,31 @@ def collect_inventory(
         host=describe_host(environ),
         cpu=describe_cpu(environ),
         memory=describe_memory(),
-        gpus=gpus,
-        ollama_list=probe.models if probe else parse_ollama_list(outputs["ollama list"]),
-        cli_versions={name: read_version(outputs[name]) for name in programs},
+        gpus=gpus + parse_macos(outputs["system_profiler"]),
+        ollama_list=probe.models if probe else _parse_ollama_list(outputs["ollama list"]),
+        cli_versions={name: _read_version(outputs[name]) for name in programs},
         providers=list(providers),
     )
 
 
-def parse_ollama_list(output: CommandOutput | None) -> list[ModelInfo] | None:
+def _parse_ollama_list(output: CommandOutput | None) -> list[ModelInfo] | None:
     """The rows of `ollama list`; None where there is no Ollama or its server is not running."""
     if output is None or output.exit_code != 0:
         return None
-    rows = (_LISTED_MODEL.match(line) for line in output.text.splitlines())
-    return [
-        ModelInfo(name=row[1], digest=row[2], size_bytes=_to_bytes(row[3], row[4])) for row in rows if row is not None
-    ]
+    models = []
+    for row in filter(None, map(_LISTED_MODEL.match, output.text.splitlines())):
+        # Ollama rounds what it prints, in decimal units: near, not exact.
+        size_bytes = round(float(row[3]) * _SIZE_UNITS[row[4]]) if row[3] else None
+        models.append(ModelInfo(name=row[1], digest=row[2], size_bytes=size_bytes))
+    return models
 
 
-def read_version(output: CommandOutput | None) -> str | None:
+def _read_version(output: CommandOutput | None) -> str | None:
     """The line that has a version number in it, as `ollama` without its server warns before and while it says it."""
     if output is None:
         return None
     numbered = (line.strip() for line in output.text.splitlines() if re.search(r"\d+\.\d+", line))
     return next(numbered, "").removeprefix("Warning: ")[:VERSION_LENGTH] or None
-
-
-def _find_ollama(providers: Sequence[ProviderProbe]) -> ProviderProbe | None:
-    return next((probe for probe in providers if probe.provider.startswith("ollama") and probe.reachable), None)
 
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
@@ -101,9 +97,84 @@ def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
     return versions
 
 
-def _to_bytes(amount: str | None, unit: str | None) -> int | None:
-    """Ollama rounds what it prints, in decimal units: near, not exact."""
-    try:
-        return round(float(amount) * _SIZE_UNITS[unit]) if amount and unit else None
-    except ValueError:
-        return None
+def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
+    """Name and kind of the system. `root` is where its /proc, /sys and /run are."""
+    system = os.uname()
+    return {
+        "hostname": system.nodename,
+        "system": system.sysname,
+        "release": system.release,
+        "machine": system.machine,
+        "distribution": ask(lambda: platform.freedesktop_os_release().get("PRETTY_NAME")),
+        "container": _find_container(environ, root, system.release),
+        "python_implementation": platform.python_implementation(),
+    }
+
+
+def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
+    """Model, cores and speed. `usable_cores` is what this process may run on, `quota_cores` what a container grants."""
+    lines = (_read_text(root / "proc/cpuinfo") or "").splitlines()
+    # The first processor's block, and what stands after the last (boards name themselves there).
+    pairs = (line.partition(":") for line in reversed(lines))
+    told = {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    frequency = ask(psutil.cpu_freq)
+    quota, _, period = (_read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
+    flags = set((told.get("flags") or told.get("Features") or "").split())
+    return {
+        "model": told.get("model name") or told.get("Model") or _ask_tools(environ),
+        "physical_cores": ask(lambda: psutil.cpu_count(logical=False)),
+        "logical_cores": os.cpu_count(),
+        "usable_cores": ask(count_usable_cores),
+        "quota_cores": None if quota == "max" else ask(lambda: round(int(quota) / int(period), 2)),
+        "frequency_mhz": round(frequency.current) or None if frequency else None,
+        "max_frequency_mhz": round(frequency.max) or None if frequency else None,
+        "governor": _read_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "flags": [flag for flag in TELLING_FLAGS if flag in flags],
+    }
+
+
+def describe_memory(root: Path = ROOT) -> dict[str, Any]:
+    """Total memory and swap, and the limit of the container where there is one."""
+    memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
+    groups = root / "sys/fs/cgroup"
+    limit = _read_text(groups / "memory.max") or _read_text(groups / "memory/memory.limit_in_bytes") or ""
+    return {
+        "total_bytes": memory.total if memory else None,
+        "available_bytes": memory.available if memory else None,
+        "swap_total_bytes": swap.total if swap else None,
+        # Version 1 of cgroups says "no limit" with a number near 2^63.
+        "limit_bytes": int(limit) if limit.isdecimal() and int(limit) < 1 << 60 else None,
+    }
+
+
+def _find_container(environ: Mapping[str, str], root: Path, release: str) -> str | None:
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    for path, name in CONTAINER_MARKS.items():
+        if (root / path).exists():
+            return name
+    if named := _read_text(root / "run/systemd/container"):
+        return named
+    groups = _read_text(root / "proc/self/cgroup") or ""
+    marked = next((mark for mark in CGROUP_MARKS if mark in groups), None)
+    return marked or ("wsl" if "microsoft" in release.lower() else None)
+
+
+def _ask_tools(environ: Mapping[str, str]) -> str | None:
+    """The model where /proc does not say it: on macOS, and on ARM, whose names lscpu knows by heart."""
+    questions = {"sysctl": ("sysctl", "-n", "machdep.cpu.brand_string"), "lscpu": ("lscpu",)}
+    outputs = run_together(questions, environ)
+    brand, listing = outputs["sysctl"], outputs["lscpu"]
+    if brand and brand.exit_code == 0 and brand.text.strip():
+        return brand.text.strip()
+    rows = (line.partition(":") for line in listing.text.splitlines()) if listing else ()
+    return next((value.strip() for name, _, value in rows if name.strip() == "Model name"), None)
+
+
+def count_usable_cores() -> int | None:
+    """The cores this process may run on; all there are where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _read_text(path: Path) -> str | None:
+    return ask(lambda: path.read_text(encoding="utf-8", errors="replace").strip()) or None

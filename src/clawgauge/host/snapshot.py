@@ -16,6 +16,7 @@ from clawgauge.host.commands import (
     KILL_GRACE_S,
     SYSTEM_PATH,
     TIMEOUT_S,
+    UNTOLD,
     CommandOutput,
     ask,
     find_program,
@@ -32,11 +33,13 @@ from clawgauge.host.gpus import (
     parse_rocm,
     read_vram_used_bytes,
 )
-from clawgauge.host.machine import ProcessMemory, SystemMemory, list_processes, read_memory, read_tree_rss_bytes
 from clawgauge.records import Resources
+from clawgauge.words import format_bytes
 
 CPU_WINDOW_S = 0.1
 TOP_PROCESSES = 15
+NAME_LENGTH = 15
+_HAS_CHILDREN_FILE = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 MISSING = "not available"
 COMMANDS: Mapping[str, Sequence[str]] = {
     "free": ("free", "-h"),
@@ -62,65 +65,84 @@ def take_snapshot(
     taken_at = datetime.now().astimezone()
     # Before the tools run, so that they are not counted.
     cpu_percent = ask(lambda: psutil.cpu_percent(interval=CPU_WINDOW_S))
-    memory = read_memory()
-    processes = ask(list_processes)
+    memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
+    processes = ask(list_processes) or []
     outputs = ask(lambda: run_together(COMMANDS, environ)) or dict.fromkeys(COMMANDS)
     disk = ask(lambda: shutil.disk_usage(folder or Path.cwd()))
-    load = ask(os.getloadavg) or (None, None, None)
+    load = ask(os.getloadavg)
     figures = Resources(
         taken_at_ms=round(taken_at.timestamp() * 1000),
-        memory_total_bytes=memory.total_bytes if memory else None,
-        memory_used_bytes=memory.used_bytes if memory else None,
-        memory_available_bytes=memory.available_bytes if memory else None,
-        swap_used_bytes=memory.swap_used_bytes if memory else None,
+        memory_total_bytes=memory.total if memory else None,
+        # What is not available to a new program; caches that would give way do not count.
+        memory_used_bytes=memory.total - memory.available if memory else None,
+        memory_available_bytes=memory.available if memory else None,
+        swap_used_bytes=swap.used if swap else None,
         disk_total_bytes=disk.total if disk else None,
         disk_free_bytes=disk.free if disk else None,
-        load_1m=load[0],
-        load_5m=load[1],
-        load_15m=load[2],
+        **dict(zip(("load_1m", "load_5m", "load_15m"), load or (), strict=False)),
         cpu_percent=cpu_percent,
-        process_count=len(processes) if processes else None,
+        process_count=len(processes) or None,
         gpus=parse_nvidia(outputs["nvidia"]) + parse_rocm(outputs["rocm"]),
         loaded_models=list(loaded_models),
     )
-    return _write_text(taken_at, figures, memory, processes or [], outputs), figures
-
-
-def _write_text(
-    taken_at: datetime,
-    figures: Resources,
-    memory: SystemMemory | None,
-    processes: list[ProcessMemory],
-    outputs: Mapping[str, CommandOutput | None],
-) -> str:
+    rows = {
+        "memory used": f"{_size(figures.memory_used_bytes)} of {_size(figures.memory_total_bytes)}",
+        "memory available": _size(figures.memory_available_bytes),
+        "swap used": f"{_size(figures.swap_used_bytes)} of {_size(swap.total if swap else None)}",
+        "disk free": f"{_size(figures.disk_free_bytes)} of {_size(figures.disk_total_bytes)}",
+        "load 1, 5, 15 min": ", ".join(f"{figure:.2f}" for figure in load or ()) or MISSING,
+        "CPU": MISSING if cpu_percent is None else f"{cpu_percent:.1f} %",
+    }
+    rows_of_largest = (
+        f"{_size(rss_bytes):>10}  {pid:>8}  {name}"
+        for rss_bytes, pid, name in sorted(processes, reverse=True)[:TOP_PROCESSES]
+    )
     sections = {
-        "Figures": _figure_lines(figures, memory),
+        "Figures": "\n".join(f"{name:<18} {value}" for name, value in rows.items()),
         "Memory (free -h)": _command_lines(outputs["free"]),
         "Disk (df -h)": _command_lines(outputs["df"]),
         "Load (uptime)": _command_lines(outputs["uptime"]),
-        f"Largest processes (of {len(processes)})": _process_lines(processes),
+        f"Largest processes (of {len(processes)})": "\n".join(rows_of_largest) or MISSING,
         "GPU (nvidia-smi)": _command_lines(outputs["nvidia"]),
         "GPU (rocm-smi)": _command_lines(outputs["rocm"]),
         "Ollama (ollama ps)": _command_lines(outputs["ollama"]),
         "Loaded models": "\n".join(figures.loaded_models) or "none known",
     }
-    head = f"Resources at {taken_at.isoformat(timespec='milliseconds')}\n"
-    body = "".join(f"\n== {title} ==\n{lines}\n" for title, lines in sections.items())
+    text = f"Resources at {taken_at.isoformat(timespec='milliseconds')}\n"
+    text += "".join(f"\n== {title} ==\n{lines}\n" for title, lines in sections.items())
     # Processes and servers choose their own names, so these need cleaning as much as what the tools print.
-    return make_printable((head + body).encode("utf-8", "replace"))
+    return make_printable(text.encode("utf-8", "replace")), figures
 
 
-def _figure_lines(figures: Resources, memory: SystemMemory | None) -> str:
-    load = [figure for figure in (figures.load_1m, figures.load_5m, figures.load_15m) if figure is not None]
-    rows = {
-        "memory used": f"{_size(figures.memory_used_bytes)} of {_size(figures.memory_total_bytes)}",
-        "memory available": _size(figures.memory_available_bytes),
-        "swap used": f"{_size(figures.swap_used_bytes)} of {_size(memory.swap_total_bytes if memory else None)}",
-        "disk free": f"{_size(figures.disk_free_bytes)} of {_size(figures.disk_total_bytes)}",
-        "load 1, 5, 15 min": ", ".join(f"{figure:.2f}" for figure in load) or MISSING,
-        "CPU": MISSING if figures.cpu_percent is None else f"{figures.cpu_percent:.1f} %",
-    }
-    return "\n".join(f"{name:<18} {value}" for name, value in rows.items())
+def list_processes() -> list[tuple[int, int, str]]:
+    """Every process that can be seen: its resident bytes, its id and its kernel name, which holds no arguments."""
+    return [
+        (process.info["memory_info"].rss, process.pid, process.info["name"][:NAME_LENGTH])
+        for process in psutil.process_iter(["name", "memory_info"])
+        if process.info["memory_info"] and process.info["name"]
+    ]
+
+
+def read_tree_rss_bytes(roots: Iterable[int]) -> int:
+    """Resident memory of the given processes and all their descendants; pages they share count once for each."""
+    pending, seen, total_bytes = list(roots), set[int](), 0
+    while pending:
+        pid = pending.pop()
+        if pid in seen:
+            continue
+        seen.add(pid)
+        try:
+            process = psutil.Process(pid)
+            total_bytes += process.memory_info().rss
+            if not _HAS_CHILDREN_FILE:
+                pending += [child.pid for child in process.children()]
+                continue
+            # psutil would look at every process of the machine for this.
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                pending += map(int, (task / "children").read_bytes().split())
+        except UNTOLD:
+            continue  # it ended between two looks
+    return total_bytes
 
 
 def _command_lines(output: CommandOutput | None) -> str:
@@ -131,25 +153,8 @@ def _command_lines(output: CommandOutput | None) -> str:
     return "\n".join(part for part in (output.text.strip("\n"), note) if part) or "(printed nothing)"
 
 
-def _process_lines(processes: list[ProcessMemory]) -> str:
-    largest = sorted(processes, key=lambda process: process.rss_bytes, reverse=True)[:TOP_PROCESSES]
-    rows = (f"{_size(process.rss_bytes):>10}  {process.pid:>8}  {process.name}" for process in largest)
-    return "\n".join(rows) or MISSING
-
-
 def _size(size_bytes: int | None) -> str:
-    if size_bytes is None:
-        return MISSING
-    amount = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
-
-
-def _no_pids() -> list[int]:
-    return []
+    return MISSING if size_bytes is None else format_bytes(size_bytes)
 
 
 class PeakSampler:
@@ -163,7 +168,7 @@ class PeakSampler:
     def __init__(
         self,
         interval_s: float = 0.25,
-        pids: Callable[[], Iterable[int]] = _no_pids,
+        pids: Callable[[], Iterable[int]] = tuple,
         *,
         environ: Mapping[str, str] = SYSTEM_PATH,
     ) -> None:
@@ -199,11 +204,9 @@ class PeakSampler:
     def sample(self) -> None:
         """Look once at system memory, at the process trees and at the energy counters."""
         self._energy.sample()
-        memory = read_memory()
-        if memory is not None:
-            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.used_bytes)
-        roots = list(self._pids())
-        if roots:
+        if memory := ask(psutil.virtual_memory):
+            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.total - memory.available)
+        if roots := list(self._pids()):
             self.peak_process_bytes = max(self.peak_process_bytes or 0, read_tree_rss_bytes(roots))
 
     def _sample_vram(self) -> None:

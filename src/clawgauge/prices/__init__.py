@@ -1,10 +1,87 @@
-"""What a call costs: a dated, sourced table, and one formula. Pure but for reading TOML files.
+"""What a call costs: a dated, sourced table, looked up by the exact name of a model, and one formula.
 
-A model that is not in the table, a call without counts, or a prompt longer than the price holds for has no cost here,
-which is not the same as a cost of zero.
+A dated model name and its alias have been sold at different prices before, so each is its own entry or none. A model
+that is not in the table, a call without counts, or a prompt longer than the price holds for has no cost here, which is
+not the same as a cost of zero.
 """
 
-from clawgauge.prices.table import PriceTable, Tokens, cost_usd, load_prices, vendor_of
-from clawgauge.records import Price
+from __future__ import annotations
 
-__all__ = ["Price", "PriceTable", "Tokens", "cost_usd", "load_prices", "vendor_of"]
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from clawgauge.errors import ConfigError
+from clawgauge.records import Price as Price
+from clawgauge.small_file import read_toml
+
+_BUILTIN = Path(__file__).with_name("prices.toml")
+_MILLION = 1_000_000
+_VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+_HTTP_TYPES = frozenset({"openai_responses", "openai_chat"})
+
+
+class Tokens(NamedTuple):
+    """What a server counted. `cached_input` is the part of `input` that came from its cache; None where not told."""
+
+    input: int | None
+    output: int | None
+    cached_input: int | None = None
+
+
+def cost_usd(price: Price, tokens: Tokens) -> float | None:
+    """The cost of one call, or None where the counts or the price do not cover it."""
+    if tokens.input is None or tokens.output is None:
+        return None
+    if price.max_input_tokens is not None and tokens.input > price.max_input_tokens:
+        return None
+    cached = min(tokens.cached_input or 0, tokens.input)
+    if cached and price.cached_input is None:
+        return None
+    fresh = (tokens.input - cached) * price.input
+    return (fresh + cached * (price.cached_input or 0.0) + tokens.output * price.output) / _MILLION
+
+
+class _PriceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    price: list[Price] = []
+    as_of: str | None = None
+    usd_per_kwh: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
+
+
+class PriceTable:
+    """Every price that is known, and what a kilowatt-hour costs where the user has said so."""
+
+    def __init__(self, prices: Iterable[Price], *, usd_per_kwh: float | None = None) -> None:
+        self._prices = {(price.provider, price.vendor, price.model): price for price in prices}
+        self.usd_per_kwh = usd_per_kwh
+
+    def find(self, provider: str, model: str, settings: Mapping[str, Any]) -> Price | None:
+        """The price of a target: the user's for that provider first, else its vendor's.
+
+        `settings` is what config.json says of the provider: its type and address tell whose prices hold.
+        """
+        return self._prices.get((provider, None, model)) or self._prices.get((None, vendor_of(settings), model))
+
+
+def vendor_of(settings: Mapping[str, Any]) -> str | None:
+    """Whose price list a provider is billed by. A server at another address may charge anything, or nothing."""
+    if settings.get("type") not in _HTTP_TYPES:
+        return None
+    return _VENDORS.get(urlsplit(str(settings.get("base_url"))).hostname or "")
+
+
+def load_prices(own: Path | None = None) -> PriceTable:
+    """The table of the package, with the entries of the user's file over it."""
+    prices, usd_per_kwh = [], None
+    for path in [_BUILTIN] if own is None else [_BUILTIN, own]:
+        file = read_toml(path, _PriceFile, "prices")
+        usd_per_kwh = file.usd_per_kwh
+        for number, price in enumerate(file.price, start=1):
+            if (price.vendor is None) == (price.provider is None):
+                words = f"entry {number} ({price.model}) must name either a vendor or a provider"
+                raise ConfigError(f"the prices {path}: {words}")
+            prices.append(msgspec.structs.replace(price, as_of=price.as_of or file.as_of))
+    return PriceTable(prices, usd_per_kwh=usd_per_kwh)

@@ -34,9 +34,12 @@ class Ollama(ChatServer):
         try:
             models = await self.models()
             loaded = await self._loaded()
-            version = await self._version()
         except CallFailure as failure:
             return self.unreachable(failure)
+        version = None
+        with contextlib.suppress(CallFailure):
+            told = decode_lenient(await self._client.ask(self._api + "/version")) or {}
+            version = label(told.get("version"))
         detail = f"{plural(len(models), 'model')}, {len(loaded)} loaded"
         return ProviderProbe(
             provider=self.name,
@@ -50,7 +53,22 @@ class Ollama(ChatServer):
         )
 
     async def models(self) -> list[ModelInfo]:
-        return [_model_info(item) for item in await self._list("/tags")]
+        found = []
+        for item in await self._list("/tags"):
+            details = item["details"] if isinstance(item.get("details"), dict) else {}
+            name, family = item["name"], label(details.get("family"))
+            embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
+            model = ModelInfo(
+                name=name,
+                size_bytes=as_count(item.get("size")),
+                digest=label(item.get("digest")),
+                quantization=label(details.get("quantization_level")),
+                family=family,
+                parameters=label(details.get("parameter_size")),
+                kind="embedding" if embeds else "chat",
+            )
+            found.append(model)
+        return found
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         try:
@@ -58,7 +76,9 @@ class Ollama(ChatServer):
             if unload_others:
                 for other in loaded:
                     if not _same_model(other, model):
-                        await self._unload(other)
+                        body = msgspec.json.encode({"model": other, "keep_alive": 0})
+                        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
+                            await self._client.ask(self._api + "/generate", body)
         except CallFailure:
             # Not reachable, or no Ollama API behind the address: the first call will say so with its own evidence.
             return None
@@ -78,18 +98,6 @@ class Ollama(ChatServer):
     async def _loaded(self) -> list[str]:
         return [item["name"] for item in await self._list("/ps")]
 
-    async def _version(self) -> str | None:
-        try:
-            data = await self._client.ask(self._api + "/version")
-        except CallFailure:
-            return None
-        return label((decode_lenient(data) or {}).get("version"))
-
-    async def _unload(self, model: str) -> None:
-        body = msgspec.json.encode({"model": model, "keep_alive": 0})
-        with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
-            await self._client.ask(self._api + "/generate", body)
-
     async def _list(self, path: str) -> list[dict[str, Any]]:
         return listed_models(await self._client.ask(self._api + path), "models", "name")
 
@@ -100,19 +108,3 @@ create = Ollama
 def _same_model(one: str, other: str) -> bool:
     """`llama3.2` and `llama3.2:latest` are the same model to Ollama."""
     return one.removesuffix(":latest") == other.removesuffix(":latest")
-
-
-def _model_info(item: dict[str, Any]) -> ModelInfo:
-    details = item["details"] if isinstance(item.get("details"), dict) else {}
-    name = item["name"]
-    family = label(details.get("family"))
-    embeds = family in _EMBEDDING_FAMILIES or any(word in name.lower() for word in _EMBEDDING_WORDS)
-    return ModelInfo(
-        name=name,
-        size_bytes=as_count(item.get("size")),
-        digest=label(item.get("digest")),
-        quantization=label(details.get("quantization_level")),
-        family=family,
-        parameters=label(details.get("parameter_size")),
-        kind="embedding" if embeds else "chat",
-    )

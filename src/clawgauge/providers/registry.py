@@ -28,8 +28,6 @@ BUILT_IN = {
 }
 """The types of this package, and the module of this room that has the `create` of each."""
 
-Factory = Callable[[ProviderSettings], Provider]
-
 
 @functools.cache
 def _entries() -> dict[str, EntryPoint]:
@@ -49,18 +47,14 @@ def create_provider(settings: ProviderSettings) -> Provider:
     """
     if settings.unusable is not None:
         raise ConfigError(settings.unusable)
-    return _factory(settings.type)(settings)
-
-
-def _factory(kind: str) -> Factory:
-    if kind in BUILT_IN:
-        factory: Factory = import_module(f"clawgauge.providers.{BUILT_IN[kind]}").create
-        return factory
-    entry = _entries().get(kind)
-    if entry is None:
-        raise ConfigError(unknown_provider(kind, provider_types()))
-    plugged_in: Factory = entry.load()
-    return plugged_in
+    create: Callable[[ProviderSettings], Provider]
+    if settings.type in BUILT_IN:
+        create = import_module(f"clawgauge.providers.{BUILT_IN[settings.type]}").create
+    elif settings.type in _entries():
+        create = _entries()[settings.type].load()
+    else:
+        raise ConfigError(unknown_provider(settings.type, provider_types()))
+    return create(settings)
 
 
 def unknown_provider(name: str, known: list[str]) -> str:

@@ -21,7 +21,8 @@ from typing import IO, Any
 import msgspec
 
 from clawgauge.checks import Judgement, judge_answer, not_judged
-from clawgauge.child_processes import adopt, isolated_module, needed_environment, release
+from clawgauge.child_processes.groups import adopt, release
+from clawgauge.child_processes.isolated import isolated_module, needed_environment
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
 from clawgauge.world.refusals import bound_memory

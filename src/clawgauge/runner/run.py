@@ -12,7 +12,8 @@ import random
 import msgspec
 
 from clawgauge.checks.detection.lazy_pattern import compile_patterns
-from clawgauge.host import PeakSampler, count_usable_cores, take_snapshot
+from clawgauge.host.inventory import count_usable_cores
+from clawgauge.host.snapshot import PeakSampler, take_snapshot
 from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan

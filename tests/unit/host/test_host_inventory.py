@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from clawgauge.host import collect_inventory
+from clawgauge.host.inventory import collect_inventory
 from clawgauge.records import Inventory, ModelInfo, ProviderProbe
 from support.fake_claude import install_fake_claude
 from support.fake_tools import install_tool, path_of

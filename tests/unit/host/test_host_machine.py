@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.host.machine import describe_cpu, describe_host, describe_memory, parse_meminfo
+from clawgauge.host.inventory import describe_cpu, describe_host, describe_memory
 from support.fake_tools import install_tool, path_of
 
 NOTHING = {"PATH": ""}
@@ -89,19 +89,3 @@ def test_a_container_limits_memory(tmp_path: Path, file: str, content: str, limi
 def test_containers_are_recognised(tmp_path: Path, file: str, content: str, container: str | None) -> None:
     """Each kind of container leaves its own mark, and a plain machine has none."""
     assert describe_host(NOTHING, make_root(tmp_path, **{file: content}))["container"] == container
-
-
-def test_meminfo_without_available_memory_is_estimated() -> None:
-    """Where the kernel does not say what is available, free memory and caches stand for it."""
-    raw = b"MemTotal: 1000 kB\nMemFree: 200 kB\nBuffers: 50 kB\nCached: 250 kB\nSwapCached: 9 kB\n"
-    memory = parse_meminfo(raw)
-    assert (memory.available_bytes, memory.used_bytes) == (500 * 1024, 500 * 1024)
-    memory = parse_meminfo(raw + b"MemAvailable: 700 kB\nSwapTotal: 80 kB\nSwapFree: 20 kB\n")
-    assert (memory.used_bytes, memory.swap_used_bytes) == (300 * 1024, 60 * 1024)
-
-
-@pytest.mark.parametrize("raw", [b"", b"MemTotal: lots kB\n", b"MemTotal: 12"])
-def test_unreadable_meminfo_is_an_error(raw: bytes) -> None:
-    """A file of another shape is not taken for a machine without memory."""
-    with pytest.raises(ValueError, match=r"."):
-        parse_meminfo(raw)

@@ -10,7 +10,8 @@ import msgspec
 import psutil
 import pytest
 
-from clawgauge.host import machine, snapshot, take_snapshot
+from clawgauge.host import snapshot
+from clawgauge.host.snapshot import take_snapshot
 from clawgauge.records import Resources
 from support.fake_tools import install_tool, path_of
 
@@ -117,18 +118,3 @@ def test_figures_survive_the_disk() -> None:
     """The parsed snapshot is JSON that reads back as it was written."""
     _, figures = take_snapshot(["m"], environ={"PATH": ""})
     assert msgspec.json.decode(msgspec.json.encode(figures), type=Resources) == figures
-
-
-@pytest.mark.skipif(not Path(machine.MEMINFO).exists(), reason="there is no /proc to compare with")
-def test_both_ways_of_reading_memory_agree() -> None:
-    """psutil, which answers where there is no /proc, and /proc itself tell the same totals and processes."""
-    from_proc, from_psutil = machine.read_memory(), machine._ask_psutil()
-    assert from_proc is not None
-    assert from_proc.total_bytes == from_psutil.total_bytes
-    assert from_proc.swap_total_bytes == from_psutil.swap_total_bytes
-    own = psutil.Process()
-    by_stat, by_psutil = machine._process_by_stat(own.pid), machine._process_by_psutil(own.pid)
-    assert by_stat is not None
-    assert by_psutil is not None
-    assert by_stat.name == by_psutil.name
-    assert abs(by_stat.rss_bytes - by_psutil.rss_bytes) < 16 << 20

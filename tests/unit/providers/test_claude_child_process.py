@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -134,18 +133,6 @@ def test_only_the_end_of_stderr_is_kept(run: Run, tmp_path: Path) -> None:
     assert done.stderr.endswith("the end\n") and len(done.stderr) == STDERR_TAIL_BYTES
 
 
-def test_a_grandchild_with_the_pipe_does_not_hold_us(run: Run, tmp_path: Path) -> None:
-    """When the child exits the call is over, and what it left behind is ended."""
-
-    async def listen() -> tuple[list[bytes], int]:
-        async with running(shell("sleep 600 & echo $!; exit 0", tmp_path)) as child:
-            lines = await read_all(child)
-            return lines, child.exit_code or 0
-
-    (pid,), exit_code = run(listen())
-    assert exit_code == 0 and is_gone(int(pid))
-
-
 def test_a_stubborn_grandchild_is_killed(run: Run, tmp_path: Path) -> None:
     """A grandchild that ignores SIGTERM and keeps the pipe delays us by the grace, and dies."""
     done = run(capture(shell("(trap '' TERM; sleep 600) & echo $!; sleep 0.1; exit 0", tmp_path), timeout_s=PATIENCE_S))
@@ -228,25 +215,3 @@ def test_what_cannot_be_started_is_an_os_error(run: Run, tmp_path: Path, program
     (tmp_path / "plain").write_text("#!/bin/sh\n")
     with pytest.raises(OSError):
         run(capture(ChildCommand(argv=(str(tmp_path / program),), env=ENV, cwd=tmp_path), timeout_s=PATIENCE_S))
-
-
-def test_ctrl_c_leaves_no_child(tmp_path: Path) -> None:
-    """A program that is interrupted at the terminal takes its children with it."""
-    script = tmp_path / "asker.py"
-    script.write_text(
-        "import asyncio\nfrom pathlib import Path\n"
-        "from clawgauge.child_processes.child import ChildCommand, running\n"
-        "async def main():\n"
-        "    command = ChildCommand(argv=('/bin/sh', '-c', 'sleep 600 & echo $! $$; wait'), env={}, cwd=Path('/'))\n"
-        "    async with running(command) as child:\n"
-        "        print((await child.next_line()).line.decode(), flush=True)\n"
-        "        await child.next_line()\n"
-        "asyncio.run(main())\n",
-        encoding="utf-8",
-    )
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as asker:
-        assert asker.stdout is not None
-        pids = [int(word) for word in asker.stdout.readline().split()]
-        os.kill(asker.pid, signal.SIGINT)
-        asker.wait(timeout=PATIENCE_S)
-    assert len(pids) == 2 and all(is_gone(pid) for pid in pids)

@@ -10,15 +10,16 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.claude.program import ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.provider import (
     DEFAULT_SYSTEM_PROMPT,
+    ClaudeProgram,
+    ask_program,
     base_environment,
     call_arguments,
     call_environment,
     dropped_flags,
+    find_program,
     refuse_unsendable,
-    uses_key,
 )
 from support.fake_claude import install_fake_claude
 from unit.providers.claude_calls import environment, kind_of, write_program
@@ -132,7 +133,6 @@ def test_anthropics_keys_stay_away_from_a_configured_address(own_key: str | None
     keys |= {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: d"}
     env = base_environment(settings(keys, api_key=own_key, base_url="https://api.anthropic.com.evil.example"))
     assert {name: value for name, value in env.items() if name in keys} == {"ANTHROPIC_API_KEY": own_key or "none"}
-    assert uses_key(env)
     home = base_environment(settings(keys, base_url="https://api.anthropic.com"))
     assert {name: home[name] for name in keys} == keys
 
@@ -154,12 +154,6 @@ def test_thinking_is_off_unless_a_level_is_asked() -> None:
     """No level means no thinking, as with a plain API call; with a level the program decides its budget."""
     assert call_environment({}, call())["MAX_THINKING_TOKENS"] == "0"
     assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"))
-
-
-def test_a_key_is_told_from_a_login() -> None:
-    """An empty variable is no key."""
-    assert uses_key({"ANTHROPIC_API_KEY": "k"}) and uses_key({"ANTHROPIC_AUTH_TOKEN": "t"})
-    assert not uses_key({"ANTHROPIC_API_KEY": ""}) and not uses_key({"CLAUDE_CODE_OAUTH_TOKEN": "t"})
 
 
 @pytest.mark.parametrize("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])
@@ -186,19 +180,6 @@ def test_a_configured_command_is_used_instead(tmp_path: Path) -> None:
     assert find_program({"PATH": str(tmp_path)}, "claude-next") == program
 
 
-def test_a_missing_and_a_forbidden_program_are_told_apart(tmp_path: Path) -> None:
-    """Not there and not executable are different messages, and each names the way out."""
-    with pytest.raises(CallFailure, match="npm install") as missing:
-        find_program({"PATH": str(tmp_path)})
-    (tmp_path / "claude").write_text("#!/bin/sh\n")
-    with pytest.raises(CallFailure, match="execute permission") as forbidden:
-        find_program({"PATH": str(tmp_path)})
-    with pytest.raises(CallFailure) as absent:
-        find_program({"PATH": str(tmp_path)}, str(tmp_path / "elsewhere"))
-    assert kind_of(missing.value) == kind_of(absent.value) == ("skipped_unavailable", "cli_missing")
-    assert kind_of(forbidden.value) == ("skipped_unavailable", "cli_not_executable")
-
-
 def test_version_and_flags_are_asked(tmp_path: Path) -> None:
     """The version is the program's own, and the flags are those its help lists."""
     fake = install_fake_claude(tmp_path, version="2.0.7 (Claude Code)", missing_flags=["--tools"])
@@ -223,12 +204,3 @@ def test_a_program_without_a_readable_help_is_taken_for_a_current_one(tmp_path: 
     fake = write_program(tmp_path / "claude", "echo hello; exit 1")
     program = asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
     assert program.version is None and program.flags is None and program.knows("--anything")
-
-
-def test_a_program_that_cannot_start_is_not_executable(tmp_path: Path) -> None:
-    """A script whose interpreter is missing has the permission and still cannot be run."""
-    fake = write_program(tmp_path / "claude", "")
-    fake.write_text("#!/no/such/interpreter\n")
-    with pytest.raises(CallFailure) as caught:
-        asyncio.run(ask_program(fake, environment(tmp_path), tmp_path))
-    assert kind_of(caught.value) == ("skipped_unavailable", "cli_not_executable")

@@ -228,21 +228,6 @@ def test_the_words_of_the_program_are_never_model_text() -> None:
         assert seen.answer == "" and "model_reported" not in seen.notes
 
 
-def test_an_error_inside_a_success_is_never_an_answer() -> None:
-    """`is_error` with exit code 0 and subtype success is a failure, and its text is not scored."""
-    seen, _, failure = read(result(is_error=True, subtype="success", result="Paris is the capital."), exit_code=0)
-    assert kind_of(failure) == ("error", "cli_error")
-    assert seen.answer == "" and failure is not None and "Paris" in failure.message
-
-
-@pytest.mark.parametrize("words", ["could not generate a reply: 401 authors", "unauthorized author limit timeout 429"])
-def test_prose_decides_nothing(words: str) -> None:
-    """Words that happen to look like a login, a limit or a status are quoted, not searched."""
-    _, _, failure = read(result(is_error=True, result=words), exit_code=1)
-    assert kind_of(failure) == ("error", "cli_error")
-    assert failure is not None and failure.message == words
-
-
 def test_unknown_and_broken_lines_do_no_harm() -> None:
     """Kinds of lines of the future are skipped, the first unreadable one is kept to be quoted, the answer is whole."""
     lines = [
@@ -261,13 +246,6 @@ def test_unknown_and_broken_lines_do_no_harm() -> None:
     seen, stream, failure = read(b"\n".join(lines))
     assert failure is None and seen.answer == "Paris"
     assert stream.outcome.plain_text == "Debugger attached."
-
-
-def test_bytes_that_are_no_text_are_replaced() -> None:
-    """A byte that is not UTF-8 costs one character, not the answer."""
-    seen, stream, failure = read(text_delta("caf@!").replace(b"@", b"\xff") + b"\n" + result())
-    assert failure is None and seen.answer == "caf\ufffd!"
-    assert stream.outcome.plain_text == ""
 
 
 @pytest.mark.parametrize(

@@ -73,31 +73,6 @@ def test_every_shape_of_call(
     assert done.finish_reason == "tool_calls" and {call.channel for call in done.native_calls} == {"native"}
 
 
-def test_fragments_of_parallel_calls_may_be_mixed(server: ScriptedServer) -> None:
-    """Chat servers tell calls apart by index alone: fragments that come in turns still find their own call."""
-
-    def chunk(*calls: dict[str, Any], finish: str | None = None) -> bytes:
-        return data_event({"choices": [{"index": 0, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}]})
-
-    def begin(index: int, name: str) -> dict[str, Any]:
-        return {"index": index, "id": f"c{index}", "function": {"name": name, "arguments": ""}}
-
-    def go_on(index: int, fragment: str) -> dict[str, Any]:
-        return {"index": index, "function": {"arguments": fragment}}
-
-    mixed = [
-        chunk(begin(0, "f"), begin(1, "g")),
-        chunk(go_on(1, '{"b":'), go_on(0, '{"a"')),
-        chunk(go_on(0, ": 1}")),
-        chunk(go_on(1, " 2}"), finish="tool_calls"),
-        b"data: [DONE]\n\n",
-    ]
-    server.script(SseBytes(b"".join(mixed)))
-    done, failure = attempt("openai_chat", server.v1_url, tools=[WEATHER])
-    assert failure is None
-    assert [(call.name, call.arguments) for call in done.native_calls] == [("f", {"a": 1}), ("g", {"b": 2})]
-
-
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_a_call_is_a_first_token_and_a_first_answer(kind: str, server: ScriptedServer) -> None:
     """A reply that begins with thinking has its first token there, and its first answer at the call."""

@@ -12,14 +12,6 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.http.reply import SseDecoder, SseEvent
 from support.growth import grows_linearly
 
-STREAM = b'event: one\ndata: {"a": 1}\n\n: keep-alive\n\ndata: first\ndata:second\nid: 7\n\ndata\n\ndata: \xc3\xa9\n\n'
-EVENTS = [
-    (b"one", b'{"a": 1}'),
-    (b"", b"first\nsecond"),
-    (b"", b""),
-    (b"", "é".encode()),
-]
-
 
 def decode(chunks: list[bytes]) -> list[SseEvent]:
     decoder = SseDecoder()
@@ -79,22 +71,6 @@ def test_any_tokens_under_any_chunking(tokens: list[bytes]) -> None:
     assert decode([stream[at : at + 1] for at in range(len(stream))]) == whole
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
-@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "BOM"])
-def test_every_single_cut_gives_the_same_events(end: bytes, bom: bytes) -> None:
-    """A stream cut at any one byte decodes as the whole one does, for each line ending, with and without a BOM."""
-    stream = bom + STREAM.replace(b"\n", end)
-    for cut in range(len(stream) + 1):
-        assert decode([stream[:cut], stream[cut:]]) == EVENTS, cut
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
-def test_one_byte_at_a_time(end: bytes) -> None:
-    """A server that drips single bytes is read as one that does not."""
-    stream = STREAM.replace(b"\n", end)
-    assert decode([stream[i : i + 1] for i in range(len(stream))]) == EVENTS
-
-
 @given(
     st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n\0", codec="utf-8")), min_size=1, max_size=5),
     st.sampled_from([b"\n", b"\r\n", b"\r"]),
@@ -109,21 +85,11 @@ def test_any_text_under_any_chunking(texts: list[str], end: bytes, data: st.Data
     assert [data.decode() for _, data in decode(chunks)] == texts
 
 
-def test_a_cr_only_server_is_not_one_event_behind() -> None:
-    """With CR line ends an event is out when its own last byte is in, not when the next event begins."""
-    assert decode([b"data: now\r\r"]) == [(b"", b"now")]
-
-
 def test_an_event_without_its_last_blank_line_is_flushed() -> None:
     """A stream that stops right after its last data line still delivers it, but only when the stream has ended."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: [DONE]") == []
     assert decoder.flush() == [(b"", b"[DONE]")]
-
-
-def test_only_one_leading_space_is_dropped() -> None:
-    """`data:  x` keeps its second space: indentation in streamed code survives."""
-    assert decode([b"data:  x\n\n"]) == [(b"", b" x")]
 
 
 def test_a_byte_order_mark_later_on_is_data() -> None:

@@ -59,7 +59,12 @@ def explain_failure(
         return None
     if outcome.tools_refused is not None:
         return _cli_error("Claude Code did not take the tools on offer", outcome.tools_refused)
-    result, words = outcome.result, _words(outcome)
+    result, error = outcome.result, outcome.error
+    # What the CLI said of the error, in its result or in the message it wrote in the model's place.
+    words = (result.result or "; ".join(result.errors)) if result else ""
+    if not words and error is not None:
+        words = " ".join(block.text for block in error.message.content if block.text)
+    words = (words or outcome.plain_text)[:ERROR_CHARS]
     if result is None:
         # The CLI died or was never the CLI; what it printed may still be one of its own fixed phrases.
         found = _classify(outcome, words, model) if words else None
@@ -75,23 +80,22 @@ def explain_failure(
     return _classify(outcome, words, model) or _cli_error(words or f"claude {_ending(exit_code)}", "")
 
 
-def _words(outcome: StreamOutcome) -> str:
-    """What the CLI said of the error, in its result or in the message it wrote in the model's place."""
-    result, error = outcome.result, outcome.error
-    words = (result.result or "; ".join(result.errors)) if result else ""
-    if not words and error is not None:
-        words = " ".join(block.text for block in error.message.content if block.text)
-    return (words or outcome.plain_text)[:ERROR_CHARS]
-
-
 def _classify(outcome: StreamOutcome, words: str, model: str) -> CallFailure | None:
-    result = outcome.result or ResultLine()
+    """By the fields that say more than an HTTP status does, by the status, else by the words."""
+    result, kind, limit = outcome.result or ResultLine(), outcome.error_kind, outcome.limit
     status = result.api_error_status
     if status is None and (opening := _OPENING_STATUS.match(words)):
         status = int(opening[1])
-    failure = _by_field(outcome, result, words, status, model)
-    if failure is not None or status is None:
-        return failure or _by_words(words, reply_begun=outcome.reply_open)
+    if result.api_error in _LIMIT_ERRORS or (limit is not None and (status == 429 or kind == "rate_limit")):
+        reset_s = number(limit.resets_at) if limit else None
+        wait_s = max(0.0, reset_s - time.time()) if reset_s is not None else None
+        return CallFailure("rate_limited", "usage_limit", words, retry_after_s=wait_s, http_status=status)
+    if result.terminal_reason in _FULL_CONTEXT_REASONS:
+        return CallFailure("error", "context_length_exceeded", words, http_status=status)
+    if kind == "model_not_found" or (status == 404 and model in words):
+        return CallFailure(_UNREACHABLE, "model_not_found", words, http_status=status)
+    if status is None:
+        return _classify_without_status(result, kind, words, reply_begun=outcome.reply_open)
     passing = status == 429 or status >= 500
     availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
     # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
@@ -102,31 +106,16 @@ def _classify(outcome: StreamOutcome, words: str, model: str) -> CallFailure | N
     return CallFailure(availability, failure_type, words, retryable=retryable, http_status=status)
 
 
-def _by_field(
-    outcome: StreamOutcome, result: ResultLine, words: str, status: int | None, model: str
+def _classify_without_status(
+    result: ResultLine, kind: str | None, words: str, *, reply_begun: bool
 ) -> CallFailure | None:
-    """The fields that say more than an HTTP status does."""
-    kind, limit = outcome.error_kind, outcome.limit
-    if result.api_error in _LIMIT_ERRORS or (limit is not None and (status == 429 or kind == "rate_limit")):
-        reset_s = number(limit.resets_at) if limit else None
-        wait_s = max(0.0, reset_s - time.time()) if reset_s is not None else None
-        return CallFailure("rate_limited", "usage_limit", words, retry_after_s=wait_s, http_status=status)
-    if result.terminal_reason in _FULL_CONTEXT_REASONS:
-        return CallFailure("error", "context_length_exceeded", words, http_status=status)
-    if kind == "model_not_found" or (status == 404 and model in words):
-        return CallFailure(_UNREACHABLE, "model_not_found", words, http_status=status)
-    if status is not None:
-        return None
+    """By its kind, by a system's code in the words, else by how they begin."""
     if kind in _LOGIN_KINDS:
         return CallFailure("auth_error", "cli_auth", words)
     if kind == "rate_limit":
         return CallFailure("rate_limited", "http_429", words, retryable=True)
-    named = {"tls_untrusted_ca": "tls_error", "stream_idle_timeout": "timeout"}.get(result.api_error or "")
-    return CallFailure("error", named, words) if named else None
-
-
-def _by_words(words: str, *, reply_begun: bool) -> CallFailure | None:
-    """By a system's code in the words, else by how they begin."""
+    if named_error := {"tls_untrusted_ca": "tls_error", "stream_idle_timeout": "timeout"}.get(result.api_error or ""):
+        return CallFailure("error", named_error, words)
     for code in _SYSTEM_CODE.findall(words):
         if (named := _SYSTEM_CODES.get(code)) is not None:
             availability, failure_type = named

@@ -1,30 +1,41 @@
-"""Claude Code as a provider: one attempt is one run of the user's own `claude -p`."""
+"""Claude Code as a provider: the program a user has installed, and one run of `claude -p` for each attempt."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from clawgauge.child_processes import may_be_key
-from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, StampedLine, running
+from clawgauge.child_processes.child import DESCRIPTORS, Captured, Child, ChildCommand, capture, running
+from clawgauge.child_processes.isolated import may_be_key
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
 from clawgauge.providers.claude.failures import explain_failure
-from clawgauge.providers.claude.program import INSTALL_HINT, ClaudeProgram, ask_program, find_program
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.providers.claude.tools import ENVIRONMENT as TOOL_ENVIRONMENT
-from clawgauge.providers.claude.tools import OfferedTools, report_answers
+from clawgauge.providers.claude.tools import NEEDED_FLAGS, OfferedTools, report_answers
 from clawgauge.records import ProviderProbe
+
+PROGRAM_NAME = "claude"
+QUESTION_TIMEOUT_S = 10.0
+INSTALL_HINT = "install it with `npm install -g @anthropic-ai/claude-code`, or set `command` to its path"
+
+# What a shell and `env` say of a program they cannot start: a launcher whose interpreter is missing, for one.
+_CANNOT_RUN = (126, 127)
+_OPTION_ROW = re.compile(r"^ {1,6}(?:-\w, )?(--[\w-]+)(?:, (--[\w-]+))?", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -48,9 +59,10 @@ _CLOUD_PREFIXES = {
 }
 # Takes the place of a key at an address of the user's own that wants none: without one the CLI would send its login.
 NO_KEY = "none"
-_SESSION_MARKS = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"})
-_OVERRULING = frozenset(
-    {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
+# The marks of an outer session, and what would overrule a call.
+_WITHHELD = frozenset(
+    {"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"}
+    | {"CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
     | {"ENABLE_TOOL_SEARCH", "MCP_CONNECTION_NONBLOCKING"}
 )
 
@@ -73,6 +85,69 @@ LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
 _LOGIN_VARIABLES = (*KEY_VARIABLES, "CLAUDE_CODE_OAUTH_TOKEN", *_CLOUD_PREFIXES)
 
 
+@dataclass(frozen=True, slots=True)
+class ClaudeProgram:
+    """What is installed. `flags` is None where its help could not be read: it is then taken for a current one."""
+
+    path: Path
+    version: str | None = None
+    flags: frozenset[str] | None = None
+
+    def knows(self, flag: str) -> bool:
+        return self.flags is None or flag in self.flags
+
+    def __str__(self) -> str:
+        return f"Claude Code {self.version or 'of unknown version'}"
+
+
+def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
+    """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
+    search_path = environ.get("PATH", os.defpath)
+    if command is not None and os.sep in command:
+        candidates = [Path(command).expanduser()]
+    else:
+        name = command or PROGRAM_NAME
+        if found := shutil.which(name, path=search_path):
+            return Path(found).absolute()
+        candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
+    present = [candidate for candidate in candidates if candidate.is_file()]
+    if not present:
+        where = f"at {candidates[0]}" if command is not None and os.sep in command else "on PATH"
+        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
+    if not os.access(present[0], os.X_OK):
+        raise _not_executable(present[0], "it has no execute permission")
+    return present[0].absolute()
+
+
+async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
+    """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
+    answer = await _ask(path, "--version", env, cwd)
+    if answer is None:
+        return ClaudeProgram(path=path)
+    if answer.exit_code in _CANNOT_RUN:
+        raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
+    described = await _ask(path, "--help", env, cwd)
+    rows = _OPTION_ROW.findall(described.stdout if described else "")
+    flags = frozenset(flag for row in rows for flag in row if flag)
+    version = _VERSION.search(answer.stdout)
+    return ClaudeProgram(path, version[0] if version else None, flags if "--print" in flags else None)
+
+
+async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:
+    command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
+    try:
+        return await capture(command, timeout_s=QUESTION_TIMEOUT_S)
+    except TimeoutError:
+        return None
+    except OSError as fault:
+        raise client_limit(fault) or _not_executable(path, fault.strerror or str(fault)) from fault
+
+
+def _not_executable(path: Path, why: str) -> CallFailure:
+    message = f"{path} cannot be run ({why}): repair it, or set `command` to another Claude Code"
+    return CallFailure("skipped_unavailable", "cli_not_executable", message)
+
+
 def refuse_unsendable(call: Call) -> None:
     """Raise for text that no process can be given: a NUL, or half a surrogate pair."""
     for what, text in (("prompt", call.prompt), ("system prompt", call.system or ""), ("model name", call.model)):
@@ -90,7 +165,7 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
     # `--system-prompt` is never left out: older CLIs take it without listing it.
     arguments = ["-p", "--model", call.model, "--output-format", "stream-json", "--verbose"]
     arguments += ["--system-prompt", call.system if call.system is not None else DEFAULT_SYSTEM_PROMPT]
-    for switch in _switches(bare):
+    for switch in (*_SWITCHES, *([("--bare",)] if bare else [])):
         if program.knows(switch[0]):
             arguments += switch
     if not program.knows("--tools") and program.knows("--disallowedTools"):
@@ -102,17 +177,20 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
 
 def dropped_flags(program: ClaudeProgram, *, bare: bool) -> list[str]:
     """The flags we would use that this program does not know."""
-    wanted = [switch[0] for switch in _switches(bare)] + ["--effort"]
+    wanted = [switch[0] for switch in _SWITCHES] + (["--bare"] if bare else []) + ["--effort"]
     return [flag for flag in wanted if not program.knows(flag)]
 
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
     """The child's environment but for what a single call sets."""
     environ = settings.environ
-    ours = _OWN_PREFIXES + tuple(
-        prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own
-    )
-    env = {name: value for name, value in environ.items() if not _is_withheld(name, ours)}
+    clouds = [prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own]
+    ours = (*_OWN_PREFIXES, *clouds)
+    env = {
+        name: value
+        for name, value in environ.items()
+        if name not in _WITHHELD and (name.startswith(ours) or not may_be_key(name))
+    }
     if settings.base_url and not is_vendor("anthropic", settings.base_url):
         env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
         env["ANTHROPIC_API_KEY"] = NO_KEY
@@ -137,20 +215,6 @@ def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
     return env
 
 
-def uses_key(env: Mapping[str, str]) -> bool:
-    """Whether a key is used rather than a login: `--bare` starts cleaner, but cannot read a login."""
-    return any(env.get(name) for name in KEY_VARIABLES)
-
-
-def _switches(bare: bool) -> tuple[tuple[str, ...], ...]:
-    return (*_SWITCHES, ("--bare",)) if bare else _SWITCHES
-
-
-def _is_withheld(name: str, ours: tuple[str, ...]) -> bool:
-    others_key = may_be_key(name) and not name.startswith(ours)
-    return others_key or name in _SESSION_MARKS or name in _OVERRULING
-
-
 class ClaudeCodeCli(Provider):
     """The user's own Claude Code, or the one that `command` in its table names.
 
@@ -164,7 +228,8 @@ class ClaudeCodeCli(Provider):
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self._env = base_environment(settings)
-        self._bare = uses_key(self._env)
+        # With a key rather than a login: `--bare` starts cleaner, but cannot read a login.
+        self._bare = any(self._env.get(name) for name in KEY_VARIABLES)
         self._workdir: Path | None = None
         self._program: ClaudeProgram | None = None
         self._asking = asyncio.Lock()
@@ -174,8 +239,8 @@ class ClaudeCodeCli(Provider):
             self._workdir = Path(tempfile.mkdtemp(prefix="clawgauge-claude-"))
             self._cwd().mkdir()
         except OSError as fault:
-            why = fault.strerror or fault
-            raise MachineError(f"Claude Code needs an empty folder ({why}): make room, or set TMPDIR") from fault
+            why = f"Claude Code needs an empty folder ({fault.strerror or fault}): make room, or set TMPDIR"
+            raise MachineError(why) from fault
         try:
             with contextlib.suppress(CallFailure):  # a program that cannot be used is each attempt's failure, not ours
                 await self._ask_once()
@@ -192,20 +257,32 @@ class ClaudeCodeCli(Provider):
     async def attempt(self, call: Call, sink: Sink) -> None:
         refuse_unsendable(call)
         program = await self._ask_once()
-        self._warn(program, call, sink)
-        with self._offer(call) as tools:
-            await self._converse(program, call, sink, tools)
+        if call.tools and call.tool_choice not in (None, "auto"):
+            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
+        if call.thinking_level is not None and not program.knows("--effort"):
+            sink.note(warning=f"{program} has no --effort: thinking level {call.thinking_level} was not sent")
+        if not call.stream:
+            sink.note(first_token_captured=False)
+        if not call.tools:
+            await self._converse(program, call, sink, None)
+            return
+        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
+            await self._converse(program, call, sink, OfferedTools(call, Path(folder)))
 
     async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
-        offer = tools.arguments(program) if tools else ()
-        command = ChildCommand(
-            argv=(str(program.path), *call_arguments(program, call, bare=self._bare), *offer),
-            env=call_environment(self._env, call) | (TOOL_ENVIRONMENT if tools else {}),
-            cwd=self._cwd(),
-            stdin=call.prompt.encode("utf-8"),
-        )
+        argv = (str(program.path), *call_arguments(program, call, bare=self._bare))
+        env = call_environment(self._env, call)
+        offer: dict[str, Any] = {}
+        if tools is not None:
+            if lacking := [flag for flag in NEEDED_FLAGS if not program.knows(flag)]:
+                message = f"{program} cannot be offered tools, it has no {lacking[0]}: update it"
+                raise CallFailure("error", "cli_error", message)
+            argv += tools.arguments()
+            env |= TOOL_ENVIRONMENT
+            offer = {"tools": tools.names, "max_turns": tools.max_turns, "is_task": tools.is_task}
+        command = ChildCommand(argv, env, self._cwd(), stdin=call.prompt.encode("utf-8"))
         started_ns = time.perf_counter_ns()
-        stream = _stream(sink, started_ns, tools)
+        stream = ClaudeStream(sink, started_ns=started_ns, **offer)
         sink.start(started_ns)
         sink.connected(None)
         try:
@@ -224,29 +301,26 @@ class ClaudeCodeCli(Provider):
             failure.retryable = failure.retryable and not stream.outcome.turns_ended
             raise failure
 
-    @contextlib.contextmanager
-    def _offer(self, call: Call) -> Iterator[OfferedTools | None]:
-        """The call's tools with a folder for their server, for as long as the call lasts."""
-        if not call.tools:
-            yield None
-            return
-        with tempfile.TemporaryDirectory(prefix="tools-", dir=self._workdir, ignore_cleanup_errors=True) as folder:
-            yield OfferedTools(call, Path(folder))
-
     async def probe(self) -> ProviderProbe:
         """Look for the program and for a sign of a login; nothing is sent."""
         try:
             program = await self._ask_once()
         except CallFailure as failure:
             return ProviderProbe(provider=self.name, reachable=False, detail=failure.message, hint=INSTALL_HINT)
-        login = _find_login(self._env)
+        # A sign that a call could be authorised. Says where it is; never looks inside.
+        env, login = self._env, None
+        home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
+        if named := next((name for name in _LOGIN_VARIABLES if env.get(name)), None):
+            login = f"{named} is set"
+        elif home is not None and (Path(home) / ".credentials.json").is_file():
+            login = f"a login is in {home}"
         usable = login is not None or sys.platform == "darwin"
         unseen = "its login is in the keychain, if anywhere" if usable else "no key and no login found"
         return ProviderProbe(
             provider=self.name,
             reachable=usable,
             address=str(program.path),
-            detail=f"Claude Code {program.version or 'of unknown version'}; {login or unseen}",
+            detail=f"{program}; {login or unseen}",
             hint=None if usable else LOGIN_HINT,
             version=program.version,
         )
@@ -277,34 +351,23 @@ class ClaudeCodeCli(Provider):
         """An empty folder: what the CLI finds around it may not become part of a prompt."""
         return self._workdir / "empty" if self._workdir else Path(tempfile.gettempdir())
 
-    def _warn(self, program: ClaudeProgram, call: Call, sink: Sink) -> None:
-        if call.tools and call.tool_choice not in (None, "auto"):
-            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
-        if call.thinking_level is not None and not program.knows("--effort"):
-            version = program.version or "of unknown version"
-            sink.note(
-                warning=f"Claude Code {version} has no --effort: thinking level {call.thinking_level} was not sent"
-            )
-        if not call.stream:
-            sink.note(first_token_captured=False)
-
 
 create = ClaudeCodeCli
-
-
-def _stream(sink: Sink, started_ns: int, tools: OfferedTools | None) -> ClaudeStream:
-    if tools is None:
-        return ClaudeStream(sink, started_ns=started_ns)
-    return ClaudeStream(
-        sink, started_ns=started_ns, tools=tools.names, max_turns=tools.max_turns, is_task=tools.is_task
-    )
 
 
 async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
     """Read until the call is over, then give the program a moment to exit so that its exit code counts too."""
     try:
-        while not stream.done and (stamped := await _next_line(child, stream)) is not None:
+        while not stream.done:
+            # Where the answer is whole, the CLI may take long over what comes after it.
+            async with asyncio.timeout(None if stream.clock_runs else SETTLE_S):
+                stamped = await child.next_line()
+            if stamped is None:
+                break
             stream.feed(stamped.at_ns, stamped.line)
+    except TimeoutError:
+        if stream.clock_runs:
+            raise
     finally:
         # Before the burial: its grace is not part of the time to a deadline or to an exit.
         if stream.clock_runs:
@@ -312,16 +375,6 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
     stream.settle()
     if stream.outcome.cut is None:
         await child.wait_exit(LINGER_S)
-
-
-async def _next_line(child: Child, stream: ClaudeStream) -> StampedLine | None:
-    """The next line; None too where the answer is whole and the CLI takes long over what comes after it."""
-    if stream.clock_runs:
-        return await child.next_line()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE_S):
-            return await child.next_line()
-    return None
 
 
 def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
@@ -334,23 +387,10 @@ def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
     return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")
 
 
-def _find_login(env: Mapping[str, str]) -> str | None:
-    """A sign that a call could be authorised. Says where it is; never looks inside."""
-    for name in _LOGIN_VARIABLES:
-        if env.get(name):
-            return f"{name} is set"
-    home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
-    if home is not None and (Path(home) / ".credentials.json").is_file():
-        return f"a login is in {home}"
-    return None
-
-
 def _host(url: str | None) -> str | None:
     """Host and port of an address: its user-info, path and query may hold a secret."""
-    if not url:
-        return None
-    try:
+    url = url or ""
+    with contextlib.suppress(ValueError):
         parts = urlsplit(url if "//" in url else f"//{url}")
         return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-    except ValueError:
-        return None
+    return None

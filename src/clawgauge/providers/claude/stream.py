@@ -64,10 +64,6 @@ class AssistantLine(msgspec.Struct, tag_field="type", tag="assistant"):
     error: str | None = None
     is_api_error_message: bool = False
 
-    @property
-    def is_synthetic(self) -> bool:
-        return self.error is not None or self.is_api_error_message or self.message.model == SYNTHETIC_MODEL
-
 
 class ResultLine(msgspec.Struct, tag_field="type", tag="result"):
     """The CLI's last word. `subtype` says "success" for API errors too, so it decides nothing about those."""
@@ -174,21 +170,17 @@ class TokenTally:
             self._before.clear()
 
     def report(self, sink: Sink) -> None:
-        uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
-        prompt = None
-        if uncached is not None:
-            prompt = uncached + (cached or 0) + (self._total("cache_creation_input_tokens") or 0)
+        """The counts over all replies so far; what the one under way does not tell is not told."""
+        told = {name: count(self._current, name) for name in _COUNTS}
+        totals = {name: n + self._before.get(name, 0) for name, n in told.items() if n is not None}
+        cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
+        uncached = totals.get("input_tokens")
         sink.usage(
-            input_tokens=prompt,
-            output_tokens=self._total("output_tokens"),
+            input_tokens=None if uncached is None else uncached + (cached or 0) + (created or 0),
+            output_tokens=totals.get("output_tokens"),
             cached_tokens=cached,
             reasoning_tokens=count(self._current.get("output_tokens_details"), "thinking_tokens"),
         )
-
-    def _total(self, name: str) -> int | None:
-        """The count over all replies so far; None where the one under way does not tell."""
-        told = count(self._current, name)
-        return None if told is None else told + self._before.get(name, 0)
 
 
 PLAIN_TEXT_CHARS = 2000
@@ -291,26 +283,21 @@ class ClaudeStream:
             self.outcome.plain_text = self.outcome.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
             return
         for line in lines:
-            self._take(at_ns, line)
-
-    def _take(self, at_ns: int, line: Line) -> None:
-        match line:
-            case StreamLine(event=event, parent_tool_use_id=None):
-                self._take_event(at_ns, event)
-            case AssistantLine(parent_tool_use_id=None):
-                self._take_message(at_ns, line)
-            case ResultLine():
-                self._take_result(at_ns, line)
-            case SystemLine(subtype="init") if self._tools:
-                self._check_offer(line)
-            case LimitLine(rate_limit_info=limit) if limit.status == "rejected":
-                self.outcome.limit = limit
-
-    def _check_offer(self, line: SystemLine) -> None:
-        """A model that is not shown the tools must not be judged by them."""
-        shown = line.tools if isinstance(line.tools, list) else []
-        if missing := [name for name in self._tools if name not in shown]:
-            self.outcome.tools_refused = f"{len(missing)} of {len(self._tools)} are missing, servers {line.mcp_servers}"
+            match line:
+                case StreamLine(event=event, parent_tool_use_id=None):
+                    self._take_event(at_ns, event)
+                case AssistantLine(parent_tool_use_id=None):
+                    self._take_message(at_ns, line)
+                case ResultLine():
+                    self._take_result(at_ns, line)
+                case SystemLine(subtype="init", tools=tools, mcp_servers=servers) if self._tools:
+                    shown = tools if isinstance(tools, list) else []
+                    # A model that is not shown the tools must not be judged by them.
+                    if missing := [name for name in self._tools if name not in shown]:
+                        words = f"{len(missing)} of {len(self._tools)} are missing, servers {servers}"
+                        self.outcome.tools_refused = words
+                case LimitLine(rate_limit_info=limit) if limit.status == "rejected":
+                    self.outcome.limit = limit
 
     def _take_event(self, at_ns: int, event: ApiEvent) -> None:
         match event.type:
@@ -353,20 +340,16 @@ class ClaudeStream:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 
     def _say(self, at_ns: int, *, text: str | None, thinking: str | None) -> None:
+        if thinking or text:
+            self.said_anything, self.last_said_ns = True, at_ns
         if thinking:
-            self._hear(at_ns)
             self._sink.reasoning(at_ns, thinking)
         if text:
-            self._hear(at_ns)
             self._said_text = True
             self._sink.text(at_ns, text)
 
-    def _hear(self, at_ns: int) -> None:
-        self.said_anything = True
-        self.last_said_ns = at_ns
-
     def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
-        self._hear(at_ns)
+        self.said_anything, self.last_said_ns = True, at_ns
         self._called_tool = True
         block = self._pending_tools.pop(index, None)
         name = self._tools.get(block.name or "", block.name) if block else None
@@ -404,7 +387,7 @@ class ClaudeStream:
 
     def _take_message(self, at_ns: int, line: AssistantLine) -> None:
         """A whole message, block by block: a repetition where deltas were seen, all there is from an older CLI."""
-        if line.is_synthetic:
+        if line.error is not None or line.is_api_error_message or line.message.model == SYNTHETIC_MODEL:
             self.outcome.error = line
             return
         if line.message.id in self._streamed_ids:
@@ -434,11 +417,19 @@ class ClaudeStream:
             self._finish("tool_use")
         self._tokens.settle(line.usage)
         self._tokens.report(self._sink)
-        if isinstance(line.model_usage, dict) and len(line.model_usage) == 1:
-            self._note_model(next(iter(line.model_usage)))
-        self._note_cost(line)
+        models = line.model_usage if isinstance(line.model_usage, dict) else {}
+        if len(models) == 1:
+            self._note_model(next(iter(models)))
+        cost = number(line.total_cost_usd)
+        guessed = any(isinstance(entry, dict) and entry.get("costBasis") == "unknown" for entry in models.values())
+        if cost is not None and not guessed:  # for a model it does not know, the CLI makes a price up
+            self._sink.note(cost_usd=cost)
         self._stop_clock(at_ns)
-        self._note_overhead(self._stopped_ns or at_ns, line)
+        # What the CLI itself cost. Not derivable on errors (API time 0), nor where side calls add to API time.
+        api_ms = number(line.duration_api_ms)
+        overhead_ms = ((self._stopped_ns or at_ns) - self._started_ns) / 1e6 - (api_ms or 0.0)
+        if api_ms and overhead_ms >= 0:
+            self._sink.note(cli_overhead_ms=round(overhead_ms))
 
     def _finish(self, stop_reason: str, words: str | None = None) -> None:
         self._sink.finish(FINISH_REASONS.get(stop_reason, stop_reason))
@@ -449,17 +440,3 @@ class ClaudeStream:
         if self._model is None and model and model != SYNTHETIC_MODEL:
             self._model = model
             self._sink.note(model_reported=model)
-
-    def _note_cost(self, line: ResultLine) -> None:
-        cost = number(line.total_cost_usd)
-        models = line.model_usage.values() if isinstance(line.model_usage, dict) else ()
-        guessed = any(isinstance(entry, dict) and entry.get("costBasis") == "unknown" for entry in models)
-        if cost is not None and not guessed:  # for a model it does not know, the CLI makes a price up
-            self._sink.note(cost_usd=cost)
-
-    def _note_overhead(self, at_ns: int, line: ResultLine) -> None:
-        """What the CLI itself cost. Not derivable on errors (API time 0), nor where side calls add to API time."""
-        api_ms = number(line.duration_api_ms)
-        overhead_ms = (at_ns - self._started_ns) / 1e6 - (api_ms or 0.0)
-        if api_ms and overhead_ms >= 0:
-            self._sink.note(cli_overhead_ms=round(overhead_ms))

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from clawgauge.child_processes import isolated_module
-from clawgauge.errors import CallFailure
+from clawgauge.child_processes.isolated import isolated_module
 from clawgauge.providers.base import Call, Sink
-from clawgauge.providers.claude.program import ClaudeProgram
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
 NAME_PREFIX = f"mcp__{SERVER_NAME}__"
 # Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
 ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
-_NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
+NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
 _REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def report_answers(sink: Sink, stream: ClaudeStream, logged: Iterable[LoggedCall]) -> None:
     """Tell `sink` what every call was answered, and of any call that no line of the stream showed."""
     calls = list(logged)
-    unclaimed = _by_content(stream, {call.id for call in calls})
+    claimed = {call.id for call in calls}
+    # The streamed calls that no logged one names by its id, in order: not every CLI tells the server its ids.
+    unclaimed: defaultdict[str, deque[str]] = defaultdict(deque)
+    for streamed, (name, fragments) in stream.calls.items():
+        if streamed not in claimed:
+            with contextlib.suppress(ValueError, RecursionError):  # the CLI passes no such call on
+                unclaimed[_content(name, json.loads("".join(fragments) or "{}"))].append(streamed)
     for number, call in enumerate(calls):
         if call.id in stream.calls:
             index = call.id
@@ -41,19 +46,6 @@ def report_answers(sink: Sink, stream: ClaudeStream, logged: Iterable[LoggedCall
                 sink.note(first_token_captured=False)
             sink.tool_delta(stream.last_said_ns, index, call.name, _written(call.arguments))
         sink.tool_answer(index, call.answer)
-
-
-def _by_content(stream: ClaudeStream, claimed: set[str | None]) -> defaultdict[str, deque[str]]:
-    """The streamed calls that no logged one names by its id, in order: not every CLI tells the server its ids."""
-    found: defaultdict[str, deque[str]] = defaultdict(deque)
-    for index, (name, fragments) in stream.calls.items():
-        if index not in claimed:
-            try:
-                arguments = json.loads("".join(fragments) or "{}")
-            except (ValueError, RecursionError):
-                continue  # the CLI passes no such call on
-            found[_content(name, arguments)].append(index)
-    return found
 
 
 def _content(name: str, arguments: Any) -> str:
@@ -72,64 +64,39 @@ class OfferedTools:
     """One call's tools, with their files in a folder of their own. `max_turns` is how often the model is asked."""
 
     def __init__(self, call: Call, folder: Path) -> None:
-        self._served = _served_names([tool["function"]["name"] for tool in call.tools])
+        names = [tool["function"]["name"] for tool in call.tools]
+        # Each tool's name by the one it is served under. The CLI replaces characters it does not take, so that two
+        # names may become one; those are numbered instead.
+        served = self._served = {name: name for name in names if not _REPLACED.search(name)}
+        for name in names:
+            plain = _REPLACED.sub("_", name)
+            if plain != name and name not in served.values():
+                candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
+                served[next(candidate for candidate in candidates if candidate not in served)] = name
         self.names = {NAME_PREFIX + served: name for served, name in self._served.items()}
         self.is_task = call.world is not None
         self.max_turns = (call.max_turns or 1) if self.is_task else 1
         self._call = call
         self._folder = folder
+        self._log = folder / "calls.jsonl"
 
-    def arguments(self, program: ClaudeProgram) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """Write the server's files and give the flags that make the CLI start it."""
-        if lacking := [flag for flag in _NEEDED_FLAGS if not program.knows(flag)]:
-            version = program.version or "of unknown version"
-            message = f"Claude Code {version} cannot be offered tools, it has no {lacking[0]}: update it"
-            raise CallFailure("error", "cli_error", message)
-        serving = self._write(
-            "serving", {"tools": self._served_tools(), "world": _plain(self._call), "log_path": self._log}
-        )
+        served = {name: cli_name for cli_name, name in self._served.items()}
+        functions = [tool["function"] for tool in self._call.tools]
+        tools = [{"type": "function", "function": {**one, "name": served[one["name"]]}} for one in functions]
+        world = None if self._call.world is None else dict(self._call.world)
+        serving, config = self._folder / "serving.json", self._folder / "mcp.json"
+        content = {"tools": tools, "world": world, "log_path": str(self._log)}
+        serving.write_text(json.dumps(content), encoding="ascii")
         command, *args = isolated_module("clawgauge.world.mcp", str(serving))
         server = {"command": command, "args": args, "env": {}}
-        config = self._write("mcp", {"mcpServers": {SERVER_NAME: server}})
+        config.write_text(json.dumps({"mcpServers": {SERVER_NAME: server}}), encoding="ascii")
         # `--max-turns` is in no help text, but every version takes it.
         turns = ("--max-turns", str(self.max_turns))
         return ("--mcp-config", str(config), "--allowedTools", ",".join(self.names), *turns)
 
     def logged_calls(self) -> list[LoggedCall]:
         """The calls that reached the server, in order and by our names. For when the CLI is gone."""
-        calls = read_log(Path(self._log))
+        calls = read_log(self._log)
         return [msgspec.structs.replace(call, name=self._served.get(call.name, call.name)) for call in calls]
-
-    def _served_tools(self) -> list[dict[str, Any]]:
-        served = {name: cli_name for cli_name, name in self._served.items()}
-        functions = [tool["function"] for tool in self._call.tools]
-        return [
-            {"type": "function", "function": {**function, "name": served[function["name"]]}} for function in functions
-        ]
-
-    @property
-    def _log(self) -> str:
-        return str(self._folder / "calls.jsonl")
-
-    def _write(self, name: str, content: object) -> Path:
-        path = self._folder / f"{name}.json"
-        path.write_text(json.dumps(content), encoding="ascii")
-        return path
-
-
-def _served_names(names: Sequence[str]) -> dict[str, str]:
-    """Each tool's name by the one it is served under, which the CLI takes as it is.
-
-    The CLI replaces characters it does not take, so that two names may become one; those are numbered instead.
-    """
-    served = {name: name for name in names if not _REPLACED.search(name)}
-    for name in names:
-        plain = _REPLACED.sub("_", name)
-        if plain != name and name not in served.values():
-            candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
-            served[next(candidate for candidate in candidates if candidate not in served)] = name
-    return served
-
-
-def _plain(call: Call) -> dict[str, object] | None:
-    return None if call.world is None else dict(call.world)

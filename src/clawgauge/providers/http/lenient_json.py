@@ -26,7 +26,11 @@ def decode_lenient(data: bytes) -> dict[str, Any] | None:
     if _is_crowded(data):
         return None
     try:
-        value = json.loads(_decode_text(data), strict=False, parse_int=_read_int)
+        try:
+            text = data.decode(json.detect_encoding(data), "surrogatepass")
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "surrogateescape")
+        value = json.loads(text, strict=False, parse_int=lambda word: int(word) if len(word) <= _MAX_DIGITS else None)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -41,17 +45,6 @@ def refuse_crowded(data: bytes) -> None:
 def _is_crowded(data: bytes) -> bool:
     # A value stands behind a comma, or is the first in a list or an object: no other can begin.
     return len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES
-
-
-def _decode_text(data: bytes) -> str:
-    try:
-        return data.decode(json.detect_encoding(data), "surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "surrogateescape")
-
-
-def _read_int(digits: str) -> int | None:
-    return int(digits) if len(digits) <= _MAX_DIGITS else None
 
 
 def fit(kind: type[S], fields: Mapping[str, Any], **defaults: Any) -> S:

@@ -20,6 +20,7 @@ ERROR_BODY_CAP_BYTES = 64 * 1024
 SLICE_BYTES = 16 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
+_WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 32, "x-gzip": zlib.MAX_WBITS | 32, "deflate": zlib.MAX_WBITS}
 _BLANKS = b" \t\r\n"
 _BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
@@ -74,9 +75,7 @@ class SseDecoder:
 
     def flush(self) -> list[SseEvent]:
         """What stood at the end without its blank line: many servers leave out the last one."""
-        rest = self._completed(b"")
-        lines = [rest, b""] if rest else [b""]
-        return self._dispatch(lines)
+        return self._dispatch([rest, b""] if (rest := self._completed(b"")) else [b""])
 
     def _completed(self, end: bytes) -> bytes:
         """The line that had begun, with what `end` adds to it."""
@@ -106,15 +105,13 @@ class SseDecoder:
         if events:
             self._size = self._n_counted = 0
         if len(data) > 1:
-            self._check_size(data)
+            # The lines of the event under way, each once and with its newline, however many chunks bring them.
+            self._size += sum(len(line) + 1 for line in data[self._n_counted :])
+            self._n_counted = len(data)
+            if self._size > self._line_cap:
+                words = f"an event of the stream exceeds {self._line_cap} bytes"
+                raise CallFailure("error", "response_too_large", words)
         return events
-
-    def _check_size(self, data: list[bytes]) -> None:
-        """Count the lines of the event under way, each once and with its newline, however many chunks bring them."""
-        self._size += sum(len(line) + 1 for line in data[self._n_counted :])
-        self._n_counted = len(data)
-        if self._size > self._line_cap:
-            raise CallFailure("error", "response_too_large", f"an event of the stream exceeds {self._line_cap} bytes")
 
 
 class Clock(Protocol):
@@ -184,18 +181,22 @@ class Intake:
         """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
         self._last_ns = at_ns
         try:
-            part = self._readable(chunk)
+            if self._encoding not in ("", "identity"):
+                chunk = self._inflated(chunk)
+            self._n_bytes += len(chunk)
+            if self._n_bytes > REPLY_CAP_BYTES:
+                raise too_large()
         except CallFailure:
             self.behind = False
             if self._status < 400:
                 raise
             return False  # what cannot be read of an error's words is left out
         if self._status >= 400:
-            self._held += part
+            self._held += chunk
             if len(self._held) >= ERROR_BODY_CAP_BYTES:
                 raise self._error_reply()
             return False
-        if self._take(at_ns, part):
+        if self._take(at_ns, chunk):
             self.behind = False
             return True
         return False
@@ -220,18 +221,14 @@ class Intake:
             return self._error_reply()
         return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
 
-    def _readable(self, chunk: bytes) -> bytes:
-        """What `chunk` adds, decompressed if the server compressed unasked, and never more than the cap in all."""
-        if self._encoding not in ("", "identity"):
-            chunk = self._inflated(chunk)
-        self._n_bytes += len(chunk)
-        if self._n_bytes > REPLY_CAP_BYTES:
-            raise too_large()
-        return chunk
-
     def _inflated(self, chunk: bytes) -> bytes:
-        """One slice: a few kilobytes of a bomb must not become megabytes in one go."""
-        inflate = self._inflate = self._inflate or _inflater(self._encoding)
+        """One slice of what was compressed unasked: a few kilobytes of a bomb must not become megabytes in one go."""
+        if self._inflate is None:
+            if self._encoding not in _WINDOW_BITS:
+                words = f"the server used a content encoding that was not asked for: {self._encoding}"
+                raise CallFailure("error", "invalid_response", words)
+            self._inflate = zlib.decompressobj(_WINDOW_BITS[self._encoding])
+        inflate = self._inflate
         self.behind = False
         if inflate.eof:
             # Whatever stands behind the end of the compressed data is no part of it.
@@ -251,7 +248,10 @@ class Intake:
             while self._held.startswith(_BLANK_OPENINGS):
                 # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
                 self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
-            if _BOM.startswith(self._held) or not _is_stream(self._held, declared=self._declared):
+            # Some servers stream under another content type, some send a page as if it were a stream: its first word
+            # tells.
+            opens_body = not self._declared or self._held.startswith(_BODY_OPENINGS)
+            if _BOM.startswith(self._held) or (opens_body and not self._held.startswith(_EVENT_OPENINGS)):
                 return False
             self._decoder = SseDecoder()
             chunk = bytes(self._held)
@@ -270,15 +270,3 @@ class Intake:
 def too_large() -> CallFailure:
     """A reply without end, however its bytes are spent."""
     return CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")
-
-
-def _is_stream(head: bytearray, *, declared: bool) -> bool:
-    """Some servers stream under another content type, some send a page as if it were a stream: the first word tells."""
-    return head.startswith(_EVENT_OPENINGS) or (declared and not head.startswith(_BODY_OPENINGS))
-
-
-def _inflater(encoding: str) -> Any:
-    if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32 if encoding != "deflate" else zlib.MAX_WBITS)
-    words = f"the server used a content encoding that was not asked for: {encoding}"
-    raise CallFailure("error", "invalid_response", words)

@@ -28,7 +28,11 @@ class HttpServer(Provider):
         super().__init__(settings)
         self.local = self.local or bool(settings.extra.get("local", False))
         self.extra_body: dict[str, Any] = dict(settings.extra.get("extra_body", {}))
-        self._client = HttpClient(settings.base_url or self.default_base_url, headers=_headers(settings))
+        # Identity, so that no decompression stands between the socket and the clock.
+        headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
+        if settings.api_key:
+            headers["Authorization"] = f"Bearer {settings.api_key}"
+        self._client = HttpClient(settings.base_url or self.default_base_url, headers=headers)
         self.base_url = self._client.base_url
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -40,25 +44,18 @@ class HttpServer(Provider):
         await self._client.exchange(path, payload, sink=sink, reader=reader, timeout_s=timeout_s)
 
     async def probe(self) -> ProviderProbe:
-        address = public_address(self.base_url)
         try:
             self._require_key()
             models = await self.models()
         except CallFailure as failure:
             return self.unreachable(failure)
-        return ProviderProbe(
-            provider=self.name, reachable=True, address=address, detail=plural(len(models), "model"), models=models
-        )
+        address, detail = public_address(self.base_url), plural(len(models), "model")
+        return ProviderProbe(provider=self.name, reachable=True, address=address, detail=detail, models=models)
 
     def unreachable(self, failure: CallFailure) -> ProviderProbe:
         """The probe of a server that cannot be used, with the way out."""
-        return ProviderProbe(
-            provider=self.name,
-            reachable=False,
-            address=public_address(self.base_url),
-            detail=failure.message,
-            hint=self.hint(failure),
-        )
+        address, hint = public_address(self.base_url), self.hint(failure)
+        return ProviderProbe(provider=self.name, reachable=False, address=address, detail=failure.message, hint=hint)
 
     async def models(self) -> list[ModelInfo]:
         try:
@@ -91,14 +88,6 @@ class HttpServer(Provider):
     def _require_key(self) -> None:
         if self.settings.api_key_env and not self.settings.api_key:
             raise CallFailure("auth_error", "api_key_missing", f"{self.settings.api_key_env} is not set")
-
-
-def _headers(settings: ProviderSettings) -> dict[str, str]:
-    """Identity encoding, so that no decompression stands between the socket and the clock; the key if there is one."""
-    headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
-    if settings.api_key:
-        headers["Authorization"] = f"Bearer {settings.api_key}"
-    return headers
 
 
 def listed_models(data: bytes, list_name: str, key: str) -> list[dict[str, Any]]:

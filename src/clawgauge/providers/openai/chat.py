@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Sink, Turn
+from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, fit, refuse_crowded
+from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, fit, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.events import (
-    ODD,
-    EventReader,
-    PastCall,
-    arguments_text,
-    encode_body,
-    past_turns,
-    report_counts,
-)
+from clawgauge.providers.openai.events import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
 
 _MAX_ID_CHARS = 200
 
@@ -29,22 +22,18 @@ def chat_messages(call: Call) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": call.system}] if call.system else []
     messages.append({"role": "user", "content": call.prompt})
     for turn, calls in past_turns(call) if call.history else ():
-        messages.append(_assistant_message(turn, calls))
-        messages += [{"role": "tool", "tool_call_id": made.id, "content": made.answer} for made in calls]
+        # Empty text rather than null: some chat templates add to it without looking.
+        message: dict[str, Any] = {"role": "assistant", "content": turn.text}
+        if turn.reasoning:
+            # Servers that show reasoning may refuse to go on after a call without it; the others are never sent any.
+            message["reasoning_content"] = turn.reasoning
+        message["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for call_id, name, arguments, _ in calls
+        ]
+        messages.append(message)
+        messages += [{"role": "tool", "tool_call_id": call_id, "content": answer} for call_id, _, _, answer in calls]
     return messages
-
-
-def _assistant_message(turn: Turn, calls: list[PastCall]) -> dict[str, Any]:
-    # Empty text rather than null: some chat templates add to it without looking.
-    message: dict[str, Any] = {"role": "assistant", "content": turn.text}
-    if turn.reasoning:
-        # Servers that show reasoning may refuse to go on after a call without it; the others are never sent any.
-        message["reasoning_content"] = turn.reasoning
-    message["tool_calls"] = [
-        {"id": made.id, "type": "function", "function": {"name": made.name, "arguments": made.arguments}}
-        for made in calls
-    ]
-    return message
 
 
 class _Function(msgspec.Struct):
@@ -82,42 +71,26 @@ class _Chunk(msgspec.Struct):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-def chat_body(call: Call, extra: dict[str, Any]) -> bytes:
-    """The request."""
-    body = {
-        "model": call.model,
-        "messages": chat_messages(call),
-        "stream": call.stream,
-        "stream_options": {"include_usage": True} if call.stream else None,
-        "max_tokens": call.max_tokens,
-        "temperature": call.temperature,
-        "seed": call.seed,
-        "reasoning_effort": call.thinking_level,
-        "tools": call.tools or None,
-        "tool_choice": call.tool_choice if call.tools else None,
-    }
-    return encode_body(body, extra)
-
-
 class ChatReader(EventReader[_Chunk]):
     """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_done", "_finished", "_model_seen", "_n_calls")
+    __slots__ = ("_calls", "_finished", "_model_seen", "_n_calls")
+    _kind = _Chunk
+    _protocol = "chat completions"
 
     def __init__(self, sink: Sink, model: str) -> None:
-        super().__init__(sink, model, _Chunk, "chat completions")
+        super().__init__(sink, model)
         self._calls: dict[int, _BegunCall] = {}
         self._n_calls = 0
         self._finished = False
-        self._done = False
         self._model_seen = False
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data[:1] != b"{" and data.strip() == b"[DONE]":
             self._require_any()
-            self._done = True
             return True
-        refuse_crowded(data)
+        if len(data) > MAX_VALUES:
+            refuse_crowded(data)
         try:
             chunk: _Chunk | None = _decode_chunk(data)
         except ODD:
@@ -154,11 +127,7 @@ class ChatReader(EventReader[_Chunk]):
             sink.text(at_ns, text)
         if delta.refusal:
             sink.note(refusal=delta.refusal)
-        if delta.tool_calls:
-            self._report_calls(at_ns, delta.tool_calls)
-
-    def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
-        for position, call in enumerate(calls):
+        for position, call in enumerate(delta.tool_calls or ()):
             function = call.function or _Function()
             arguments = arguments_text(function.arguments)
             if not (function.name or arguments):
@@ -175,11 +144,9 @@ class ChatReader(EventReader[_Chunk]):
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
-        reply = decode_lenient(data)
-        if reply is None or not {"choices", "error"} & reply.keys():
-            raise self._not_the_protocol(data)
+        reply = decode_lenient(data) or {}
         choices = reply.get("choices")
-        if not isinstance(choices, list | None):
+        if not {"choices", "error"} & reply.keys() or not isinstance(choices, list | None):
             raise self._not_the_protocol(data)
         if reply.get("error") is not None:
             raise stream_failure(reply["error"], "the reply carried an error")
@@ -197,20 +164,18 @@ class ChatReader(EventReader[_Chunk]):
         report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
 
     def close(self) -> None:
-        if not (self._finished or self._done):
+        if not self._finished:
             raise CallFailure("error", "stream_interrupted", "the stream ended before the server said that it was done")
 
 
+@dataclass(slots=True)
 class _BegunCall:
     """The call an index stands for at the moment."""
 
-    __slots__ = ("has_arguments", "id", "key", "name")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.id = ""
-        self.name: str | None = None
-        self.has_arguments = False
+    key: str
+    id: str = ""
+    name: str | None = None
+    has_arguments: bool = False
 
     def is_followed_by(self, call: _ToolCall, function: _Function) -> bool:
         """Whether a fragment under the same index begins another call, which only a name does.
@@ -240,8 +205,20 @@ class ChatServer(HttpServer):
     default_base_url = "http://localhost:8080/v1"
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        reader = ChatReader(sink, call.model)
-        await self.post("/chat/completions", chat_body(call, self.extra_body), sink, reader, call.timeout_s)
+        body = {
+            "model": call.model,
+            "messages": chat_messages(call),
+            "stream": call.stream,
+            "stream_options": {"include_usage": True} if call.stream else None,
+            "max_tokens": call.max_tokens,
+            "temperature": call.temperature,
+            "seed": call.seed,
+            "reasoning_effort": call.thinking_level,
+            "tools": call.tools or None,
+            "tool_choice": call.tool_choice if call.tools else None,
+        }
+        payload = encode_body(body, self.extra_body)
+        await self.post("/chat/completions", payload, sink, ChatReader(sink, call.model), call.timeout_s)
 
 
 create = ChatServer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +14,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink, Turn
 from clawgauge.providers.http.errors import stream_failure
 from clawgauge.providers.http.lenient_json import decode_lenient, fit
-from clawgauge.records import MAX_TOKENS, ToolInvocation, as_count
+from clawgauge.records import MAX_TOKENS, as_count
 
 # What a decoder says to an event that is not as it should be.
 ODD = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -24,50 +23,26 @@ _NAME_CHARS = 64
 E = TypeVar("E", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class PastCall:
-    """One call and its answer."""
-
-    id: str
-    name: str
-    arguments: str
-    answer: str
-
-
-def past_turns(call: Call) -> Iterator[tuple[Turn, list[PastCall]]]:
-    """Every earlier turn with its calls.
+def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str]]]]:
+    """Every earlier turn with its calls: the id, name, arguments and answer of each.
 
     The ids are ours: servers differ in what they send, some send none, and one family takes nothing but nine letters
     and digits. They are counted from the start of the task, so a call keeps its id in every later request.
     """
     ids = (f"call{number:05d}" for number in count(1))
-    names = {_offered_name(tool).lower(): _offered_name(tool) for tool in call.tools}
+    functions = (tool.get("function") for tool in call.tools)
+    names = (function.get("name") for function in functions if isinstance(function, dict))
+    offered = {name.lower(): name for name in names if isinstance(name, str)}
     for turn in call.history:
-        calls = [
-            PastCall(next(ids), _sendable_name(made.name, names), _written(made), answer)
-            for made, answer in zip(turn.calls, turn.answers, strict=True)
-        ]
+        calls = []
+        for made, answer in zip(turn.calls, turn.answers, strict=True):
+            # As it was offered; a name the model made up is sent as servers accept names, or they refuse the request.
+            name = offered.get(made.name) or _UNSENDABLE.sub("_", made.name)[:_NAME_CHARS] or "unnamed"
+            # Malformed ones go back as none: servers that parse them again would refuse the request, and the answer
+            # beside them tells the model what was wrong.
+            arguments = json.dumps(made.arguments, ensure_ascii=False) if isinstance(made.arguments, dict) else "{}"
+            calls.append((next(ids), name, arguments, answer))
         yield turn, calls
-
-
-def _offered_name(tool: dict[str, object]) -> str:
-    function = tool.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _sendable_name(name: str, offered: dict[str, str]) -> str:
-    """As the tool was offered; a name the model made up is sent as servers accept names, or they refuse the request."""
-    return offered.get(name) or _UNSENDABLE.sub("_", name)[:_NAME_CHARS] or "unnamed"
-
-
-def _written(made: ToolInvocation) -> str:
-    """The arguments as text. Malformed ones go back as none: servers that parse them again would refuse the request,
-    and the answer beside them tells the model what was wrong.
-    """
-    if not isinstance(made.arguments, dict):
-        return "{}"
-    return json.dumps(made.arguments, ensure_ascii=False)
 
 
 def encode_body(body: dict[str, Any], extra: dict[str, Any]) -> bytes:
@@ -83,23 +58,23 @@ def encode_body(body: dict[str, Any], extra: dict[str, Any]) -> bytes:
 
 
 class EventReader(Generic[E]):
-    """What a reader does with an event that its strict decoder refused, and with a stream that had no other."""
+    """Reads events of one kind, the odd ones as far as they can be, and knows a stream that had no other."""
 
-    __slots__ = ("_kind", "_protocol", "_read_any", "_sink", "_unread", "model")
+    __slots__ = ("_read_any", "_sink", "_unread", "model")
+    _kind: type[E]
+    _protocol: str
 
-    def __init__(self, sink: Sink, model: str, kind: type[E], protocol: str) -> None:
+    def __init__(self, sink: Sink, model: str) -> None:
         self.model = model
         self._sink = sink
-        self._kind = kind
-        self._protocol = protocol
         self._read_any = False
         self._unread = b""
 
-    def _decode_odd(self, name: bytes, data: bytes, **defaults: Any) -> E | None:
+    def _decode_odd(self, name: bytes, data: bytes) -> E | None:
         """The event as far as it can be read; None, and a failure where it is named `error`, if it cannot be at all."""
         fields = decode_lenient(data)
         if fields is not None:
-            return fit(self._kind, fields, **defaults)
+            return fit(self._kind, fields)
         if name == b"error":
             raise stream_failure(data.decode("utf-8", "replace"))
         self._unread = self._unread or data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -9,16 +10,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
+from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.events import (
-    ODD,
-    EventReader,
-    arguments_text,
-    encode_body,
-    past_turns,
-    report_counts,
-)
+from clawgauge.providers.openai.events import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -31,30 +25,24 @@ def responses_input(call: Call) -> str | list[dict[str, Any]]:
             said = [{"type": "output_text", "text": turn.text, "annotations": []}]
             items.append({"type": "message", "role": "assistant", "status": "completed", "content": said})
         items += [
-            {"type": "function_call", "call_id": made.id, "name": made.name, "arguments": made.arguments}
-            for made in calls
+            {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+            for call_id, name, arguments, _ in calls
         ]
-        items += [{"type": "function_call_output", "call_id": made.id, "output": made.answer} for made in calls]
+        items += [
+            {"type": "function_call_output", "call_id": call_id, "output": answer} for call_id, _, _, answer in calls
+        ]
     return items
 
 
-def flat_tools(call: Call) -> list[Any]:
-    """The offered tools. A chat definition nests a function under `function`; here its fields stand beside `type`.
-
-    `strict` is off unless a definition asks for it, as in chat: OpenAI's default here makes every argument required.
-    """
-    flat = [_flat(tool) for tool in call.tools]
-    return [{"strict": False, **tool} if isinstance(tool, dict) else tool for tool in flat]
-
-
 def _flat(tool: Any) -> Any:
+    """A chat definition nests a function under `function`; here its fields stand beside `type`."""
     if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
         return {"type": "function", **tool["function"]}
     return tool
 
 
 class _Event(msgspec.Struct):
-    type: str
+    type: str = ""
     delta: Any = None
     item_id: str | None = None
     item: dict[str, Any] | None = None
@@ -68,30 +56,15 @@ class _Event(msgspec.Struct):
 _decode_event = msgspec.json.Decoder(_Event).decode
 
 
-def responses_body(call: Call, extra: dict[str, Any]) -> bytes:
-    """The request. `store` is off: a benchmark leaves nothing behind on the server."""
-    body = {
-        "model": call.model,
-        "input": responses_input(call),
-        "stream": call.stream,
-        "store": False,
-        "instructions": call.system or None,
-        "max_output_tokens": call.max_tokens,
-        "temperature": call.temperature,
-        "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
-        "tools": flat_tools(call) or None,
-        "tool_choice": _flat(call.tool_choice) if call.tools else None,
-    }
-    return encode_body(body, extra)
-
-
 class ResponsesReader(EventReader[_Event]):
     """Feeds one Responses reply, streamed or whole, to a sink. A `Reader`."""
 
     __slots__ = ("_calls", "_ended", "_max_tokens", "_told")
+    _kind = _Event
+    _protocol = "a Responses reply"
 
     def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
-        super().__init__(sink, model, _Event, "a Responses reply")
+        super().__init__(sink, model)
         self._max_tokens = max_tokens
         self._ended = False
         # The ids of the items that deltas have told, by the type of item.
@@ -102,39 +75,37 @@ class ResponsesReader(EventReader[_Event]):
         if data.strip() == b"[DONE]":
             self._require_any()
             return self._ended
-        refuse_crowded(data)
+        if len(data) > MAX_VALUES:
+            refuse_crowded(data)
         try:
             event: _Event | None = _decode_event(data)
         except ODD:
-            event = self._decode_odd(name, data, type=name.decode("utf-8", "replace"))
+            event = self._decode_odd(name, data)
         if event is None:
             return False
         self._read_any = True
-        match event.type:
-            case "response.output_text.delta":
-                if isinstance(event.delta, str):
-                    self._told["message"].add(event.item_id)
-                    self._sink.text(at_ns, event.delta)
-            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
-                if isinstance(event.delta, str):
-                    self._told["reasoning"].add(event.item_id)
-                    self._sink.reasoning(at_ns, event.delta)
-            case "response.refusal.delta":
-                if isinstance(event.delta, str):
-                    self._told["message"].add(event.item_id)
-                    self._sink.note(refusal=event.delta)
-            case "response.function_call_arguments.delta":
-                if isinstance(event.delta, str) and event.delta:
-                    self._calls.delta(at_ns, event.item_id, event.delta)
+        delta = event.delta if isinstance(event.delta, str) else None
+        match event.type or name.decode("utf-8", "replace"):
+            case "response.output_text.delta" if delta is not None:
+                self._told["message"].add(event.item_id)
+                self._sink.text(at_ns, delta)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" if delta is not None:
+                self._told["reasoning"].add(event.item_id)
+                self._sink.reasoning(at_ns, delta)
+            case "response.refusal.delta" if delta is not None:
+                self._told["message"].add(event.item_id)
+                self._sink.note(refusal=delta)
+            case "response.function_call_arguments.delta" if delta:
+                self._calls.delta(at_ns, event.item_id, delta)
             case "response.function_call_arguments.done":
                 self._calls.arguments_done(at_ns, event.item_id, event.arguments)
             case "response.output_item.added":
                 self._calls.added(at_ns, event.item or {})
             case "response.output_item.done":
                 self._calls.done(at_ns, event.item or {})
-            case "response.completed" | "response.incomplete" | "response.failed":
+            case "response.completed" | "response.incomplete" | "response.failed" as kind:
                 self._ended = True
-                self._final(at_ns, event.response or {}, failed=event.type == "response.failed")
+                self._final(at_ns, event.response or {}, failed=kind == "response.failed")
                 return True
             case "error":
                 raise stream_failure(event.error or {"code": event.code, "message": event.message})
@@ -152,17 +123,15 @@ class ResponsesReader(EventReader[_Event]):
         for item in items:
             if item.get("type") == "function_call":
                 self._calls.final(at_ns, item, sum(other.get("type") == "function_call" for other in items))
-            elif not self._was_told(item, items):
+                continue
+            # By its id; where ids are left out or changed, as many items were told as there are of this type.
+            told = self._told.get(_text(item.get("type")), set())
+            n_alike = sum(other.get("type") == item.get("type") for other in items)
+            if _text(item.get("id")) not in told and len(told) < n_alike:
                 report_item(self._sink, at_ns, item, "")
         report_response(self._sink, response, self._max_tokens)
         if failed:
             raise stream_failure(response.get("error") or {"message": "the response failed"}, "the response failed")
-
-    def _was_told(self, item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
-        """By its id; where ids are left out or changed, as many items were told as there are of this type."""
-        kind = item.get("type")
-        told = self._told.get(_text(kind), set())
-        return _text(item.get("id")) in told or len(told) >= sum(other.get("type") == kind for other in items)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -208,7 +177,8 @@ class _StreamedCalls:
         if arguments:
             # The whole of it, which deltas may tell again, or only its beginning.
             self.told = True
-            if _is_json(arguments):
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+                msgspec.json.decode(arguments)
                 self._prefilled.add(key)
         self._sink.tool_delta(at_ns, key, item["name"], arguments)
 
@@ -260,14 +230,6 @@ def _ids(item: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in (_text(item.get("id")), _text(item.get("call_id"))) if name)
 
 
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
-
-
 def _items(response: dict[str, Any]) -> list[dict[str, Any]]:
     output = response.get("output")
     return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
@@ -300,19 +262,15 @@ def report_response(sink: Sink, response: dict[str, Any], max_tokens: int | None
     if isinstance(response.get("model"), str):
         sink.note(model_reported=response["model"])
     output_tokens = report_counts(sink, response.get("usage"), "input_tokens", "output_tokens")
-    sink.finish(_finish_reason(response, output_tokens, max_tokens))
-
-
-def _finish_reason(response: dict[str, Any], output_tokens: int | None, max_tokens: int | None) -> str:
-    details = response.get("incomplete_details")
-    reason = _text(details.get("reason")) if isinstance(details, dict) else ""
     if response.get("status") == "incomplete":
-        return {"max_output_tokens": "length"}.get(reason, reason) or "incomplete"
-    if max_tokens is not None and output_tokens is not None and output_tokens >= max_tokens:
-        return "length"
-    if any(item.get("type") == "function_call" for item in _items(response)):
-        return "tool_calls"
-    return "stop"
+        details = response.get("incomplete_details")
+        reason = _text(details.get("reason")) if isinstance(details, dict) else ""
+        sink.finish({"max_output_tokens": "length"}.get(reason, reason) or "incomplete")
+    elif max_tokens is not None and output_tokens is not None and output_tokens >= max_tokens:
+        sink.finish("length")
+    else:
+        calls = any(item.get("type") == "function_call" for item in _items(response))
+        sink.finish("tool_calls" if calls else "stop")
 
 
 class ResponsesServer(HttpServer):
@@ -325,8 +283,24 @@ class ResponsesServer(HttpServer):
     takes = frozenset({"temperature"})
 
     async def attempt(self, call: Call, sink: Sink) -> None:
+        # Not strict unless a definition asks for it, as in chat: OpenAI's default here makes every argument required.
+        flat = [_flat(tool) for tool in call.tools]
+        tools = [{"strict": False, **tool} if isinstance(tool, dict) else tool for tool in flat]
+        body = {
+            "model": call.model,
+            "input": responses_input(call),
+            "stream": call.stream,
+            # A benchmark leaves nothing behind on the server.
+            "store": False,
+            "instructions": call.system or None,
+            "max_output_tokens": call.max_tokens,
+            "temperature": call.temperature,
+            "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
+            "tools": tools or None,
+            "tool_choice": _flat(call.tool_choice) if call.tools else None,
+        }
         reader = ResponsesReader(sink, call.model, call.max_tokens)
-        await self.post("/responses", responses_body(call, self.extra_body), sink, reader, call.timeout_s)
+        await self.post("/responses", encode_body(body, self.extra_body), sink, reader, call.timeout_s)
 
 
 create = ResponsesServer
