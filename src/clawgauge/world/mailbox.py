@@ -17,7 +17,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.world.clock import Clock
 from clawgauge.world.effects import EffectLog
 from clawgauge.world.fields import Fields
-from clawgauge.world.globs import matches_glob
+from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import Refusal
 
 MAX_MESSAGE_CHARS = 16_384

@@ -17,7 +17,8 @@ from typing import Any
 
 import bashkit
 
-from clawgauge.world.commands import COMMANDS, PASSED_ON, Call, Command, NotSimulated, UsageFault, parse_options
+from clawgauge.world.commands import COMMANDS, PASSED_ON, Call
+from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
 from clawgauge.world.machine import Machine
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
@@ -296,14 +297,14 @@ def _n_written_out(word: str) -> int:
 
 
 _NATIVE = frozenset({
-    "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum", "clear",
-    "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand", "expr",
-    "factor", "false", "fgrep", "flock", "fmt", "fold", "gawk", "getconf", "grep", "gunzip", "gzip", "head",
-    "hexdump", "hostid", "iconv", "install", "join", "jq", "locale", "logname", "mawk", "md5sum", "mkfifo", "nice",
-    "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd", "readlink", "realpath", "rev",
-    "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shasum", "sort", "split", "strings", "sum",
-    "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree", "true", "tty", "unexpand", "uniq", "unzip",
-    "wc", "xargs", "xxd", "zip",
+    "arch", "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum",
+    "clear", "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand",
+    "expr", "factor", "false", "fgrep", "file", "flock", "fmt", "fold", "gawk", "getconf", "grep", "groups", "gunzip",
+    "gzip", "head", "hexdump", "hostid", "iconv", "install", "join", "jq", "link", "ln", "locale", "logname", "mawk",
+    "md5sum", "mkfifo", "nice", "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd",
+    "readlink", "realpath", "rev", "rmdir", "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum",
+    "shasum", "sort", "split", "strings", "sum", "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree",
+    "true", "tty", "unexpand", "uniq", "unzip", "wc", "whoami", "xargs", "xxd", "zip",
 })  # fmt: skip
 
 # Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
