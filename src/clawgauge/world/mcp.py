@@ -15,8 +15,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from clawgauge.world.arguments import ToolAnswer
-from clawgauge.world.refusals import bound_memory
+from clawgauge.world.refusals import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"

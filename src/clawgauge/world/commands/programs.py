@@ -139,7 +139,7 @@ def git(call: Call) -> int:
     action, *rest = words or [""]
     if action in ("--version", "version"):
         return call.print("git version 2.39.5\n")
-    repo = call.machine.repos.around(folder)
+    repo = call.machine.repo_around(folder)
     if repo is None:
         return call.say("fatal: not a git repository (or any of the parent directories): .git\n", 128)
     if action not in ("status", "log", "branch", "remote", "rev-parse", "diff"):
@@ -149,7 +149,7 @@ def git(call: Call) -> int:
         long="short:s porcelain:s branch:b oneline format= pretty= stat name-only name-status staged cached all:a "
         "show-current list abbrev-ref show-toplevel verbose:v max-count:n=", idle_words="decorate graph",
     )  # fmt: skip
-    if options.operands and action not in ("log", "rev-parse", "status"):
+    if options.operands not in ([], ["HEAD"]) and action not in ("log", "rev-parse", "status"):
         raise NotSimulated(f"'{action} {options.operands[0][:40]}' is not supported here")
     match action:
         case "status":
