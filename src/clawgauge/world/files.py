@@ -7,6 +7,7 @@ There are no links. A file is text; bytes that are not UTF-8 are kept in it as P
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -151,11 +152,7 @@ class Node:
     @property
     def shown_mode(self) -> str:
         """The mode as `ls -l` writes it."""
-        letters = [letter if self.mode >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx")]
-        for place, bit, letter in ((2, 0o4000, "s"), (5, 0o2000, "s"), (8, 0o1000, "t")):
-            if self.mode & bit:
-                letters[place] = letter if letters[place] == "x" else letter.upper()
-        return ("d" if self.is_directory else "-") + "".join(letters)
+        return stat.filemode(self.mode | (stat.S_IFDIR if self.is_directory else stat.S_IFREG))
 
 
 class FileTree:

@@ -113,26 +113,31 @@ class Arguments:
         self._values = values
 
     def text(self, key: str, default: str | None = None) -> str:
-        value = self._values.get(key, default)
-        if value is None:
-            raise Refusal(f"{self._tool}: the argument '{key}' is missing")
+        value = self._given(key, default)
         if not isinstance(value, str):
-            raise Refusal(f"{self._tool}: the argument '{key}' must be a string")
+            raise self._refusal(key, "must be a string")
         return value
 
-    def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        value = self._values.get(key, default)
-        if value is None:
-            raise Refusal(f"{self._tool}: the argument '{key}' is missing")
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise Refusal(f"{self._tool}: the argument '{key}' must be a whole number, {least} or more")
+    def whole(self, key: str, default: int | None = None) -> int:
+        value = self._given(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self._refusal(key, "must be a whole number, 1 or more")
         return value
 
     def action(self, *actions: str) -> str:
         value = self.text("action")
         if value not in actions:
-            raise Refusal(f"{self._tool}: the argument 'action' must be one of {', '.join(actions)}")
+            raise self._refusal("action", f"must be one of {', '.join(actions)}")
         return value
+
+    def _given(self, key: str, default: Any) -> Any:
+        value = self._values.get(key, default)
+        if value is None:
+            raise self._refusal(key, "is missing")
+        return value
+
+    def _refusal(self, key: str, problem: str) -> Refusal:
+        return Refusal(f"{self._tool}: the argument '{key}' {problem}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """The shell of the simulated machine: bashkit's language and text tools, our file tree under them, our own commands.
 
 Nothing runs on the host. Each line gets a new shell, so that neither variables nor traps outlive it; what is kept is
-the machine. A limit that is reached, and an option that is not simulated, is told to the model in words,
-whatever it does
-with standard error.
+the machine. A limit that is reached, and an option that is not simulated, is told to the model in words, whatever it
+does with standard error.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import bashkit
 
 from clawgauge.world.commands import COMMANDS, PASSED_ON, Call
 from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
-from clawgauge.world.machine import Machine
+from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
 
@@ -32,7 +31,6 @@ _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES = 512 * 1024**2
 _INNER_STACK_BYTES = 128 * 1024**2
-_FOLDERS = ("/bin/", "/usr/bin/")
 _PERMISSION = re.compile(r"((?:(?<![\w-])test|\[\[?)\s+(?:!\s+)?)-([rw])\s+(?=[\w\"'$/~.])")
 _LATER_PERMISSION = re.compile(r"\[[^\]\n]*\s(?:-a|-o|&&|\|\|)\s+(?:!\s+)?-[rw]\s")
 _BRACES = re.compile(
@@ -88,12 +86,11 @@ class Shell:
         output = self._run_apart(f"exec 2>&1; {line}", workdir, {}, native=False)
         if self._exhausted:
             raise OutOfFuel
-        output = CommandOutput(output.text + output.errors, output.code)
-        unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in output.text]
-        if not unseen:
-            return output
-        parts = [output.text.rstrip("\n"), *unseen]
-        return CommandOutput("\n".join(part for part in parts if part), output.code)
+        text = output.text + output.errors
+        unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]
+        if unseen:
+            text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
+        return CommandOutput(text, output.code)
 
     def run_native(self, line: str, call: Call, *, native: bool = True) -> CommandOutput:
         """Run a line for a command of ours, with its input; with `native`, that command is then bashkit's own."""
@@ -113,9 +110,7 @@ class Shell:
         return output.code
 
     def has_command(self, name: str) -> bool:
-        if name in COMMANDS:
-            return COMMANDS[name].run.__name__ != "not_found"
-        return name in _NATIVE
+        return COMMANDS[name].run.__name__ != "not_found" if name in COMMANDS else name in _NATIVE
 
     def _exhaust(self) -> None:
         self._exhausted = True
@@ -173,11 +168,11 @@ class Shell:
         shell = self._shells.get(key)
         if shell is None:
             user, _, native = key
-            commands = {name: command for name, command in COMMANDS.items() if not (native and name in PASSED_ON)}
             builtins = {
                 f"{folder}{name}": self._builtin(name, command)
-                for name, command in commands.items()
-                for folder in ("", *_FOLDERS)
+                for name, command in COMMANDS.items()
+                if not (native and name in PASSED_ON)
+                for folder in ("", "/bin/", "/usr/bin/")
             }
             builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""
             shell = self._shells[key] = bashkit.Bash(
@@ -196,18 +191,11 @@ class Shell:
         return shell
 
     def _environment(self) -> dict[str, str]:
-        machine = self._machine
-        user = machine.files.user
+        user = self._machine.files.user
         return {
-            "HOME": machine.home if user == machine.user else "/root" if user == "root" else f"/home/{user}",
-            "USER": user,
-            "LOGNAME": user,
-            "HOSTNAME": machine.host,
-            "SHELL": "/bin/bash",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-        }
+            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
+        }  # fmt: skip
 
     def _stopped(self, error: str, printed: str) -> CommandOutput:
         """What the model reads where the shell gave up on the whole line."""
@@ -225,15 +213,8 @@ class Shell:
 
     def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
         def run(context: Any) -> Any:
-            call = Call(
-                name=name,
-                args=list(context.argv),
-                machine=self._machine,
-                shell=self,
-                stdin=context.stdin or "",
-                workdir=context.cwd,
-                env=context.env,
-            )
+            given = list(context.argv), self._machine, self, context.stdin or "", context.cwd, context.env
+            call = Call(name, *given)
             code = self.run_command(command, call)
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
@@ -249,10 +230,9 @@ class Shell:
             if not command.raw:
                 call.options = parse_options(command, call.args)
             return command.run(call)
-        except NotSimulated as fault:
-            self._machine.notices.append(f"{call.name}: {fault}")
-            return call.complain(str(fault), fault.code)
         except UsageFault as fault:
+            if isinstance(fault, NotSimulated):
+                self._machine.notices.append(f"{call.name}: {fault}")
             return call.complain(str(fault), fault.code)
         except Refusal as refusal:
             return call.complain(str(refusal))

@@ -15,4 +15,4 @@ from clawgauge.world.commands.call import COMMANDS as COMMANDS
 from clawgauge.world.commands.call import Call as Call
 
 # Commands of ours that look at their words first and then have bashkit's own do the work.
-PASSED_ON = frozenset({"find", "sed", "bc", "split", "tail", "seq"})
+PASSED_ON = frozenset({"find", "sed", "bc", "split", "tail", "seq", "chmod"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from clawgauge.world import paths
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, read_size
@@ -10,7 +11,6 @@ from clawgauge.world.commands.status import read_moment
 from clawgauge.world.files import to_bytes
 from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
 
-_SYMBOLIC = re.compile(r"([ugoa]*)((?:[+=-][rwxXst]*|[+=-][ugo])+)")
 _STAMP = re.compile(r"(\d{2}|\d{4})?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?")  # [[CC]YY]MMDDhhmm[.ss]
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
@@ -18,13 +18,15 @@ _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 @command("mkdir", flags="pv", valued="m", long="parents:p verbose:v mode:m=")
 def mkdir(call: Call) -> int:
     options = call.options
+    if not re.fullmatch("[0-7]{1,4}", options.value("m", "755")):
+        raise NotSimulated(f"the mode '{options.value('m')[:40]}' is not supported here; give it as a number")
 
     def make(operand: str) -> None:
         path = call.resolve(operand)
-        mode, parents = read_mode(options.value("m", "0755"), 0o755), options.has("p")
+        parents = options.has("p")
         above = [one for one in paths.ancestors(path) if parents and not call.files.exists(one)]
         made = [*above, operand] if options.has("v") and not call.files.exists(path) else []
-        call.files.make_directory(path, parents=parents, mode=mode)
+        call.files.make_directory(path, parents=parents, mode=int(options.value("m", "755"), 8))
         call.print("".join(f"mkdir: created directory '{one}'\n" for one in made))
 
     return call.each(call.require_operands(), make, "cannot create directory '{}': {}")
@@ -286,46 +288,13 @@ def mktemp(call: Call) -> int:
 
 @command("chmod", raw=True)
 def chmod(call: Call) -> int:
+    """bashkit's, which does not go into directories."""
     words = [arg for arg in call.args if not re.fullmatch(r"-[Rvcf]+|--recursive|--verbose|--changes|--silent|--", arg)]
     recursive = any(re.fullmatch(r"-[vcf]*R[Rvcf]*|--recursive", arg) for arg in call.args)
     if words and words[0].startswith("--"):
         raise NotSimulated(f"option '{words[0][:40]}' is not supported here")
-    if len(words) < 2:
-        raise UsageFault(f"missing operand after '{words[0]}'" if words else "missing operand")
-
-    def work(operand: str) -> int:
-        path = call.resolve(operand)
-        if not call.files.exists(path):
-            return call.complain(f"cannot access '{operand}': {NOT_FOUND}")
-        for target in [path, *(call.files.inside(path) if recursive else [])]:
-            node = call.files.node(target)
-            call.files.set_mode(target, read_mode(words[0], node.mode, is_directory=node.is_directory))
-        return 0
-
-    return call.each(words[1:], work, "changing permissions of '{}': {}")
-
-
-def read_mode(text: str, mode: int, *, is_directory: bool = False) -> int:
-    """An octal or symbolic mode, applied to `mode`."""
-    if re.fullmatch(r"[0-7]{1,4}", text):
-        return int(text, 8)
-    for clause in text.split(","):
-        found = _SYMBOLIC.fullmatch(clause)
-        if found is None:
-            raise UsageFault(f"invalid mode: '{text[:40]}'")
-        whom = "ugo" if not found[1] or "a" in found[1] else found[1]
-        for sign, letters in re.findall(r"([+=-])([rwxXstugo]*)", found[2]):
-            bits = 0
-            for letter in letters:
-                executable = 1 if is_directory or mode & 0o111 else 0
-                copied = mode >> {"u": 6, "g": 3}.get(letter, 0) & 7
-                bits |= {"r": 4, "w": 2, "x": 1, "X": executable, "s": 0, "t": 0}.get(letter, copied)
-            mask = sum({"u": 0o100, "g": 0o10, "o": 1}[who] for who in set(whom))
-            special = 0o4000 * ("s" in letters and "u" in whom) + 0o2000 * ("s" in letters and "g" in whom)
-            special += 0o1000 * ("t" in letters)
-            mode &= ~(7 * mask if sign == "=" else bits * mask | special if sign == "-" else 0)
-            mode |= bits * mask | special if sign != "-" else 0
-    return mode
+    inside = [path for word in words[1:] for path in call.files.inside(call.resolve(word)) if recursive]
+    return call.shell.pass_on(shlex.join(["chmod", *words, *inside]), call)
 
 
 @command("chown", "chgrp", flags="Rv", long="recursive:R verbose:v", idle="chf")

@@ -22,22 +22,23 @@ from clawgauge.world.commands.status import summary_line
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.services import Process, signal_name
 
-_COLUMNS = {
-    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "pcpu": "%CPU", "%mem": "%MEM", "pmem": "%MEM",
-    "rss": "RSS",
-    "comm": "COMMAND", "ucmd": "CMD", "cmd": "CMD", "args": "COMMAND", "command": "COMMAND", "etime": "ELAPSED",
-    "etimes": "ELAPSED", "ppid": "PPID", "stat": "STAT", "state": "S", "s": "S", "start": "STARTED", "stime": "STIME",
-    "lstart": "STARTED", "time": "TIME", "cputime": "TIME", "vsz": "VSZ", "tty": "TT", "tt": "TT", "ni": "NI",
-    "pri": "PRI",
-    "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
-}  # fmt: skip
-_LEFT = frozenset({"user", "euser", "comm", "cmd", "args", "command", "stat", "state", "s", "tty", "tt", "uid", "ucmd"})
 _FORMS = {
     "u": "user,pid,%cpu,%mem,vsz,rss,tty,stat,start,time,command",
     "f": "uid,pid,ppid,c,stime,tty,time,cmd",
     "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
     "": "pid,tty,time,cmd",
 }
+
+
+# By the name of a column: its title, and what the columns that mean the same are called here.
+_TITLES = {
+    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
+    "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
+    "stat": "STAT", "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ",
+    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
+}  # fmt: skip
+_ALIASES = {"pcpu": "%cpu", "pmem": "%mem", "args": "command", "state": "s", "cputime": "time", "tt": "tty"}
+_LEFT = frozenset({"user", "euser", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
 
 
 @command("ps", raw=True)
@@ -83,72 +84,52 @@ def ps(call: Call) -> int:
 
 def _print_table(call: Call, processes: list[Process], columns: list[str], *, headed: bool = True) -> None:
     """Columns by name; after `=` stands a title of one's own."""
-    named = [column.partition("=") for column in columns]
+    named = [(_ALIASES.get(name, name), sign, title) for name, sign, title in (one.partition("=") for one in columns)]
     for column, _, _ in named:
-        if column not in _COLUMNS:
+        if column not in _TITLES:
             raise UsageFault(f'error: unknown user-defined format specifier "{column[:40]}"')
-    titles = [title if sign else _COLUMNS[column] for column, sign, title in named]
+    titles = [title if sign else _TITLES[column] for column, sign, title in named]
     rows = [titles] if headed and any(titles) else []
-    rows += [[_cell(call, process, column) for column, _, _ in named] for process in processes]
+    for cells in (_cells(call, process) for process in processes):
+        rows.append([cells[column] for column, _, _ in named])
     call.print(table(rows, [index for index, (column, _, _) in enumerate(named) if column in _LEFT]))
 
 
-def _cell(call: Call, process: Process, column: str) -> str:
+def _cells(call: Call, process: Process) -> dict[str, str]:
     age_s = call.machine.clock.now_s - process.started_s
     busy_s = int(age_s * process.cpu / 100)
     moment = call.machine.clock.moment(process.started_s)
-    match column:
-        case "%mem" | "pmem":
-            return f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}"
-        case "%cpu" | "pcpu":
-            return f"{process.cpu:.1f}"
-        case "rss" | "vsz":
-            return str(int(process.memory_mb * 1024 * (1 if column == "rss" else 3)))
-        case "comm" | "ucmd":
-            return process.name[:15]
-        case "cmd" | "args" | "command":
-            return process.command
-        case "etime":
-            days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
-            return f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}"
-        case "etimes":
-            return str(age_s)
-        case "time" | "cputime":
-            return f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}"
-        case "start" | "stime":
-            return f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
-        case "lstart":
-            return f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}"
-        case "pid" | "pgid" | "sid":
-            return str(process.pid)
-        case "user" | "euser" | "uid":
-            return process.user
-        case "stat" | "state" | "s":
-            return process.state or ("R" if process.cpu > 50 else "S")
-        case "ppid":
-            return "0" if process.pid == 1 else "1"
-        case "c":
-            return str(int(process.cpu))
-    return {"ni": "0", "pri": "20", "nlwp": "1"}.get(column, "?")
+    state = process.state or ("R" if process.cpu > 50 else "S")
+    start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
+    days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
+    return {
+        "%mem": f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
+        "rss": str(int(process.memory_mb * 1024)), "vsz": str(int(process.memory_mb * 1024 * 3)),
+        "comm": process.name[:15], "ucmd": process.name[:15], "cmd": process.command, "command": process.command,
+        "etime": f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", "etimes": str(age_s),
+        "time": f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", "start": start, "stime": start,
+        "lstart": f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", "stat": state, "s": state,
+        **dict.fromkeys(("pid", "pgid", "sid"), str(process.pid)),
+        **dict.fromkeys(("user", "euser", "uid"), process.user),
+        "ppid": "0" if process.pid == 1 else "1", "c": str(int(process.cpu)), "ni": "0", "pri": "20", "nlwp": "1",
+        "tty": "?",
+    }  # fmt: skip
 
 
 def _rank(process: Process, column: str) -> Any:
-    match column.lower():
-        case "%cpu" | "pcpu" | "cpu" | "time" | "c":
-            return process.cpu
-        case "%mem" | "pmem" | "rss" | "vsz" | "mem" | "size":
-            return process.memory_mb
-        case "start" | "start_time":
-            return process.started_s
-        case "etime" | "etimes" | "lstart":
-            return -process.started_s
-        case "user":
-            return process.user
-        case "comm" | "cmd" | "args":
-            return process.name
-        case "pid":
-            return process.pid
-    raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
+    ranks: dict[str, Any] = {
+        **dict.fromkeys(("%cpu", "cpu", "time", "c"), process.cpu),
+        **dict.fromkeys(("%mem", "rss", "vsz", "mem", "size"), process.memory_mb),
+        **dict.fromkeys(("start", "start_time"), process.started_s),
+        **dict.fromkeys(("etime", "etimes", "lstart"), -process.started_s),
+        **dict.fromkeys(("comm", "cmd", "command"), process.name),
+        "user": process.user,
+        "pid": process.pid,
+    }
+    column = column.lower()
+    if _ALIASES.get(column, column) not in ranks:
+        raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
+    return ranks[_ALIASES.get(column, column)]
 
 
 @command("top", flags="bc", valued="nopud", idle="wHSdin")
