@@ -171,7 +171,7 @@ class FileTree:
         self.live: dict[str, Callable[[], str]] = {}
         # Says which process holds a file, if one does.
         self.holder_of: Callable[[str], str | None] = lambda path: None
-        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True), "")
+        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True))
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class FileTree:
         node = self._nodes.get(path)
         if node is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self.user, 0o644, self._clock.now_s), text, hidden_bytes)
+            self._put(path, Node(self.user, 0o644, self._clock.now_s, text, hidden_bytes=hidden_bytes))
             self._effects.note("created", path)
             return
         self.node(path)
@@ -285,8 +285,11 @@ class FileTree:
         if not node.allows(self.user, WRITE) or path in self.live:
             raise FileFault(refusals.DENIED)
         self._refuse_held(path)
-        kept = node.hidden_bytes if append else 0
-        self._set_text(path, node, node.text + text if append else text, kept + hidden_bytes)
+        if append:
+            text, hidden_bytes = node.text + text, node.hidden_bytes + hidden_bytes
+        self._make_room(path, node.text, text, node.size, len(to_bytes(text)) + hidden_bytes)
+        node.set_text(text, hidden_bytes)
+        node.modified_s = self._clock.now_s
         self._effects.note("changed", path)
 
     def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
@@ -297,7 +300,7 @@ class FileTree:
         if parents and paths.parent(path) not in self._nodes:
             self.make_directory(paths.parent(path), parents=True)
         self._require_writable_parent(path)
-        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True), "")
+        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
         self._effects.note("created", path)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
@@ -334,13 +337,13 @@ class FileTree:
             self._drop(path)
         try:
             for goal, node in zip(goals, nodes, strict=True):
-                self._put(goal, node, node.text, node.hidden_bytes)
+                self._put(goal, node)
         except FileFault:  # the other disk is full
             for goal in reversed(goals):
                 if goal in self._nodes:
                     self._drop(goal)
             for path, node in zip(moved, nodes, strict=True):
-                self._put(path, node, node.text, node.hidden_bytes)
+                self._put(path, node)
             raise
         for path, goal in zip(moved, goals, strict=True):
             self._effects.note("deleted", path, f"moved to {goal}")
@@ -389,13 +392,13 @@ class FileTree:
         """Put a node where the specification has it, with the directories above it; a directory there is replaced."""
         for above in paths.ancestors(path)[1:]:
             if above not in self._nodes:
-                self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True), "")
+                self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
             elif not self._nodes[above].is_directory:
                 raise FileFault(refusals.NOT_A_DIRECTORY)
         before, held = self._nodes.get(path), self._names.get(path)
         if before is not None:
             self._disks.resize(path, before.size, 0)
-        self._put(path, node, node.text, node.hidden_bytes)
+        self._put(path, node)
         if held:
             self._names[path] = held
 
@@ -424,35 +427,26 @@ class FileTree:
         if holder is not None:
             raise FileFault(f"{refusals.BUSY} (held by {holder})")
 
-    def _put(self, path: str, node: Node, text: str, hidden_bytes: int = 0) -> None:
+    def _put(self, path: str, node: Node) -> None:
         if len(self._nodes) >= MAX_NODES:
             raise FileFault(refusals.NO_SPACE)
-        kept = Node(node.owner, node.mode, node.modified_s, is_directory=node.is_directory, group=node.group)
-        self._disks.resize(path, 0, kept.size)
-        self._nodes[path] = kept
+        self._make_room(path, "", node.text, 0, node.size)
+        self._nodes[path] = node
         if node.is_directory:
             self._names[path] = set()
         if path != "/":
             above = self._nodes[paths.parent(path)]
             above.modified_s = max(above.modified_s, node.modified_s)
             self._names[paths.parent(path)].add(paths.base(path))
-        try:
-            self._set_text(path, kept, text, hidden_bytes)
-        except FileFault:
-            self._drop(path)
-            raise
-        kept.modified_s = node.modified_s
 
-    def _set_text(self, path: str, node: Node, text: str, hidden_bytes: int) -> None:
-        if len(text) > MAX_TEXT_CHARS:
+    def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
+        n_more_chars = len(after) - len(before)
+        if len(after) > MAX_TEXT_CHARS:
             raise FileFault(refusals.TOO_LARGE)
-        if self._all_text_chars + len(text) - len(node.text) > MAX_ALL_TEXT_CHARS:
+        if self._all_text_chars + n_more_chars > MAX_ALL_TEXT_CHARS:
             raise FileFault(refusals.NO_SPACE)
-        after = node.size if node.is_directory else len(to_bytes(text)) + hidden_bytes
-        self._disks.resize(path, node.size, after)
-        self._all_text_chars += len(text) - len(node.text)
-        node.set_text(text, hidden_bytes)
-        node.modified_s = self._clock.now_s
+        self._disks.resize(path, size_before, size_after)
+        self._all_text_chars += n_more_chars
 
     def _drop(self, path: str) -> None:
         node = self._nodes.pop(path)
