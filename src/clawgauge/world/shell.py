@@ -16,7 +16,7 @@ from typing import Any
 
 import bashkit
 
-from clawgauge.world.commands import COMMANDS, PASSED_ON, Call
+from clawgauge.world.commands import COMMANDS, Call
 from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
@@ -70,8 +70,8 @@ class Shell:
         self._mount = TreeMount(machine.files, machine.clock, polish)
         self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
         self._mount.on_exhausted = self._exhaust
-        # By user, depth and whether the commands that pass on to bashkit's own are left out.
-        self._shells: dict[tuple[str, int, bool], bashkit.Bash] = {}
+        # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
+        self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
         self._stdin: list[str] = []
         self._exhausted = False
@@ -83,7 +83,7 @@ class Shell:
         self._exhausted = False
         self._machine.notices.clear()
         line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
-        output = self._run_apart(f"exec 2>&1; {line}", workdir, {}, native=False)
+        output = self._run_apart(f"exec 2>&1; {line}", workdir, {})
         if self._exhausted:
             raise OutOfFuel
         text = output.text + output.errors
@@ -92,19 +92,19 @@ class Shell:
             text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
         return CommandOutput(text, output.code)
 
-    def run_native(self, line: str, call: Call, *, native: bool = True) -> CommandOutput:
-        """Run a line for a command of ours, with its input; with `native`, that command is then bashkit's own."""
+    def run_native(self, line: str, call: Call) -> CommandOutput:
+        """Run a line for a command of ours, with its input; that command is then bashkit's own."""
         if len(self._stdin) >= _MAX_DEPTH:
             raise NotSimulated("commands are nested too deeply")
         self._stdin.append(call.stdin)
         try:
-            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, native=native)
+            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, call.name)
         finally:
             self._stdin.pop()
 
-    def pass_on(self, line: str, call: Call, *, native: bool = True) -> int:
+    def pass_on(self, line: str, call: Call) -> int:
         """`run_native`, with what it prints printed by the command."""
-        output = self.run_native(line, call, native=native)
+        output = self.run_native(line, call)
         call.print(output.text)
         call.say(output.errors)
         return output.code
@@ -117,13 +117,13 @@ class Shell:
         for running in self._running:
             running.cancel()
 
-    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
+    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
         """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
         outcome: list[CommandOutput | BaseException] = []
 
         def work() -> None:
             try:
-                outcome.append(self._execute(line, workdir, env, native=native))
+                outcome.append(self._execute(line, workdir, env, left_out))
             except BaseException as error:  # handed over to the thread that waits
                 outcome.append(error)
 
@@ -138,8 +138,8 @@ class Shell:
             raise outcome[0]
         return outcome[0]
 
-    def _execute(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
-        key = (self._machine.files.user, len(self._stdin), native)
+    def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
+        key = (self._machine.files.user, len(self._stdin), left_out)
         shell = self._fresh(key)
         base = self._environment()
         exports = "".join(
@@ -163,15 +163,15 @@ class Shell:
             self._machine.notices.append("[the output was cut: too much for one call]")
         return CommandOutput(_polished(result.stdout), result.exit_code, _polished(result.stderr))
 
-    def _fresh(self, key: tuple[str, int, bool]) -> bashkit.Bash:
+    def _fresh(self, key: tuple[str, int, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
         shell = self._shells.get(key)
         if shell is None:
-            user, _, native = key
+            user, _, left_out = key
             builtins = {
                 f"{folder}{name}": self._builtin(name, command)
                 for name, command in COMMANDS.items()
-                if not (native and name in PASSED_ON)
+                if name != left_out
                 for folder in ("", "/bin/", "/usr/bin/")
             }
             builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""

@@ -13,6 +13,3 @@ from clawgauge.world.commands import shaping as shaping
 from clawgauge.world.commands import status as status
 from clawgauge.world.commands.call import COMMANDS as COMMANDS
 from clawgauge.world.commands.call import Call as Call
-
-# Commands of ours that look at their words first and then have bashkit's own do the work.
-PASSED_ON = frozenset({"find", "sed", "bc", "split", "tail", "seq", "chmod"})

@@ -42,7 +42,7 @@ def sudo(call: Call) -> int:
     if user not in machine.users():
         raise UsageFault(f"unknown user {user[:40]}")
     with machine.acting_as(user):
-        return call.shell.pass_on(shlex.join(words), call, native=False)
+        return call.shell.pass_on(shlex.join(words), call)
 
 
 @command("seq", raw=True)
