@@ -39,7 +39,7 @@ from clawgauge.checks.text import RULE_KEYS, check_text_rule, find_rule_fault
 from clawgauge.checks.tool_call import SPEC_KEYS, check_tool_call, judge_tool_call
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
-from clawgauge.world.arguments import ArgumentsBudget, encoded_size
+from clawgauge.world.refusals import ArgumentsBudget, encoded_size
 
 _TITLES = "Dr Mr Mrs Ms Mx Prof St Mt Rev Hon Gen Col Capt Lt Sgt Sen Rep Gov Pres Messrs dr mr mrs prof"
 _INTRODUCTIONS = "e.g i.e eg ie vs cf viz approx E.g I.e Vs Cf Approx"

@@ -34,12 +34,10 @@ from clawgauge.checks.spec import (
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 from clawgauge.world import TOOL_NAMES, World
-from clawgauge.world.clock import read_moment
-from clawgauge.world.effects import Effect
+from clawgauge.world.effects import Effect, read_moment
 from clawgauge.world.fields import Fields
-from clawgauge.world.globs import matches_glob
 from clawgauge.world.mailbox import is_heard, plain_name
-from clawgauge.world.paths import resolve
+from clawgauge.world.paths import matches_glob, resolve
 from clawgauge.world.schedule import moments_of
 from clawgauge.world.services import STATES
 from clawgauge.world.world import MAX_CALLS

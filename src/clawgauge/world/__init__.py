@@ -21,8 +21,8 @@ import functools
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world.arguments import ToolAnswer
 from clawgauge.world.definitions import TOOL_NAMES, tool_definitions
+from clawgauge.world.refusals import ToolAnswer
 
 if TYPE_CHECKING:
     from clawgauge.world.machine import check_world

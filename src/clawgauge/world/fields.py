@@ -78,10 +78,10 @@ class Fields:
             raise refusal(self.at(key), "an absolute path", value)
         return value
 
-    def number(self, key: str, default: float, *, least: float = 0, most: float = 1e9) -> float:
+    def number(self, key: str, default: float, *, most: float = 1e9) -> float:
         value = self._values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise refusal(self.at(key), f"a number from {least:g} to {most:g}", value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise refusal(self.at(key), f"a number from 0 to {most:g}", value)
         return value
 
     def whole(self, key: str, default: int, *, least: int = 0, most: int = 2**53) -> int:

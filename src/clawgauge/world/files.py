@@ -7,32 +7,15 @@ There are no links. A file is text; bytes that are not UTF-8 are kept in it as P
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import paths
-from clawgauge.world.clock import Clock
-from clawgauge.world.effects import EffectLog
+from clawgauge.world import paths, refusals
+from clawgauge.world.effects import Clock, EffectLog
 from clawgauge.world.fields import Fields
-from clawgauge.world.paths import prefix_of, resolve
-from clawgauge.world.refusals import (
-    BUSY,
-    DENIED,
-    EXISTS,
-    INVALID,
-    IS_A_DIRECTORY,
-    NAME_TOO_LONG,
-    NO_SPACE,
-    NOT_A_DIRECTORY,
-    NOT_EMPTY,
-    NOT_FOUND,
-    NOT_PERMITTED,
-    STEP,
-    TOO_LARGE,
-    FileFault,
-    Fuel,
-)
+from clawgauge.world.refusals import STEP, FileFault, Fuel
 
 BLOCK_BYTES = 4_096
 _DEFAULT_SIZE = 40 * 1024**3
@@ -66,7 +49,7 @@ class Disks:
 
     def disk_of(self, path: str) -> Disk:
         for disk in self._disks:
-            if path == disk.mount or path.startswith(prefix_of(disk.mount)):
+            if path == disk.mount or path.startswith(paths.prefix_of(disk.mount)):
                 return disk
         return self._disks[-1]
 
@@ -75,41 +58,36 @@ class Disks:
         disk = self.disk_of(path)
         change = blocks_of(after) - blocks_of(before)
         if change > 0 and disk.used + change > disk.size:
-            raise FileFault(NO_SPACE)
+            raise FileFault(refusals.NO_SPACE)
         disk.used += change
 
 
 def read_disks(spec: Fields) -> Disks:
     """The disks of a specification; one of 40 GB at `/` where none are given."""
-    disks = [_read_disk(fields) for fields in spec.objects("disks", _DISK_KEYS)]
-    mounts = [disk.mount for disk in disks]
-    if len(set(mounts)) < len(mounts):
-        raise SuiteError(f"key '{spec.at('disks')}' has two disks with one mount point; give each its own")
-    if "/" not in mounts:
+    disks: list[Disk] = []
+    for fields in spec.objects("disks", _DISK_KEYS):
+        size, mount = fields.size("size", _DEFAULT_SIZE), paths.resolve(fields.path("mount"))
+        inodes_used = fields.whole("inodes_used", 0, most=max(1, size // 16_384)) if "inodes_used" in fields else None
+        if any(disk.mount == mount for disk in disks):
+            raise SuiteError(f"key '{spec.at('disks')}' has two disks with one mount point; give each its own")
+        disks.append(Disk(fields.word("device", "/dev/vda1"), mount, size, 0, inodes_used))
+    if not any(disk.mount == "/" for disk in disks):
         disks.append(Disk("/dev/vda1", "/", _DEFAULT_SIZE, 0))
     return Disks(disks)
 
 
 def settle_disks(disks: Disks, spec: Fields) -> None:
     """Once the files stand: make each disk as full as the specification says it starts."""
-    wanted = {resolve(fields.path("mount")): fields for fields in spec.objects("disks", _DISK_KEYS)}
+    wanted = {paths.resolve(fields.path("mount")): fields for fields in spec.objects("disks", _DISK_KEYS)}
     for disk in disks:
         fields = wanted.get(disk.mount)
-        if fields is None or "used" not in fields:
-            disk.used += min(disk.size - disk.used, disk.size * 3 // 10)
-            continue
-        used = fields.size("used")
-        if not disk.used <= used <= disk.size:
-            raise SuiteError(
-                f"key '{fields.at('used')}' is {used} bytes; the files alone take {disk.used} of {disk.size}"
-            )
+        used = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
+        if fields is not None and "used" in fields:
+            used = fields.size("used")
+            if not disk.used <= used <= disk.size:
+                taken = f"the files alone take {disk.used} of {disk.size}"
+                raise SuiteError(f"key '{fields.at('used')}' is {used} bytes; {taken}")
         disk.used = used
-
-
-def _read_disk(fields: Fields) -> Disk:
-    size = fields.size("size", _DEFAULT_SIZE)
-    inodes_used = fields.whole("inodes_used", 0, most=max(1, size // 16_384)) if "inodes_used" in fields else None
-    return Disk(fields.word("device", "/dev/vda1"), resolve(fields.path("mount")), size, 0, inodes_used)
 
 
 READ, WRITE, ENTER = 4, 2, 1
@@ -128,6 +106,10 @@ def to_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # half a surrogate pair, from a specification
         return text.encode("utf-8", "replace")
+
+
+def from_bytes(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
 
 
 @dataclass(slots=True)
@@ -170,11 +152,7 @@ class Node:
     @property
     def shown_mode(self) -> str:
         """The mode as `ls -l` writes it."""
-        letters = [letter if self.mode >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx")]
-        for place, bit, letter in ((2, 0o4000, "s"), (5, 0o2000, "s"), (8, 0o1000, "t")):
-            if self.mode & bit:
-                letters[place] = letter if letters[place] == "x" else letter.upper()
-        return ("d" if self.is_directory else "-") + "".join(letters)
+        return stat.filemode(self.mode | (stat.S_IFDIR if self.is_directory else stat.S_IFREG))
 
 
 class FileTree:
@@ -193,7 +171,7 @@ class FileTree:
         self.live: dict[str, Callable[[], str]] = {}
         # Says which process holds a file, if one does.
         self.holder_of: Callable[[str], str | None] = lambda path: None
-        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True), "")
+        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True))
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -215,29 +193,24 @@ class FileTree:
     def node(self, path: str) -> Node:
         """What stands under `path`; refuses what is not there and what the user may not reach."""
         self._fuel.spend(STEP)
-        if len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/")):
-            raise FileFault(NAME_TOO_LONG)
-        if "\0" in path:
-            raise FileFault(INVALID)
+        _refuse_bad_name(path)
         for above in paths.ancestors(path):
             node = self._nodes.get(above)
             if node is None:
-                raise FileFault(NOT_FOUND)
+                raise FileFault(refusals.NOT_FOUND)
             if not node.is_directory:
-                raise FileFault(NOT_A_DIRECTORY)
-            if not node.allows(self.user, ENTER):
-                raise FileFault(DENIED)
+                raise FileFault(refusals.NOT_A_DIRECTORY)
+            self._require(node, ENTER)
         if path not in self._nodes:
-            raise FileFault(NOT_FOUND)
+            raise FileFault(refusals.NOT_FOUND)
         return self._nodes[path]
 
     def read(self, path: str) -> str:
         """A file's text; of bytes that have only a size, a line says how many there are."""
         node = self.node(path)
         if node.is_directory:
-            raise FileFault(IS_A_DIRECTORY)
-        if not node.allows(self.user, READ):
-            raise FileFault(DENIED)
+            raise FileFault(refusals.IS_A_DIRECTORY)
+        self._require(node, READ)
         if path in DEVICES:
             return _device_text(path)
         self._refuse_held(path)
@@ -249,16 +222,12 @@ class FileTree:
             return f"{node.text}[{node.hidden_bytes} more bytes, not text]\n"
         return node.text
 
-    def read_bytes(self, path: str) -> bytes:
-        return to_bytes(self.read(path))
-
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         node = self.node(path)
         if not node.is_directory:
-            raise FileFault(NOT_A_DIRECTORY)
-        if not node.allows(self.user, READ):
-            raise FileFault(DENIED)
+            raise FileFault(refusals.NOT_A_DIRECTORY)
+        self._require(node, READ)
         names = self._names[path]
         self._fuel.spend(STEP * len(names) // 4)
         return sorted(names)
@@ -301,37 +270,37 @@ class FileTree:
         """Make or replace a file's text, or add to it."""
         if path in DEVICES:
             if path == "/dev/full":
-                raise FileFault(NO_SPACE)
+                raise FileFault(refusals.NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
         node = self._nodes.get(path)
         if node is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self.user, 0o644, self._clock.now_s), text, hidden_bytes)
+            self._put(path, Node(self.user, 0o644, self._clock.now_s, text, hidden_bytes=hidden_bytes))
             self._effects.note("created", path)
             return
         self.node(path)
         if node.is_directory:
-            raise FileFault(IS_A_DIRECTORY)
+            raise FileFault(refusals.IS_A_DIRECTORY)
         if not node.allows(self.user, WRITE) or path in self.live:
-            raise FileFault(DENIED)
+            raise FileFault(refusals.DENIED)
         self._refuse_held(path)
-        kept = node.hidden_bytes if append else 0
-        self._set_text(path, node, node.text + text if append else text, kept + hidden_bytes)
+        if append:
+            text, hidden_bytes = node.text + text, node.hidden_bytes + hidden_bytes
+        self._make_room(path, node.text, text, node.size, len(to_bytes(text)) + hidden_bytes)
+        node.set_text(text, hidden_bytes)
+        node.modified_s = self._clock.now_s
         self._effects.note("changed", path)
-
-    def write_bytes(self, path: str, content: bytes, *, append: bool = False) -> None:
-        self.write(path, content.decode("utf-8", "surrogateescape"), append=append)
 
     def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
         if path in self._nodes:
             if parents and self.is_directory(path):
                 return
-            raise FileFault(EXISTS)
+            raise FileFault(refusals.EXISTS)
         if parents and paths.parent(path) not in self._nodes:
             self.make_directory(paths.parent(path), parents=True)
         self._require_writable_parent(path)
-        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True), "")
+        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
         self._effects.note("created", path)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
@@ -341,9 +310,9 @@ class FileTree:
             for name in self.names(path):
                 self.remove(paths.join(path, name), recursive=True)
         if self._names.get(path):
-            raise FileFault(NOT_EMPTY)
+            raise FileFault(refusals.NOT_EMPTY)
         if path == "/":
-            raise FileFault(BUSY)
+            raise FileFault(refusals.BUSY)
         self._require_removable(path)
         self._refuse_held(path)
         self._drop(path)
@@ -351,40 +320,41 @@ class FileTree:
 
     def move(self, source: str, target: str) -> None:
         """Rename a file or a directory with all it holds; a file at `target` is replaced."""
-        node = self.node(source)
+        self.node(source)
         if source == target or target.startswith(paths.prefix_of(source)):
-            raise FileFault(INVALID)
+            raise FileFault(refusals.INVALID)
         self._require_removable(source)
         self._refuse_held(source)
         if target in self._nodes:
             self.remove(target)
         self._require_writable_parent(target)
-        moved = [source, *(self.inside(source) if node.is_directory else [])]
-        nodes = [(path, self._nodes[path]) for path in moved]
+        moved = [source, *self.inside(source)]
+        goals = [target + path[len(source) :] for path in moved]
+        nodes = [self._nodes[path] for path in moved]
         # Taken away first: what moves takes no room twice.
         for path in reversed(moved):
             self._fuel.spend(STEP)
             self._drop(path)
         try:
-            for path, node in nodes:
-                self._put(target + path[len(source) :], node, node.text, node.hidden_bytes)
+            for goal, node in zip(goals, nodes, strict=True):
+                self._put(goal, node)
         except FileFault:  # the other disk is full
-            for path in reversed(moved):
-                if target + path[len(source) :] in self._nodes:
-                    self._drop(target + path[len(source) :])
-            for path, node in nodes:
-                self._put(path, node, node.text, node.hidden_bytes)
+            for goal in reversed(goals):
+                if goal in self._nodes:
+                    self._drop(goal)
+            for path, node in zip(moved, nodes, strict=True):
+                self._put(path, node)
             raise
-        for path in moved:
-            self._effects.note("deleted", path, f"moved to {target + path[len(source) :]}")
-            self._effects.note("created", target + path[len(source) :], f"moved from {path}")
+        for path, goal in zip(moved, goals, strict=True):
+            self._effects.note("deleted", path, f"moved to {goal}")
+            self._effects.note("created", goal, f"moved from {path}")
 
     def copy(self, source: str, target: str) -> None:
         """Copy one file over or beside another."""
         text = self.read(source)
         original = self.node(source)
         if source == target:
-            raise FileFault(INVALID)
+            raise FileFault(refusals.INVALID)
         is_new = target not in self._nodes
         self.write(target, original.text if original.hidden_bytes else text, hidden_bytes=original.hidden_bytes)
         if is_new and target in self._nodes:
@@ -398,14 +368,14 @@ class FileTree:
             return
         node = self.node(path)
         if not node.allows(self.user, WRITE) and self.user != node.owner:
-            raise FileFault(DENIED)
+            raise FileFault(refusals.DENIED)
         node.modified_s = self._clock.now_s if at_s is None else at_s
         self._effects.note("changed", path, "touched")
 
     def set_mode(self, path: str, mode: int) -> None:
         node = self.node(path)
         if self.user not in ("root", node.owner):
-            raise FileFault(NOT_PERMITTED)
+            raise FileFault(refusals.NOT_PERMITTED)
         node.mode = mode
         self._effects.note("changed", path, f"mode {mode:o}")
 
@@ -414,7 +384,7 @@ class FileTree:
         node = self.node(path)
         owner, group = owner or node.owner, group or node.group
         if self.user != "root" and (owner != node.owner or self.user != node.owner or group not in (owner, node.group)):
-            raise FileFault(NOT_PERMITTED)
+            raise FileFault(refusals.NOT_PERMITTED)
         node.owner, node.group = owner, group
         self._effects.note("changed", path, f"owner {owner}:{group}")
 
@@ -422,71 +392,61 @@ class FileTree:
         """Put a node where the specification has it, with the directories above it; a directory there is replaced."""
         for above in paths.ancestors(path)[1:]:
             if above not in self._nodes:
-                self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True), "")
+                self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
             elif not self._nodes[above].is_directory:
-                raise FileFault(NOT_A_DIRECTORY)
+                raise FileFault(refusals.NOT_A_DIRECTORY)
         before, held = self._nodes.get(path), self._names.get(path)
         if before is not None:
             self._disks.resize(path, before.size, 0)
-        self._put(path, node, node.text, node.hidden_bytes)
+        self._put(path, node)
         if held:
             self._names[path] = held
 
     # --- keeping the books -------------------------------------------------------------------------------------------
 
+    def _require(self, node: Node, wish: int) -> None:
+        if not node.allows(self.user, wish):
+            raise FileFault(refusals.DENIED)
+
     def _require_writable_parent(self, path: str) -> None:
         above = self.node(paths.parent(path))
         if not above.is_directory:
-            raise FileFault(NOT_A_DIRECTORY)
-        if not above.allows(self.user, WRITE):
-            raise FileFault(DENIED)
-        if len(path) > _MAX_PATH_CHARS or len(paths.base(path)) > _MAX_NAME_CHARS:
-            raise FileFault(NAME_TOO_LONG)
-        if "\0" in path:
-            raise FileFault(INVALID)
+            raise FileFault(refusals.NOT_A_DIRECTORY)
+        self._require(above, WRITE)
+        _refuse_bad_name(path)
 
     def _require_removable(self, path: str) -> None:
         above = self._nodes[paths.parent(path)]
-        if not above.allows(self.user, WRITE):
-            raise FileFault(DENIED)
+        self._require(above, WRITE)
         # The sticky bit of /tmp: only the owner takes a file away.
         if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
-            raise FileFault(NOT_PERMITTED)
+            raise FileFault(refusals.NOT_PERMITTED)
 
     def _refuse_held(self, path: str) -> None:
         holder = self.holder_of(path)
         if holder is not None:
-            raise FileFault(f"{BUSY} (held by {holder})")
+            raise FileFault(f"{refusals.BUSY} (held by {holder})")
 
-    def _put(self, path: str, node: Node, text: str, hidden_bytes: int = 0) -> None:
+    def _put(self, path: str, node: Node) -> None:
         if len(self._nodes) >= MAX_NODES:
-            raise FileFault(NO_SPACE)
-        kept = Node(node.owner, node.mode, node.modified_s, is_directory=node.is_directory, group=node.group)
-        self._disks.resize(path, 0, kept.size)
-        self._nodes[path] = kept
+            raise FileFault(refusals.NO_SPACE)
+        self._make_room(path, "", node.text, 0, node.size)
+        self._nodes[path] = node
         if node.is_directory:
             self._names[path] = set()
         if path != "/":
             above = self._nodes[paths.parent(path)]
             above.modified_s = max(above.modified_s, node.modified_s)
             self._names[paths.parent(path)].add(paths.base(path))
-        try:
-            self._set_text(path, kept, text, hidden_bytes)
-        except FileFault:
-            self._drop(path)
-            raise
-        kept.modified_s = node.modified_s
 
-    def _set_text(self, path: str, node: Node, text: str, hidden_bytes: int) -> None:
-        if len(text) > MAX_TEXT_CHARS:
-            raise FileFault(TOO_LARGE)
-        if self._all_text_chars + len(text) - len(node.text) > MAX_ALL_TEXT_CHARS:
-            raise FileFault(NO_SPACE)
-        after = node.size if node.is_directory else len(to_bytes(text)) + hidden_bytes
-        self._disks.resize(path, node.size, after)
-        self._all_text_chars += len(text) - len(node.text)
-        node.set_text(text, hidden_bytes)
-        node.modified_s = self._clock.now_s
+    def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
+        n_more_chars = len(after) - len(before)
+        if len(after) > MAX_TEXT_CHARS:
+            raise FileFault(refusals.TOO_LARGE)
+        if self._all_text_chars + n_more_chars > MAX_ALL_TEXT_CHARS:
+            raise FileFault(refusals.NO_SPACE)
+        self._disks.resize(path, size_before, size_after)
+        self._all_text_chars += n_more_chars
 
     def _drop(self, path: str) -> None:
         node = self._nodes.pop(path)
@@ -498,10 +458,17 @@ class FileTree:
         self._all_text_chars -= len(node.text)
 
 
+def _refuse_bad_name(path: str) -> None:
+    if len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/")):
+        raise FileFault(refusals.NAME_TOO_LONG)
+    if "\0" in path:
+        raise FileFault(refusals.INVALID)
+
+
 def _device_text(path: str) -> str:
     if path == "/dev/null":
         return ""
     if "random" not in path:
         return "\0" * _DEVICE_BYTES
     # The same every time, so that a replay sees what was seen.
-    return hashlib.shake_256(path.encode()).digest(_DEVICE_BYTES).decode("utf-8", "surrogateescape")
+    return from_bytes(hashlib.shake_256(path.encode()).digest(_DEVICE_BYTES))

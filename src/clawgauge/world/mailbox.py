@@ -14,10 +14,9 @@ import re
 from dataclasses import dataclass
 
 from clawgauge.errors import SuiteError
-from clawgauge.world.clock import Clock
-from clawgauge.world.effects import EffectLog
+from clawgauge.world.effects import Clock, EffectLog
 from clawgauge.world.fields import Fields
-from clawgauge.world.globs import matches_glob
+from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import Refusal
 
 MAX_MESSAGE_CHARS = 16_384
@@ -29,8 +28,6 @@ _SMALL_WORDS = {
     "on", "or", "our", "s", "that", "the", "to", "was", "we", "what", "when", "where", "which", "who", "with", "you",
     "your",
 }  # fmt: skip
-_KEYS = ("from", "text", "minutes_ago")
-_REPLY_KEYS = ("from", "contains", "lacks", "text", "after_s")
 USER = "user"
 _NO_REPLY = "I have nothing to add to what I wrote."
 
@@ -74,9 +71,9 @@ def is_heard(wanted: str, who: str, text: str) -> bool:
 
 
 class Mailbox:
-    """Incoming and outgoing messages, oldest first."""
+    """Incoming and outgoing messages, oldest first. Who has written can be written to."""
 
-    def __init__(self, clock: Clock, effects: EffectLog) -> None:
+    def __init__(self, clock: Clock, effects: EffectLog, spec: Fields) -> None:
         self._clock = clock
         self._effects = effects
         self.contacts: dict[str, str] = {}
@@ -84,6 +81,30 @@ class Mailbox:
         self.sent: list[Message] = []
         self.replies: list[Reply] = []
         self._unread: list[Message] = []
+        for contact in spec.texts("contacts"):
+            self.know(contact)
+        for fields in spec.objects("messages", ("from", "text", "minutes_ago")):
+            at_s = clock.start_s - int(fields.number("minutes_ago", 5) * 60)
+            self.know(fields.word("from"))
+            self.received.append(Message(fields.word("from"), fields.text("text"), at_s))
+        for fields in spec.objects("replies", ("from", "contains", "lacks", "text", "after_s")):
+            self._read_reply(fields)
+
+    def _read_reply(self, fields: Fields) -> None:
+        reply = Reply(
+            who=fields.word("from"),
+            contains=fields.text_or_texts("contains"),
+            lacks=fields.text_or_texts("lacks"),
+            text=fields.word("text"),
+            after_s=fields.whole("after_s", 0, most=86_400),
+        )
+        if any(earlier.who == reply.who and not (earlier.contains or earlier.lacks) for earlier in self.replies):
+            raise SuiteError(
+                f"key '{fields.at('from')}': an earlier reply of '{reply.who}' fits every message, so this one is "
+                "never given; put it before that one"
+            )
+        self.know(reply.who)
+        self.replies.append(reply)
 
     def know(self, name: str) -> None:
         self.contacts.setdefault(plain_name(name), name)
@@ -137,31 +158,6 @@ class Mailbox:
             self._effects.note("heard", message.who, message.text)
 
 
-def fill_mailbox(mailbox: Mailbox, spec: Fields, start_s: int) -> None:
-    """The contacts and messages of a specification; who has written can be written to."""
-    for contact in spec.texts("contacts"):
-        mailbox.know(contact)
-    for fields in spec.objects("messages", _KEYS):
-        minutes_ago = fields.number("minutes_ago", 5)
-        mailbox.know(fields.word("from"))
-        mailbox.received.append(Message(fields.word("from"), fields.text("text"), start_s - int(minutes_ago * 60)))
-    for fields in spec.objects("replies", _REPLY_KEYS):
-        reply = Reply(
-            who=fields.word("from"),
-            contains=fields.text_or_texts("contains"),
-            lacks=fields.text_or_texts("lacks"),
-            text=fields.word("text"),
-            after_s=fields.whole("after_s", 0, most=86_400),
-        )
-        if any(earlier.who == reply.who and not (earlier.contains or earlier.lacks) for earlier in mailbox.replies):
-            raise SuiteError(
-                f"key '{fields.at('from')}': an earlier reply of '{reply.who}' fits every message, so this one is "
-                "never given; put it before that one"
-            )
-        mailbox.know(reply.who)
-        mailbox.replies.append(reply)
-
-
 @dataclass(frozen=True, slots=True)
 class Note:
     id: str
@@ -171,10 +167,12 @@ class Note:
 class Notes:
     """The notes in the order they were stored."""
 
-    def __init__(self, effects: EffectLog) -> None:
+    def __init__(self, effects: EffectLog, spec: Fields) -> None:
         self._effects = effects
         self._last_id = 0
         self.notes: list[Note] = []
+        for text in spec.texts("notes"):
+            self.store(text)
 
     def store(self, text: str) -> Note:
         if not text.strip():
@@ -207,8 +205,3 @@ def _words(text: str) -> set[str]:
     # A plural and its singular are one word here: that is as near to meaning as a search for words comes.
     words = {word.casefold() for word in _WORD.findall(text)}
     return {word.removesuffix("s") if len(word) > 3 else word for word in words - _SMALL_WORDS}
-
-
-def fill_notes(notes: Notes, spec: Fields) -> None:
-    for text in spec.texts("notes"):
-        notes.store(text)

@@ -11,12 +11,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
-from clawgauge.world.arguments import ToolAnswer
-from clawgauge.world.refusals import bound_memory
+from clawgauge.world.refusals import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"
@@ -59,7 +58,15 @@ class McpServer:
     """Answers one client's requests. Knows no transport: a line in, at most one line out."""
 
     def __init__(self, tools: list[dict[str, Any]], world: World | None, log: Callable[[LoggedCall], None]) -> None:
-        self._tools = [_mcp_tool(tool) for tool in tools]
+        functions = [tool.get("function", tool) for tool in tools]
+        self._tools = [
+            {
+                "name": function["name"],
+                "description": function.get("description", ""),
+                "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
+            }
+            for function in functions
+        ]
         self._world = world
         self._log = log
 
@@ -78,7 +85,10 @@ class McpServer:
     def _reply(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "initialize":
-                return {"result": _greeting(params)}
+                asked = params.get("protocolVersion")
+                version = asked if isinstance(asked, str) else PROTOCOL_VERSION
+                server = {"name": SERVER_NAME, "version": "1"}
+                return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}}
             case "tools/list":
                 return {"result": {"tools": self._tools}}
             case "tools/call":
@@ -92,43 +102,9 @@ class McpServer:
         said = self._world.call(name, arguments) if self._world is not None else NEUTRAL_ANSWER
         meta = params.get("_meta")
         call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
-        self._log(
-            LoggedCall(
-                id=call_id if isinstance(call_id, str) else None,
-                name=name,
-                arguments=arguments,
-                answer=said.text,
-                is_error=said.is_error,
-            )
-        )
+        call_id = call_id if isinstance(call_id, str) else None
+        self._log(LoggedCall(id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error))
         return {"content": [{"type": "text", "text": said.text}], "isError": said.is_error}
-
-
-def _greeting(params: dict[str, Any]) -> dict[str, Any]:
-    asked = params.get("protocolVersion")
-    return {
-        "protocolVersion": asked if isinstance(asked, str) else PROTOCOL_VERSION,
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": SERVER_NAME, "version": "1"},
-    }
-
-
-def _mcp_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    function = tool.get("function", tool)
-    return {
-        "name": function["name"],
-        "description": function.get("description", ""),
-        "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
-    }
-
-
-def _logger(file: TextIO) -> Callable[[LoggedCall], None]:
-    def log(call: LoggedCall) -> None:
-        file.write(json.dumps(msgspec.to_builtins(call)) + "\n")
-        # Before the answer goes out: whoever has seen an answer finds its call in the log.
-        file.flush()
-
-    return log
 
 
 def main() -> None:
@@ -138,7 +114,13 @@ def main() -> None:
     bound_memory()
     world = None if serving.world is None else World(serving.world)
     with Path(serving.log_path).open("a", encoding="ascii") as log_file:
-        server = McpServer(serving.tools, world, _logger(log_file))
+
+        def log(call: LoggedCall) -> None:
+            log_file.write(json.dumps(msgspec.to_builtins(call)) + "\n")
+            # Before the answer goes out: whoever has seen an answer finds its call in the log.
+            log_file.flush()
+
+        server = McpServer(serving.tools, world, log)
         for line in sys.stdin.buffer:
             # UTF-8 whatever the locale says; a stray byte must not end the server.
             reply = server.answer(line.decode("utf-8", "replace"))

@@ -7,6 +7,7 @@ Owns: what a schedule may say and when two spellings of one are the same. Refuse
 
 from __future__ import annotations
 
+import calendar
 import re
 from dataclasses import dataclass
 
@@ -17,16 +18,12 @@ from clawgauge.world.refusals import Refusal
 
 MAX_JOBS = 500
 _MAX_COMMAND_CHARS = 4_096
-_KEYS = ("schedule", "command", "name")
 _ALIASES = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }  # fmt: skip
-_MONTHS = {
-    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
-    "dec": 12,
-}  # fmt: skip
-_WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calendar.day_abbr)}
 _RANGES: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS),
 )  # fmt: skip
@@ -46,13 +43,8 @@ def moments_of(schedule: str) -> tuple[frozenset[int], ...] | None:
     fields = _ALIASES.get(schedule.strip().lower(), schedule).split()
     if len(fields) != len(_RANGES):
         return None
-    sets = []
-    for field, limits in zip(fields, _RANGES, strict=True):
-        moments = _field(field, *limits)
-        if moments is None:
-            return None
-        sets.append(moments)
-    return tuple(sets)
+    sets = [_field(field, *limits) for field, limits in zip(fields, _RANGES, strict=True)]
+    return None if None in sets else tuple(moments for moments in sets if moments is not None)
 
 
 def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozenset[int] | None:
@@ -63,8 +55,11 @@ def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozense
             return None
         first, last = least, most
         if found["first"] is not None:
-            first = _number(found["first"], names)
-            last = _number(found["last"], names) if found["last"] else most if found["step"] else first
+            first, last = (
+                names.get(word, int(word) if word.isdecimal() else -1)
+                for word in (found["first"], found["last"] or found["first"])
+            )
+            last = most if found["step"] and not found["last"] else last
         step = int(found["step"] or 1)
         if not least <= first <= last <= most or step < 1:
             return None
@@ -73,17 +68,18 @@ def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozense
     return frozenset(0 if most == 7 and moment == 7 else moment for moment in moments)
 
 
-def _number(word: str, names: dict[str, int]) -> int:
-    return names.get(word, int(word) if word.isdecimal() else -1)
-
-
 class Schedule:
     """The user's jobs in the order of the crontab."""
 
-    def __init__(self, effects: EffectLog) -> None:
+    def __init__(self, effects: EffectLog, spec: Fields) -> None:
         self._effects = effects
         self._last_id = 0
         self.jobs: list[Job] = []
+        for fields in spec.objects("cron", ("schedule", "command", "name")):
+            try:
+                self.add(fields.word("schedule"), fields.word("command"), fields.text("name", ""))
+            except Refusal as refusal:
+                raise SuiteError(f"key '{fields.at('schedule')}': {refusal}") from None
 
     def add(self, schedule: str, command: str, name: str = "") -> Job:
         if moments_of(schedule) is None:
@@ -114,29 +110,16 @@ class Schedule:
         wanted: list[tuple[str, str]] = []
         for number, line in enumerate(crontab.splitlines(), start=1):
             line = line.strip()
-            if line and not line.startswith("#"):
-                wanted.append(_split_line(line, number))
+            if not line or line.startswith("#"):
+                continue
+            *schedule, command = line.split(None, 1 if line.startswith("@") else 5)
+            if moments_of(" ".join(schedule)) is None:
+                raise Refusal(f'"-":{number}: bad minute\nerrors in crontab file, can\'t install.')
+            wanted.append((" ".join(schedule), command.strip()))
         for job in list(self.jobs):
             if (job.schedule, job.command) in wanted:
                 wanted.remove((job.schedule, job.command))
             else:
                 self.remove(job.id)
-        for schedule, command in wanted:
-            self.add(schedule, command)
-
-
-def _split_line(line: str, number: int) -> tuple[str, str]:
-    words = line.split(None, 1 if line.startswith("@") else 5)
-    schedule, command = " ".join(words[:-1]), words[-1]
-    if moments_of(schedule) is None:
-        raise Refusal(f'"-":{number}: bad minute\nerrors in crontab file, can\'t install.')
-    return schedule, command.strip()
-
-
-def fill_schedule(schedule: Schedule, spec: Fields) -> None:
-    """The jobs of a specification."""
-    for fields in spec.objects("cron", _KEYS):
-        try:
-            schedule.add(fields.word("schedule"), fields.word("command"), fields.text("name", ""))
-        except Refusal as refusal:
-            raise SuiteError(f"key '{fields.at('schedule')}': {refusal}") from None
+        for when, command in wanted:
+            self.add(when, command)

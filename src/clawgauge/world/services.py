@@ -13,38 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clawgauge.errors import SuiteError
-from clawgauge.world.clock import Clock, Incidentals
-from clawgauge.world.effects import EffectLog
+from clawgauge.world.effects import Clock, EffectLog, Incidentals
 from clawgauge.world.fields import Fields, refusal
 from clawgauge.world.files import FileTree
 from clawgauge.world.refusals import NOT_PERMITTED, Refusal
 
 STATES = ("active", "inactive", "failed")
 _PROCESS_KEYS = (
-    "name",
-    "command",
-    "user",
-    "pid",
-    "cpu",
-    "memory_mb",
-    "age_minutes",
-    "ignores_term",
-    "ports",
-    "open",
-    "state",
-)
+    "name", "command", "user", "pid", "cpu", "memory_mb", "age_minutes", "ignores_term", "ports", "open", "state",
+)  # fmt: skip
 _SERVICE_KEYS = (
-    "name",
-    "state",
-    "command",
-    "description",
-    "memory_mb",
-    "fails_while",
-    "locked",
-    "log",
-    "ports",
-    "enabled",
-)
+    "name", "state", "command", "description", "memory_mb", "fails_while", "locked", "log", "ports", "enabled",
+)  # fmt: skip
 _CONTAINER_KEYS = ("name", "image", "state", "command", "memory_mb", "log", "ports", "locked", "fails_while")
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19}
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
@@ -77,13 +57,38 @@ def signal_name(word: str) -> str | None:
 
 
 class ProcessTable:
-    """The running processes by id."""
+    """The running processes by id, `init` before them all."""
 
-    def __init__(self, user: str, effects: EffectLog) -> None:
+    def __init__(self, user: str, effects: EffectLog, spec: Fields, start_s: int, incidentals: Incidentals) -> None:
         self.user = user
         self._effects = effects
         self._by_pid: dict[int, Process] = {}
         self._last_pid = 0
+        self.add(Process(1, "systemd", "/sbin/init", "root", 0.0, 11.2, start_s - 12 * 86_400))
+        for fields in spec.objects("processes", _PROCESS_KEYS):
+            name = fields.word("name")
+            free_pid = incidentals.between(400, 29_000, "pid", name)
+            while free_pid in self._by_pid:
+                free_pid += 1
+            pid = fields.whole("pid", free_pid, least=2, most=4_000_000)
+            if pid in self._by_pid:
+                raise SuiteError(f"key '{fields.at('pid')}' is {pid}, which another process has; give each its own")
+            age_minutes = fields.number("age_minutes", incidentals.between(30, 9_000, "process age", name))
+            self.add(
+                Process(
+                    pid=pid,
+                    name=name,
+                    command=fields.word("command", name),
+                    user=fields.word("user", user),
+                    cpu=fields.number("cpu", 0.1, most=6_400),
+                    memory_mb=fields.number("memory_mb", 24),
+                    started_s=start_s - int(age_minutes * 60),
+                    ignores_term=fields.flag("ignores_term"),
+                    ports=_read_ports(fields),
+                    open=tuple(fields.texts("open")),
+                    state=fields.choice("state", ("", "R", "S", "D", "Z", "T"), ""),
+                )
+            )
 
     def __iter__(self) -> Iterator[Process]:
         return iter(sorted(self._by_pid.values(), key=lambda process: process.pid))
@@ -98,10 +103,6 @@ class ProcessTable:
         self._by_pid[process.pid] = process
         self._last_pid = max(self._last_pid, process.pid)
 
-    def next_pid(self) -> int:
-        self._last_pid += 3
-        return self._last_pid
-
     def signal(self, pid: int, signal: str) -> None:
         """Send a signal, as the user: a process that ends is gone from the table."""
         process = self._by_pid.get(pid)
@@ -114,42 +115,15 @@ class ProcessTable:
         del self._by_pid[pid]
         self._effects.note("killed", process.name, str(pid))
 
-    def remove(self, process: Process) -> None:
+    def spawn(self, service: Service, started_s: int) -> int:
+        """Start the process of a service; its id."""
+        ports, pid = service.ports, self._last_pid + 3
+        self.add(Process(pid, service.name, service.command, "root", 0.2, service.memory_mb, started_s, ports=ports))
+        return pid
+
+    def end(self, pid: int | None) -> None:
         """A process ends for a reason of its own, such as its service being stopped."""
-        self._by_pid.pop(process.pid, None)
-
-
-def fill_processes(table: ProcessTable, spec: Fields, user: str, start_s: int, incidentals: Incidentals) -> None:
-    """The processes of a specification, with `init` before them all."""
-    boot_s = start_s - 12 * 86_400
-    table.add(Process(1, "systemd", "/sbin/init", "root", 0.0, 11.2, boot_s))
-    for fields in spec.objects("processes", _PROCESS_KEYS):
-        name = fields.word("name")
-        pid = fields.whole("pid", _free_pid(table, name, incidentals), least=2, most=4_000_000)
-        if table.get(pid) is not None:
-            raise SuiteError(f"key '{fields.at('pid')}' is {pid}, which another process has; give each its own")
-        age_minutes = fields.number("age_minutes", incidentals.between(30, 9_000, "process age", name))
-        process = Process(
-            pid=pid,
-            name=name,
-            command=fields.word("command", name),
-            user=fields.word("user", user),
-            cpu=fields.number("cpu", 0.1, most=6_400),
-            memory_mb=fields.number("memory_mb", 24),
-            started_s=start_s - int(age_minutes * 60),
-            ignores_term=fields.flag("ignores_term"),
-            ports=_read_ports(fields),
-            open=tuple(fields.texts("open")),
-            state=fields.choice("state", ("", "R", "S", "D", "Z", "T"), ""),
-        )
-        table.add(process)
-
-
-def _free_pid(table: ProcessTable, name: str, incidentals: Incidentals) -> int:
-    pid = incidentals.between(400, 29_000, "pid", name)
-    while table.get(pid) is not None:
-        pid += 1
-    return pid
+        self._by_pid.pop(pid or 0, None)
 
 
 def _read_ports(fields: Fields) -> tuple[int, ...]:
@@ -191,18 +165,24 @@ class Service:
 class Services:
     """The services by name, with or without `.service`, and the containers."""
 
-    def __init__(self, clock: Clock, processes: ProcessTable, tree: FileTree, effects: EffectLog) -> None:
+    def __init__(self, clock: Clock, processes: ProcessTable, tree: FileTree, effects: EffectLog, spec: Fields) -> None:
         self._clock = clock
         self._processes = processes
         self._tree = tree
         self._effects = effects
         self._by_name: dict[str, Service] = {}
+        for key, keys in (("services", _SERVICE_KEYS), ("containers", _CONTAINER_KEYS)):
+            for fields in spec.objects(key, keys):
+                service = _read_service(fields, clock.start_s, is_container=key == "containers")
+                if service.name in self._by_name:
+                    words = f"is '{service.name}', which another service has; give each its own"
+                    raise SuiteError(f"key '{fields.at('name')}' {words}")
+                self._by_name[service.name] = service
+                if service.state == "active":
+                    service.pid = processes.spawn(service, service.since_s)
 
     def __iter__(self) -> Iterator[Service]:
-        for name in list(self._by_name):
-            service = self.find(name)
-            if service is not None:
-                yield service
+        return filter(None, map(self.find, list(self._by_name)))
 
     def units(self) -> list[Service]:
         return [service for service in self if not service.image]
@@ -218,11 +198,6 @@ class Services:
             service.since_s = self._clock.now_s
             service.log.append(LogLine(service.since_s, f"{service.unit}: Main process exited, code=killed"))
         return service
-
-    def add(self, service: Service) -> None:
-        self._by_name[service.name] = service
-        if service.state == "active":
-            self._spawn(service, service.since_s)
 
     def discard(self, service: Service) -> None:
         """Take a container away."""
@@ -253,7 +228,7 @@ class Services:
                     f"Job for {service.unit} failed because the control process exited with error code.\n"
                     f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
                 )
-        self._spawn(service, self._clock.now_s)
+        service.pid = self._processes.spawn(service, self._clock.now_s)
         self._enter(service, "active", "Started")
 
     def enable(self, service: Service, wanted: bool) -> None:
@@ -271,25 +246,8 @@ class Services:
         service.since_s = self._clock.now_s
         service.log.append(LogLine(service.since_s, f"{service.name}: {event} {service.description}."))
 
-    def _spawn(self, service: Service, started_s: int) -> None:
-        service.pid = self._processes.next_pid()
-        self._processes.add(
-            Process(
-                service.pid,
-                service.name,
-                service.command,
-                "root",
-                0.2,
-                service.memory_mb,
-                started_s,
-                ports=service.ports,
-            )
-        )
-
     def _end(self, service: Service) -> None:
-        process = self._processes.get(service.pid) if service.pid else None
-        if process is not None:
-            self._processes.remove(process)
+        self._processes.end(service.pid)
         service.pid = None
 
     def _refuse_locked(self, service: Service) -> None:
@@ -297,43 +255,29 @@ class Services:
             raise Refusal(f"Failed to change {service.unit}: Access denied")
 
 
-def fill_services(services: Services, spec: Fields, start_s: int) -> None:
-    """The services of a specification; the caller has filled the processes, so that ids follow theirs."""
-    for key, keys in (("services", _SERVICE_KEYS), ("containers", _CONTAINER_KEYS)):
-        for fields in spec.objects(key, keys):
-            name = fields.word("name").removesuffix(".service")
-            if services.find(name) is not None:
-                raise SuiteError(f"key '{fields.at('name')}' is '{name}', which another service has; give each its own")
-            since_s = start_s - 4 * 86_400
-            services.add(
-                Service(
-                    name=name,
-                    state=fields.choice("state", STATES, "active"),
-                    command=fields.word("command", f"/usr/sbin/{name}"),
-                    description=fields.word("description", f"{name} service"),
-                    memory_mb=fields.number("memory_mb", 48),
-                    since_s=since_s,
-                    log=_read_log(fields, since_s, start_s),
-                    locked=fields.flag("locked"),
-                    fails_while=_read_hindrance(fields),
-                    ports=_read_ports(fields),
-                    enabled=fields.flag("enabled") if "enabled" in fields else True,
-                    image=fields.word("image", f"{name}:latest") if key == "containers" else "",
-                )
-            )
-
-
-def _read_log(fields: Fields, since_s: int, start_s: int) -> list[LogLine]:
-    """Lines without times of their own; the last was written a minute ago, and they lie minutes apart."""
+def _read_service(fields: Fields, start_s: int, *, is_container: bool) -> Service:
+    name, since_s = fields.word("name").removesuffix(".service"), start_s - 4 * 86_400
+    # Lines without times of their own; the last was written a minute ago, and they lie minutes apart.
     texts = fields.texts("log")
-    return [LogLine(max(since_s, start_s - 60 * (len(texts) - index)), text) for index, text in enumerate(texts)]
-
-
-def _read_hindrance(fields: Fields) -> tuple[str, str] | None:
-    if "fails_while" not in fields:
-        return None
-    inner = Fields(fields.raw("fails_while"), fields.at("fails_while"), ("file", "contains"))
-    return inner.path("file"), inner.word("contains")
+    log = [LogLine(max(since_s, start_s - 60 * (len(texts) - index)), text) for index, text in enumerate(texts)]
+    fails_while = None
+    if "fails_while" in fields:
+        inner = Fields(fields.raw("fails_while"), fields.at("fails_while"), ("file", "contains"))
+        fails_while = inner.path("file"), inner.word("contains")
+    return Service(
+        name=name,
+        state=fields.choice("state", STATES, "active"),
+        command=fields.word("command", f"/usr/sbin/{name}"),
+        description=fields.word("description", f"{name} service"),
+        memory_mb=fields.number("memory_mb", 48),
+        since_s=since_s,
+        log=log,
+        locked=fields.flag("locked"),
+        fails_while=fails_while,
+        ports=_read_ports(fields),
+        enabled=fields.flag("enabled") if "enabled" in fields else True,
+        image=fields.word("image", f"{name}:latest") if is_container else "",
+    )
 
 
 def unit_text(service: Service) -> str:

@@ -1,9 +1,8 @@
 """The shell of the simulated machine: bashkit's language and text tools, our file tree under them, our own commands.
 
 Nothing runs on the host. Each line gets a new shell, so that neither variables nor traps outlive it; what is kept is
-the machine. A limit that is reached, and an option that is not simulated, is told to the model in words,
-whatever it does
-with standard error.
+the machine. A limit that is reached, and an option that is not simulated, is told to the model in words, whatever it
+does with standard error.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any
 
 import bashkit
 
-from clawgauge.world.commands import COMMANDS, PASSED_ON, Call, Command, NotSimulated, UsageFault, parse_options
-from clawgauge.world.machine import Machine
+from clawgauge.world.commands import COMMANDS, Call
+from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
+from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
 
@@ -31,7 +31,6 @@ _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES = 512 * 1024**2
 _INNER_STACK_BYTES = 128 * 1024**2
-_FOLDERS = ("/bin/", "/usr/bin/")
 _PERMISSION = re.compile(r"((?:(?<![\w-])test|\[\[?)\s+(?:!\s+)?)-([rw])\s+(?=[\w\"'$/~.])")
 _LATER_PERMISSION = re.compile(r"\[[^\]\n]*\s(?:-a|-o|&&|\|\|)\s+(?:!\s+)?-[rw]\s")
 _BRACES = re.compile(
@@ -71,8 +70,8 @@ class Shell:
         self._mount = TreeMount(machine.files, machine.clock, polish)
         self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
         self._mount.on_exhausted = self._exhaust
-        # By user, depth and whether the commands that pass on to bashkit's own are left out.
-        self._shells: dict[tuple[str, int, bool], bashkit.Bash] = {}
+        # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
+        self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
         self._stdin: list[str] = []
         self._exhausted = False
@@ -84,50 +83,47 @@ class Shell:
         self._exhausted = False
         self._machine.notices.clear()
         line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
-        output = self._run_apart(f"exec 2>&1; {line}", workdir, {}, native=False)
+        output = self._run_apart(f"exec 2>&1; {line}", workdir, {})
         if self._exhausted:
             raise OutOfFuel
-        output = CommandOutput(output.text + output.errors, output.code)
-        unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in output.text]
-        if not unseen:
-            return output
-        parts = [output.text.rstrip("\n"), *unseen]
-        return CommandOutput("\n".join(part for part in parts if part), output.code)
+        text = output.text + output.errors
+        unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]
+        if unseen:
+            text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
+        return CommandOutput(text, output.code)
 
-    def run_native(self, line: str, call: Call, *, native: bool = True) -> CommandOutput:
-        """Run a line for a command of ours, with its input; with `native`, that command is then bashkit's own."""
+    def run_native(self, line: str, call: Call) -> CommandOutput:
+        """Run a line for a command of ours, with its input; that command is then bashkit's own."""
         if len(self._stdin) >= _MAX_DEPTH:
             raise NotSimulated("commands are nested too deeply")
         self._stdin.append(call.stdin)
         try:
-            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, native=native)
+            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, call.name)
         finally:
             self._stdin.pop()
 
-    def pass_on(self, line: str, call: Call, *, native: bool = True) -> int:
+    def pass_on(self, line: str, call: Call) -> int:
         """`run_native`, with what it prints printed by the command."""
-        output = self.run_native(line, call, native=native)
+        output = self.run_native(line, call)
         call.print(output.text)
         call.say(output.errors)
         return output.code
 
     def has_command(self, name: str) -> bool:
-        if name in COMMANDS:
-            return COMMANDS[name].run.__name__ != "not_found"
-        return name in _NATIVE
+        return COMMANDS[name].run.__name__ != "not_found" if name in COMMANDS else name in _NATIVE
 
     def _exhaust(self) -> None:
         self._exhausted = True
         for running in self._running:
             running.cancel()
 
-    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
+    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
         """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
         outcome: list[CommandOutput | BaseException] = []
 
         def work() -> None:
             try:
-                outcome.append(self._execute(line, workdir, env, native=native))
+                outcome.append(self._execute(line, workdir, env, left_out))
             except BaseException as error:  # handed over to the thread that waits
                 outcome.append(error)
 
@@ -142,8 +138,8 @@ class Shell:
             raise outcome[0]
         return outcome[0]
 
-    def _execute(self, line: str, workdir: str, env: Mapping[str, str], *, native: bool) -> CommandOutput:
-        key = (self._machine.files.user, len(self._stdin), native)
+    def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
+        key = (self._machine.files.user, len(self._stdin), left_out)
         shell = self._fresh(key)
         base = self._environment()
         exports = "".join(
@@ -167,16 +163,16 @@ class Shell:
             self._machine.notices.append("[the output was cut: too much for one call]")
         return CommandOutput(_polished(result.stdout), result.exit_code, _polished(result.stderr))
 
-    def _fresh(self, key: tuple[str, int, bool]) -> bashkit.Bash:
+    def _fresh(self, key: tuple[str, int, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
         shell = self._shells.get(key)
         if shell is None:
-            user, _, native = key
-            commands = {name: command for name, command in COMMANDS.items() if not (native and name in PASSED_ON)}
+            user, _, left_out = key
             builtins = {
                 f"{folder}{name}": self._builtin(name, command)
-                for name, command in commands.items()
-                for folder in ("", *_FOLDERS)
+                for name, command in COMMANDS.items()
+                if name != left_out
+                for folder in ("", "/bin/", "/usr/bin/")
             }
             builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""
             shell = self._shells[key] = bashkit.Bash(
@@ -195,18 +191,11 @@ class Shell:
         return shell
 
     def _environment(self) -> dict[str, str]:
-        machine = self._machine
-        user = machine.files.user
+        user = self._machine.files.user
         return {
-            "HOME": machine.home if user == machine.user else "/root" if user == "root" else f"/home/{user}",
-            "USER": user,
-            "LOGNAME": user,
-            "HOSTNAME": machine.host,
-            "SHELL": "/bin/bash",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-        }
+            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
+        }  # fmt: skip
 
     def _stopped(self, error: str, printed: str) -> CommandOutput:
         """What the model reads where the shell gave up on the whole line."""
@@ -224,15 +213,8 @@ class Shell:
 
     def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
         def run(context: Any) -> Any:
-            call = Call(
-                name=name,
-                args=list(context.argv),
-                machine=self._machine,
-                shell=self,
-                stdin=context.stdin or "",
-                workdir=context.cwd,
-                env=context.env,
-            )
+            given = list(context.argv), self._machine, self, context.stdin or "", context.cwd, context.env
+            call = Call(name, *given)
             code = self.run_command(command, call)
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
@@ -248,10 +230,9 @@ class Shell:
             if not command.raw:
                 call.options = parse_options(command, call.args)
             return command.run(call)
-        except NotSimulated as fault:
-            self._machine.notices.append(f"{call.name}: {fault}")
-            return call.complain(str(fault), fault.code)
         except UsageFault as fault:
+            if isinstance(fault, NotSimulated):
+                self._machine.notices.append(f"{call.name}: {fault}")
             return call.complain(str(fault), fault.code)
         except Refusal as refusal:
             return call.complain(str(refusal))
@@ -296,14 +277,14 @@ def _n_written_out(word: str) -> int:
 
 
 _NATIVE = frozenset({
-    "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum", "clear",
-    "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand", "expr",
-    "factor", "false", "fgrep", "flock", "fmt", "fold", "gawk", "getconf", "grep", "gunzip", "gzip", "head",
-    "hexdump", "hostid", "iconv", "install", "join", "jq", "locale", "logname", "mawk", "md5sum", "mkfifo", "nice",
-    "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd", "readlink", "realpath", "rev",
-    "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shasum", "sort", "split", "strings", "sum",
-    "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree", "true", "tty", "unexpand", "uniq", "unzip",
-    "wc", "xargs", "xxd", "zip",
+    "arch", "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum",
+    "clear", "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand",
+    "expr", "factor", "false", "fgrep", "file", "flock", "fmt", "fold", "gawk", "getconf", "grep", "groups", "gunzip",
+    "gzip", "head", "hexdump", "hostid", "iconv", "install", "join", "jq", "link", "ln", "locale", "logname", "mawk",
+    "md5sum", "mkfifo", "nice", "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd",
+    "readlink", "realpath", "rev", "rmdir", "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum",
+    "shasum", "sort", "split", "strings", "sum", "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree",
+    "true", "tty", "unexpand", "uniq", "unzip", "wc", "whoami", "xargs", "xxd", "zip",
 })  # fmt: skip
 
 # Whole lines as bashkit words them, and nothing that a file or a log of the world might say.

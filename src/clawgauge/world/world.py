@@ -1,4 +1,4 @@
-"""One simulated world: tools are called on it, and it answers.
+"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `definitions` describes them.
 
 Nothing a model can send raises: what cannot be done is an answer that says so.
 """
@@ -6,18 +6,27 @@ Nothing a model can send raises: what cannot be done is an answer that says so.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world.arguments import Arguments, ArgumentsBudget, ToolAnswer, bounded_answer
+from clawgauge.world import paths
 from clawgauge.world.definitions import TOOL_NAMES
-from clawgauge.world.machine import build_machine
-from clawgauge.world.refusals import OutOfFuel, Refusal
+from clawgauge.world.machine import Machine, build_machine
+from clawgauge.world.refusals import (
+    Arguments,
+    ArgumentsBudget,
+    FileFault,
+    OutOfFuel,
+    Refusal,
+    ToolAnswer,
+    bounded_answer,
+)
+from clawgauge.world.schedule import Job
+from clawgauge.world.services import Process, signal_name
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
-    from clawgauge.world.tools import Tool
 
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
 MAX_CALLS = 200
@@ -42,11 +51,10 @@ class World:
     """
 
     def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
-        self.machine = build_machine(spec, _seed_of(spec) if seed is None else seed)
+        own_seed = spec.get("seed", 0)
+        self.machine = build_machine(spec, seed if seed is not None else own_seed if isinstance(own_seed, int) else 0)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
-        loaded = importlib.import_module("clawgauge.world.tools")
-        self._tools: Mapping[str, Tool] = loaded.TOOLS
-        self.shell: Shell = loaded.Shell(self.machine)
+        self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []
         self._budget = ArgumentsBudget()
         self._n_acted_on = 0
@@ -57,36 +65,175 @@ class World:
             return _CALLS_SPENT
         admitted = self._budget.admit(arguments)
         kept = arguments if admitted and isinstance(arguments, Mapping) else None
-        answer = self._answer(name, kept, admitted)
+        try:
+            answer = self._answer(name, kept, admitted)
+        except Refusal as refusal:
+            answer = ToolAnswer(f"Error: {refusal}", is_error=True)
+        except OutOfFuel:
+            self.machine.clock.advance(30)
+            answer = ToolAnswer("Error: stopped after 30 s: too much work for one call", is_error=True)
         self.calls.append(CallMade(name, kept, answer.is_error))
-        return answer
+        return bounded_answer(answer.text, is_error=answer.is_error)
 
     def _answer(self, name: str, arguments: Mapping[str, Any] | None, admitted: bool) -> ToolAnswer:
-        tool = self._tools.get(name)
-        if tool is None:
-            known = ", ".join(TOOL_NAMES)
-            return bounded_answer(f"Error: no tool is called '{name[:100]}'; the tools are {known}", is_error=True)
+        if name not in TOOL_NAMES:
+            raise Refusal(f"no tool is called '{name[:100]}'; the tools are {', '.join(TOOL_NAMES)}")
         # Nothing has happened yet when arguments are refused, not even time: a record may have lost them.
         if arguments is None:
             problem = "must be a JSON object" if admitted else "are too large, or hold what JSON cannot"
-            return bounded_answer(f"Error: {name}: the arguments {problem}", is_error=True)
+            raise Refusal(f"{name}: the arguments {problem}")
         machine = self.machine
         self._n_acted_on += 1
         machine.clock.advance(machine.incidentals.between(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
         struck = machine.faults.strike(name)
         if struck is not None:
-            return bounded_answer(struck, is_error=True)
+            return ToolAnswer(struck, is_error=True)
+        given = Arguments(name, arguments)
+        said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+        return ToolAnswer(said) if isinstance(said, str) else said
+
+
+def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
+    command = arguments.text("command")
+    workdir = paths.resolve(arguments.text("workdir", machine.home), machine.home)
+    if not machine.files.is_directory(workdir):
+        raise Refusal(f"workdir {workdir[:300]}: No such directory")
+    output = shell.run(command, workdir)
+    text = output.text.rstrip("\n")
+    if output.code != 0:
+        text += f"{chr(10) if text else ''}(exit code {output.code})"
+    return ToolAnswer(text or "(no output)", output.code != 0 or bool(machine.notices))
+
+
+def _on_file(work: Callable[[Machine, Arguments, str], str]) -> Callable[[Machine, Arguments], str]:
+    """A tool that works on the file at `path`."""
+
+    def run(machine: Machine, arguments: Arguments) -> str:
+        given = arguments.text("path")
+        if not given.strip():
+            raise Refusal("the argument 'path' is empty")
+        if given == "~" or given.startswith("~/"):
+            given = machine.home + given[1:]
+        path = paths.resolve(given, machine.home)
         try:
-            answer = tool(machine, self.shell, Arguments(name, arguments))
-        except Refusal as refusal:
-            return bounded_answer(f"Error: {refusal}", is_error=True)
-        except OutOfFuel:
-            machine.clock.advance(30)
-            return bounded_answer("Error: stopped after 30 s: too much work for one call", is_error=True)
-        return bounded_answer(answer.text, is_error=answer.is_error)
+            return work(machine, arguments, path)
+        except FileFault as fault:
+            raise Refusal(f"{path[:300]}: {fault}") from None
+
+    return run
 
 
-def _seed_of(spec: Mapping[str, Any]) -> int:
-    seed = spec.get("seed", 0)
-    return seed if isinstance(seed, int) else 0
+@_on_file
+def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
+    first, limit = arguments.whole("offset", 1), arguments.whole("limit", 2_000)
+    lines = machine.files.read(path).splitlines(keepends=True)
+    shown = lines[first - 1 : first - 1 + limit]
+    if lines and not shown:
+        raise Refusal(f"{path} has {len(lines)} lines; offset {first} is past its end")
+    left = len(lines) - (first - 1) - len(shown)
+    tail = f"\n[{left} more lines; continue with offset {first + len(shown)}]" if left > 0 else ""
+    return "".join(shown) + tail or "(the file is empty)"
+
+
+@_on_file
+def write_file(machine: Machine, arguments: Arguments, path: str) -> str:
+    content, above = arguments.text("content"), paths.parent(path)
+    if not machine.files.exists(above):
+        machine.files.make_directory(above, parents=True)
+    machine.files.write(path, content)
+    return f"Wrote {len(content.encode('utf-8', 'replace'))} bytes to {path}"
+
+
+@_on_file
+def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
+    old, new = arguments.text("oldText"), arguments.text("newText")
+    if not old:
+        raise Refusal("the argument 'oldText' is empty; give the text to replace")
+    text = machine.files.read(path)
+    count = text.count(old)
+    if count != 1:
+        found = "does not occur" if count == 0 else f"occurs {count} times"
+        raise Refusal(f"{path}: the old text {found}; it must occur exactly once, white space included")
+    machine.files.write(path, text.replace(old, new))
+    return f"Replaced 1 occurrence in {path}"
+
+
+def web_fetch(machine: Machine, arguments: Arguments) -> ToolAnswer:
+    page = machine.web.fetch(arguments.text("url"))
+    head = f"HTTP {page.status} {page.reason}\ncontent-type: {page.content_type}"
+    if page.retry_after_s is not None:
+        head += f"\nretry-after: {page.retry_after_s}"
+    return ToolAnswer(f"{head}\n\n{page.body}", is_error=page.status >= 400)
+
+
+def message(machine: Machine, arguments: Arguments) -> str:
+    if arguments.action("send", "read") == "send":
+        return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text')).who}."
+    lines = [
+        f"[{machine.clock.moment(received.at_s):%Y-%m-%d %H:%M}] {received.who}: {received.text}"
+        for received in machine.mailbox.incoming(arguments.text("from", ""))
+    ]
+    return "\n".join(lines) or "No messages."
+
+
+def cron(machine: Machine, arguments: Arguments) -> str:
+    def line(job: Job) -> str:
+        return f"{job.id}  {job.schedule}  {job.command}" + (f"  # {job.name}" if job.name else "")
+
+    match arguments.action("list", "add", "remove"):
+        case "list":
+            return "\n".join(map(line, machine.schedule.jobs)) or "No scheduled jobs."
+        case "add":
+            given = arguments.text("schedule"), arguments.text("command"), arguments.text("name", "")
+            return f"Added {line(machine.schedule.add(*given))}"
+    return f"Removed {line(machine.schedule.remove(arguments.text('id')))}"
+
+
+def memory(machine: Machine, arguments: Arguments) -> str:
+    notes, nothing = machine.notes.notes, "No notes."
+    match arguments.action("store", "search", "list", "delete"):
+        case "store":
+            return f"Stored as {machine.notes.store(arguments.text('text')).id}"
+        case "delete":
+            return f"Deleted {machine.notes.delete(arguments.text('id')).id}"
+        case "search":
+            notes, nothing = machine.notes.search(arguments.text("query")), "No note matches."
+    return "\n".join(f"{note.id}: {note.text}" for note in notes) or nothing
+
+
+def process(machine: Machine, arguments: Arguments) -> str:
+    def line(one: Process) -> str:
+        usage = f"{one.cpu:>5.1f}% CPU  {one.memory_mb:>8.1f} MB"
+        return f"{one.pid:>6}  {one.user:<10} {usage}  {one.command}"
+
+    action = arguments.action("list", "info", "kill")
+    if action == "list":
+        return "\n".join(map(line, machine.processes))
+    pid = arguments.whole("pid")
+    found = machine.processes.get(pid)
+    if found is None:
+        raise Refusal(f"pid {str(pid)[:20]}: No such process")
+    if action == "info":
+        started = machine.clock.moment(found.started_s)
+        return f"{line(found)}\nname: {found.name}\nstarted: {started:%Y-%m-%d %H:%M:%S}"
+    signal = signal_name(arguments.text("signal", "TERM"))
+    if signal is None:
+        raise Refusal("the argument 'signal' must be one of TERM, KILL, HUP, INT")
+    try:
+        machine.processes.signal(pid, signal)
+    except Refusal as refusal:
+        raise Refusal(f"pid {pid}: {refusal}") from None
+    after = "it still runs" if machine.processes.get(pid) else "it has ended"
+    return f"Sent {signal} to {pid} ({found.name}); {after}."
+
+
+def ask_user(machine: Machine, arguments: Arguments) -> str:
+    return f"The user answered: {machine.mailbox.ask(arguments.text('question')).text}"
+
+
+# All but `exec`, which needs the shell too.
+_TOOLS: Mapping[str, Callable[[Machine, Arguments], str | ToolAnswer]] = {
+    "read": read_file, "write": write_file, "edit": edit_file, "web_fetch": web_fetch, "message": message,
+    "ask_user": ask_user, "cron": cron, "memory": memory, "process": process,
+}  # fmt: skip

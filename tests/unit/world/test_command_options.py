@@ -21,17 +21,17 @@ SPEC: dict[str, Any] = {
 }
 OPERANDS = {
     "chown": ["claw", "/srv/a.txt"], "chgrp": ["claw", "/srv/a.txt"], "mv": ["/srv/a.txt", "/srv/c.txt"],
-    "cp": ["/srv/a.txt", "/srv/c.txt"], "ln": ["/srv/a.txt", "/srv/l"], "mkdir": ["/srv/new"], "rmdir": ["/srv/empty"],
-    "systemctl": ["status", "web"], "curl": ["https://a.example/"], "wget": ["https://a.example/"], "pgrep": ["worker"],
-    "pidof": ["worker"], "ping": ["db.example"], "which": ["ls"], "fuser": ["/srv/a.txt"], "ls": ["/srv"],
+    "cp": ["/srv/a.txt", "/srv/c.txt"], "mkdir": ["/srv/new"], "systemctl": ["status", "web"], "pgrep": ["worker"],
+    "curl": ["https://a.example/"], "wget": ["https://a.example/"], "pidof": ["worker"], "ping": ["db.example"],
+    "which": ["ls"], "ls": ["/srv"],
     **{
         name: ["/srv/a.txt"]
-        for name in ("df", "du", "stat", "file", "touch", "truncate", "tee", "rm", "unlink", "fallocate")
+        for name in ("df", "du", "stat", "touch", "truncate", "tee", "rm", "unlink", "fallocate", "fuser")
     },
 }  # fmt: skip
 VALUES = {
     ("mkdir", "m"): "700", ("ls", "sort"): "size", ("stat", "c"): "%s", ("stat", "printf"): "%n", ("du", "B"): "1K",
-    ("truncate", "r"): "/srv/d/b.log", ("touch", "r"): "/srv/a.txt", ("touch", "d"): "yesterday", ("ping", "I"): "eth0",
+    ("touch", "r"): "/srv/a.txt", ("touch", "d"): "yesterday", ("ping", "I"): "eth0",
     ("touch", "t"): "202601010101", ("systemctl", "p"): "MainPID", ("systemctl", "o"): "short",
     ("systemctl", "t"): "service",
     ("nvidia-smi", "query-gpu"): "name", ("mktemp", "p"): "/tmp", ("journalctl", "S"): "yesterday", ("df", "t"): "ext4",
@@ -49,7 +49,6 @@ WITH = {
     ("systemctl", "no-legend"): ["list-units"], ("systemctl", "now"): ["disable", "web"],
     ("systemctl", "p"): ["show", "web"],
     ("systemctl", "value"): ["show", "web"], ("systemctl", "q"): ["is-active", "web"], ("free", "c"): ["-s", "1"],
-    ("rmdir", "ignore-fail-on-non-empty"): ["/srv/d"],
 }  # fmt: skip
 # Some options matter for some files only.
 OTHER_OPERANDS = {

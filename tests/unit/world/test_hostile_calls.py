@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.world import TOOL_NAMES, ToolAnswer, World
-from clawgauge.world.arguments import MAX_ANSWER_BYTES
+from clawgauge.world.refusals import MAX_ANSWER_BYTES
 from clawgauge.world.world import MAX_CALLS
 
 SPEC: dict[str, Any] = {

@@ -3,27 +3,13 @@
 `COMMANDS` is the table: which name runs which function, and every option it reads.
 """
 
-from clawgauge.world.commands import changing, dates, listing, network, processes, programs, services, shaping, status
-from clawgauge.world.commands.call import COMMANDS, Call, Command, NotSimulated, UsageFault, parse_options
-
-__all__ = [
-    "COMMANDS",
-    "PASSED_ON",
-    "Call",
-    "Command",
-    "NotSimulated",
-    "UsageFault",
-    "changing",
-    "dates",
-    "listing",
-    "network",
-    "parse_options",
-    "processes",
-    "programs",
-    "services",
-    "shaping",
-    "status",
-]
-
-# Commands of ours that look at their words first and then have bashkit's own do the work.
-PASSED_ON = frozenset({"find", "sed", "bc", "split", "tail"})
+from clawgauge.world.commands import changing as changing
+from clawgauge.world.commands import listing as listing
+from clawgauge.world.commands import network as network
+from clawgauge.world.commands import processes as processes
+from clawgauge.world.commands import programs as programs
+from clawgauge.world.commands import services as services
+from clawgauge.world.commands import shaping as shaping
+from clawgauge.world.commands import status as status
+from clawgauge.world.commands.call import COMMANDS as COMMANDS
+from clawgauge.world.commands.call import Call as Call

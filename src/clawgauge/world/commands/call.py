@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clawgauge.world import paths
 from clawgauge.world.files import FileTree
@@ -15,8 +15,7 @@ from clawgauge.world.refusals import FileFault
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
 
-UNITS = "KMGTP"
-_SIZE = re.compile(r"(\d{1,12})(?:([KMGT])(?:i?B)?|([kMGT])B|[bBc])?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,12})(?:([KMGT])(i?B)?|[bc])?", re.IGNORECASE)
 
 
 class UsageFault(Exception):
@@ -41,13 +40,12 @@ class Command:
     """
 
     run: Callable[[Call], int]
-    flags: str = ""
-    valued: str = ""
-    long: Mapping[str, str] = field(default_factory=dict)
-    idle: frozenset[str] = frozenset()
-    valued_words: tuple[str, ...] = ()
-    raw: bool = False
-    mixed: bool = True
+    flags: str
+    valued: str
+    long: Mapping[str, str]
+    idle: frozenset[str]
+    valued_words: tuple[str, ...]
+    raw: bool
 
     def takes_value(self, option: str) -> bool:
         return option in self.valued_words or (len(option) == 1 and option in self.valued)
@@ -56,35 +54,30 @@ class Command:
 COMMANDS: dict[str, Command] = {}
 
 
-def command(
-    *names: str,
+def command(*names: str, **table: Any) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+    """Enter a function into the table of commands, with its options as `read_options` has them, or with `raw`."""
+
+    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
+        COMMANDS.update(dict.fromkeys(names, _entry(function, **table)))
+        return function
+
+    return enter
+
+
+def _entry(
+    run: Callable[[Call], int],
     flags: str = "",
     valued: str = "",
     long: str = "",
     idle: str = "",
     idle_words: str = "",
+    *,
     raw: bool = False,
-    mixed: bool = True,
-) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Enter a function into the table of commands.
-
-    `long` is written `human-readable:h max-depth:d= sort=`: a letter after the colon, `=` where a value follows.
-    """
-    by_word: dict[str, str] = {}
-    valued_words = []
-    for item in long.split():
-        word, _, letter = item.removesuffix("=").partition(":")
-        by_word[word] = letter or word
-        if item.endswith("=") and not letter:
-            valued_words.append(word)
-
-    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
-        quiet = frozenset([*idle, *idle_words.split()])
-        entry = Command(function, flags, valued, by_word, quiet, tuple(valued_words), raw, mixed)
-        COMMANDS.update(dict.fromkeys(names, entry))
-        return function
-
-    return enter
+) -> Command:
+    items = [(*item.removesuffix("=").partition(":")[::2], item.endswith("=")) for item in long.split()]
+    by_word = {word: letter or word for word, letter, _ in items}
+    valued_words = tuple(word for word, letter, takes_value in items if takes_value and not letter)
+    return Command(run, flags, valued, by_word, frozenset([*idle, *idle_words.split()]), valued_words, raw)
 
 
 @dataclass(slots=True)
@@ -100,13 +93,16 @@ class Options:
         self.asked.update(options)
         return any(option in self.flags or option in self.values for option in options)
 
-    def value(self, option: str, default: str = "") -> str:
-        self.asked.add(option)
-        return self.values[option][-1] if option in self.values else default
-
     def all(self, option: str) -> list[str]:
         self.asked.add(option)
         return self.values.get(option, [])
+
+    def value(self, option: str, default: str = "") -> str:
+        return (self.all(option) or [default])[-1]
+
+    def members(self, option: str) -> list[str]:
+        """The parts of a value that is a list with commas."""
+        return [part.strip() for part in self.value(option).split(",") if part.strip()]
 
     def whole(self, option: str, default: int) -> int:
         """A value that must be a whole number."""
@@ -135,18 +131,20 @@ class Call:
     def files(self) -> FileTree:
         return self.machine.files
 
-    def print(self, text: str) -> None:
+    def print(self, text: str, code: int = 0) -> int:
+        """Say it on standard output; the code to return."""
         self.machine.fuel.spend(len(text) + 32)
         self.out.append(text)
-
-    def complain(self, text: str, code: int = 1) -> int:
-        """Say what is wrong on standard error; the code to return."""
-        self.say(f"{self.name}: {text}\n")
         return code
 
-    def say(self, text: str) -> None:
-        """Standard error as it is."""
+    def complain(self, text: str, code: int = 1) -> int:
+        """Say what is wrong on standard error, after the command's name; the code to return."""
+        return self.say(f"{self.name}: {text}\n", code)
+
+    def say(self, text: str, code: int = 1) -> int:
+        """Standard error as it is; the code to return."""
         self.err.append(text)
+        return code
 
     def resolve(self, path: str) -> str:
         return paths.resolve(path, self.workdir)
@@ -171,73 +169,60 @@ class Call:
         return self.options.operands
 
 
+def read_options(args: Sequence[str], **table: Any) -> Options:
+    """The options of a part of a command. `long` is written `all:a max-depth:d= sort=`: a letter after the colon, `=`
+    where a value follows."""
+    return parse_options(_entry(lambda call: 0, **table), args)
+
+
 def parse_options(command: Command, args: Sequence[str]) -> Options:
     """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
     options = Options()
     waiting = list(reversed(args))
+
+    def take(option: str, value: str | None, fault: str) -> None:
+        if value is None and not waiting:
+            raise UsageFault(fault)
+        options.values.setdefault(option, []).append(waiting.pop() if value is None else value)
+
     while waiting:
         arg = waiting.pop()
         if arg == "--":
             options.operands.extend(reversed(waiting))
             break
         if arg.startswith("--"):
-            _read_long(command, arg, waiting, options)
+            word, has_value, value = arg[2:].partition("=")
+            option = command.long.get(word, word)
+            if word not in command.long and word not in command.idle:
+                raise NotSimulated(f"option '--{word[:60]}' is not supported here", 2)
+            if command.takes_value(option):
+                take(option, value if has_value else None, f"option '--{word}' requires an argument")
+            elif has_value and option not in command.idle:
+                raise UsageFault(f"option '--{word}' doesn't allow an argument")
+            else:
+                options.flags.add(option)
         elif arg.startswith("-") and len(arg) > 1:
-            _read_letters(command, arg, waiting, options)
+            for index, letter in enumerate(arg[1:], start=2):
+                if letter in command.valued:
+                    take(letter, arg[index:] or None, f"option requires an argument -- '{letter}'")
+                    break
+                if letter not in command.flags and letter not in command.idle:
+                    raise NotSimulated(f"option '-{letter}' is not supported here", 2)
+                options.flags.add(letter)
         else:
             options.operands.append(arg)
-            if not command.mixed:
-                options.operands.extend(reversed(waiting))
-                break
     return options
-
-
-def _read_long(command: Command, arg: str, waiting: list[str], options: Options) -> None:
-    word, has_value, value = arg[2:].partition("=")
-    option = command.long.get(word, word)
-    if word not in command.long and word not in command.idle:
-        raise NotSimulated(f"option '--{word[:60]}' is not supported here", 2)
-    if not command.takes_value(option):
-        if has_value and option not in command.idle:
-            raise UsageFault(f"option '--{word}' doesn't allow an argument")
-        options.flags.add(option)
-        return
-    if not has_value:
-        if not waiting:
-            raise UsageFault(f"option '--{word}' requires an argument")
-        value = waiting.pop()
-    options.values.setdefault(option, []).append(value)
-
-
-def _read_letters(command: Command, arg: str, waiting: list[str], options: Options) -> None:
-    for index, letter in enumerate(arg[1:], start=1):
-        if letter in command.valued:
-            value = arg[index + 1 :]
-            if not value:
-                if not waiting:
-                    raise UsageFault(f"option requires an argument -- '{letter}'")
-                value = waiting.pop()
-            options.values.setdefault(letter, []).append(value)
-            return
-        if letter not in command.flags and letter not in command.idle:
-            raise NotSimulated(f"option '-{letter}' is not supported here", 2)
-        options.flags.add(letter)
 
 
 def human(size: int) -> str:
     """`4.0K`, `18G`: as GNU tools write sizes with -h, one decimal below ten, always rounded up."""
     if size < 1024:
         return str(size)
-    unit_size = 1024
-    for unit in UNITS:
-        tenths = -(-size * 10 // unit_size)
-        if tenths < 100:
-            return f"{tenths // 10}.{tenths % 10}{unit}"
-        whole = -(-size // unit_size)
-        if whole < 1024 or unit == UNITS[-1]:
-            return f"{whole}{unit}"
-        unit_size *= 1024
-    return str(size)
+    unit, unit_size = 0, 1024
+    while -(-size // unit_size) >= 1024 and unit < 4:
+        unit, unit_size = unit + 1, unit_size * 1024
+    tenths = -(-size * 10 // unit_size)
+    return f"{f'{tenths // 10}.{tenths % 10}' if tenths < 100 else -(-size // unit_size)}{'KMGTP'[unit]}"
 
 
 def read_size(text: str) -> int:
@@ -245,20 +230,18 @@ def read_size(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise UsageFault(f"invalid number: '{text[:40]}'")
-    unit = (found[2] or "").upper()
-    if found[3]:
-        return int(found[1]) * int(1000 ** ("KMGT".index(found[3].upper()) + 1))
-    return int(found[1]) * int(1024 ** ("KMGT".index(unit) + 1 if unit else 0))
+    base = 1000 if (found[3] or "").upper() == "B" else 1024
+    return int(found[1]) * int(base ** ("KMGT".index(found[2].upper()) + 1 if found[2] else 0))
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), gap: str = " ") -> str:
     """Rows as columns, each as wide as its widest cell; those numbered in `left` begin at the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(gap.join(cells).rstrip() + "\n")
-    return "".join(lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        gap.join(
+            cell.ljust(width) if number in left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "".join(f"{line.rstrip()}\n" for line in lines)

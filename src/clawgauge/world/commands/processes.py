@@ -7,164 +7,129 @@ from typing import Any
 
 import re2
 
-from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, UsageFault, command, parse_options, table
+from clawgauge.world.commands.call import (
+    COMMANDS,
+    Call,
+    NotSimulated,
+    Options,
+    UsageFault,
+    command,
+    parse_options,
+    read_options,
+    table,
+)
 from clawgauge.world.commands.status import summary_line
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.services import Process, signal_name
 
-_COLUMNS = {
-    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "pcpu": "%CPU", "%mem": "%MEM", "pmem": "%MEM",
-    "rss": "RSS",
-    "comm": "COMMAND", "ucmd": "CMD", "cmd": "CMD", "args": "COMMAND", "command": "COMMAND", "etime": "ELAPSED",
-    "etimes": "ELAPSED", "ppid": "PPID", "stat": "STAT", "state": "S", "s": "S", "start": "STARTED", "stime": "STIME",
-    "lstart": "STARTED", "time": "TIME", "cputime": "TIME", "vsz": "VSZ", "tty": "TT", "tt": "TT", "ni": "NI",
-    "pri": "PRI",
-    "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
-}  # fmt: skip
-_LEFT = frozenset({"user", "euser", "comm", "cmd", "args", "command", "stat", "state", "s", "tty", "tt", "uid", "ucmd"})
 _FORMS = {
     "u": "user,pid,%cpu,%mem,vsz,rss,tty,stat,start,time,command",
     "f": "uid,pid,ppid,c,stime,tty,time,cmd",
     "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
     "": "pid,tty,time,cmd",
 }
-_PS_LETTERS = frozenset("aAexufwjlTHdFLr")
-_NAMES = {"sort": "sort", "pid": "p", "user": "u", "no-headers": "h", "no-heading": "h", "ppid": "ppid", "format": "o"}
+
+
+# By the name of a column: its title, and what the columns that mean the same are called here.
+_TITLES = {
+    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
+    "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
+    "stat": "STAT", "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ",
+    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
+}  # fmt: skip
+_ALIASES = {"pcpu": "%cpu", "pmem": "%mem", "args": "command", "state": "s", "cputime": "time", "tt": "tty"}
+_LEFT = frozenset({"user", "euser", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
 
 
 @command("ps", raw=True)
 def ps(call: Call) -> int:
-    form, wanted = _read_ps(call)
+    """In either of its two spellings: letters without a dash are those of BSD, of which only `o`, `p` take a value."""
+    args: list[str] = []
+    for index, arg in enumerate(call.args):
+        is_value = index > 0 and bool(re.fullmatch(r"-?\w*[opCUut]|--\w+", args[-1])) and call.args[index - 1] != "u"
+        if arg.startswith("-") or is_value:
+            args.append("-w" if arg == "-u" and index == len(call.args) - 1 else arg)
+        else:
+            # A plain `u` is the form for people, and not the user of `-u`.
+            args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
+    options = read_options(
+        args, flags="aAexdTfFlZ", valued="opCUut", idle="wjHLr",
+        long="sort= pid:p= user:u= no-headers no-heading:no-headers ppid= format:o=",
+    )  # fmt: skip
     processes = list(call.machine.processes)
-    for key, text in wanted:
-        members = re.split(r"[,\s]+", text)
-        if key == "p":
-            processes = [process for process in processes if str(process.pid) in members]
-        elif key == "ppid":
-            processes = [process for process in processes if ("0" if process.pid == 1 else "1") in members]
-        elif key == "C":
-            processes = [process for process in processes if process.name in members]
-        elif key == "u":
-            processes = [process for process in processes if process.user in members]
-        elif key == "sort":
-            for column in reversed(members):
-                processes.sort(key=lambda one: _rank(one, column.lstrip("+-")), reverse=column.startswith("-"))
-    if not any(key in ("p", "C", "u", "ppid", "all") for key, _ in wanted):
+    chosen: dict[str, Any] = {
+        "p": lambda process: str(process.pid),
+        "ppid": lambda process: "0" if process.pid == 1 else "1",
+        "C": lambda process: process.name,
+        "u": lambda process: process.user,
+        "U": lambda process: process.user,
+    }
+    for option, value_of in chosen.items():
+        if options.has(option):
+            members = re.split(r"[,\s]+", ",".join(options.all(option)))
+            processes = [process for process in processes if value_of(process) in members]
+    for column in reversed(options.members("sort")):
+        processes.sort(key=lambda one: _rank(one, column.lstrip("+-")), reverse=column.startswith("-"))
+    if not options.has(*chosen, *"aAexdT"):
         # Without a selection ps shows what runs on this terminal, which is the shell itself.
-        now_s = call.machine.clock.now_s
-        processes = [
-            Process(call.machine.shell_pid, name, name, call.machine.user, 0, 2, now_s) for name in ("bash", "ps")
-        ]
-    columns = [part.strip().partition("=") for part in form.split(",")]
-    headed = not any(key == "h" for key, _ in wanted)
-    _print_table(call, processes, columns, headed=headed)
+        here = call.machine.shell_pid, call.machine.user, call.machine.clock.now_s
+        processes = [Process(here[0], name, name, here[1], 0, 2, here[2]) for name in ("bash", "ps")]
+    kind = "u" if options.has("Z") else "f" if options.has("f", "F") else "l" if options.has("l") else ""
+    if kind == "f" and "f" in "".join(arg for arg in call.args if not arg.startswith("-")):
+        kind = ""
+    columns = [part.strip() for part in (",".join(options.all("o")) or _FORMS[kind]).split(",")]
+    _print_table(call, processes, columns, headed=not options.has("no-headers"))
     return 0 if processes else 1
 
 
-def _read_ps(call: Call) -> tuple[str, list[tuple[str, str]]]:
-    """The columns, and what to select and sort by, in either of ps's two spellings."""
-    form, wanted = "", []
-    letters = ""
-    waiting = list(reversed(call.args))
-    while waiting:
-        arg = waiting.pop()
-        if arg.startswith("--"):
-            name, has_value, value = arg[2:].partition("=")
-            if name not in _NAMES:
-                raise NotSimulated(f"option '{arg[:40]}' is not supported here")
-            key = _NAMES[name]
-            if key != "h" and not has_value:
-                value = waiting.pop() if waiting else ""
-            form = value if key == "o" else form
-            wanted.append((key, value))
-            continue
-        if arg.isdecimal():
-            wanted.append(("p", arg))
-            continue
-        word = arg.removeprefix("-")
-        for index, letter in enumerate(word):
-            if (
-                letter in "opCUut"
-                and (letter != "u" or arg.startswith("-"))
-                and not (letter == "u" and word == "u" and not waiting)
-            ):
-                value = word[index + 1 :] or (waiting.pop() if waiting else "")
-                if letter == "o":
-                    form = f"{form},{value}" if form else value
-                else:
-                    wanted.append(("u" if letter == "U" else letter, value))
-                break
-            if letter not in _PS_LETTERS:
-                raise NotSimulated(f"option '{letter}' is not supported here")
-            letters += letter
-    if any(letter in "aAexdT" for letter in letters):
-        wanted.append(("all", ""))
-    kind = "u" if "u" in letters else "f" if "f" in letters or "F" in letters else "l" if "l" in letters else ""
-    if kind == "f" and "a" in letters and not any(arg.startswith("-") for arg in call.args):
-        kind = "u" if "u" in letters else ""
-    return form or _FORMS[kind], wanted
-
-
-def _print_table(
-    call: Call, processes: list[Process], columns: list[tuple[str, str, str]], *, headed: bool = True
-) -> None:
-    for column, _, _ in columns:
-        if column not in _COLUMNS:
+def _print_table(call: Call, processes: list[Process], columns: list[str], *, headed: bool = True) -> None:
+    """Columns by name; after `=` stands a title of one's own."""
+    named = [(_ALIASES.get(name, name), sign, title) for name, sign, title in (one.partition("=") for one in columns)]
+    for column, _, _ in named:
+        if column not in _TITLES:
             raise UsageFault(f'error: unknown user-defined format specifier "{column[:40]}"')
-    titles = [title if sign else _COLUMNS[column] for column, sign, title in columns]
+    titles = [title if sign else _TITLES[column] for column, sign, title in named]
     rows = [titles] if headed and any(titles) else []
-    rows += [[_cell(call, process, column) for column, _, _ in columns] for process in processes]
-    if rows:
-        call.print(table(rows, [index for index, (column, _, _) in enumerate(columns) if column in _LEFT]))
+    for cells in (_cells(call, process) for process in processes):
+        rows.append([cells[column] for column, _, _ in named])
+    call.print(table(rows, [index for index, (column, _, _) in enumerate(named) if column in _LEFT]))
 
 
-def _cell(call: Call, process: Process, column: str) -> str:
+def _cells(call: Call, process: Process) -> dict[str, str]:
     age_s = call.machine.clock.now_s - process.started_s
     busy_s = int(age_s * process.cpu / 100)
     moment = call.machine.clock.moment(process.started_s)
-    match column:
-        case "%mem" | "pmem":
-            return f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}"
-        case "%cpu" | "pcpu":
-            return f"{process.cpu:.1f}"
-        case "rss" | "vsz":
-            return str(int(process.memory_mb * 1024 * (1 if column == "rss" else 3)))
-        case "comm" | "ucmd":
-            return process.name[:15]
-        case "cmd" | "args" | "command":
-            return process.command
-        case "etime":
-            days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
-            return f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}"
-        case "etimes":
-            return str(age_s)
-        case "time" | "cputime":
-            return f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}"
-        case "start" | "stime":
-            return f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
-        case "lstart":
-            return f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}"
-    fixed = {
-        "pid": str(process.pid), "user": process.user, "euser": process.user, "uid": process.user, "tty": "?",
-        "tt": "?",
-        "ppid": "0" if process.pid == 1 else "1", "ni": "0", "pri": "20", "nlwp": "1", "pgid": str(process.pid),
-        "sid": str(process.pid), "c": str(int(process.cpu)),
+    state = process.state or ("R" if process.cpu > 50 else "S")
+    start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
+    days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
+    return {
+        "%mem": f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
+        "rss": str(int(process.memory_mb * 1024)), "vsz": str(int(process.memory_mb * 1024 * 3)),
+        "comm": process.name[:15], "ucmd": process.name[:15], "cmd": process.command, "command": process.command,
+        "etime": f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", "etimes": str(age_s),
+        "time": f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", "start": start, "stime": start,
+        "lstart": f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", "stat": state, "s": state,
+        **dict.fromkeys(("pid", "pgid", "sid"), str(process.pid)),
+        **dict.fromkeys(("user", "euser", "uid"), process.user),
+        "ppid": "0" if process.pid == 1 else "1", "c": str(int(process.cpu)), "ni": "0", "pri": "20", "nlwp": "1",
+        "tty": "?",
     }  # fmt: skip
-    return fixed.get(column, process.state or ("R" if process.cpu > 50 else "S"))
 
 
 def _rank(process: Process, column: str) -> Any:
-    if column in ("%cpu", "pcpu", "cpu", "time", "c"):
-        return process.cpu
-    if column in ("%mem", "pmem", "rss", "vsz", "mem", "size"):
-        return process.memory_mb
-    if column in ("start", "start_time", "etime", "etimes", "lstart"):
-        return process.started_s if column.startswith("start") else -process.started_s
-    if column in ("comm", "cmd", "args", "user"):
-        return process.user if column == "user" else process.name
-    if column != "pid":
+    ranks: dict[str, Any] = {
+        **dict.fromkeys(("%cpu", "cpu", "time", "c"), process.cpu),
+        **dict.fromkeys(("%mem", "rss", "vsz", "mem", "size"), process.memory_mb),
+        **dict.fromkeys(("start", "start_time"), process.started_s),
+        **dict.fromkeys(("etime", "etimes", "lstart"), -process.started_s),
+        **dict.fromkeys(("comm", "cmd", "command"), process.name),
+        "user": process.user,
+        "pid": process.pid,
+    }
+    column = column.lower()
+    if _ALIASES.get(column, column) not in ranks:
         raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
-    return process.pid
+    return ranks[_ALIASES.get(column, column)]
 
 
 @command("top", flags="bc", valued="nopud", idle="wHSdin")
@@ -172,18 +137,16 @@ def top(call: Call) -> int:
     options = call.options
     if not options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
-    machine, memory = call.machine, call.machine.memory()
-    busy = min(100.0, sum(process.cpu for process in machine.processes) / machine.n_cpus)
-    shown = sorted(
-        machine.processes, key=lambda process: -_rank(process, options.value("o", "%cpu").lstrip("+-").lower())
-    )
+    machine, memory, processes = call.machine, call.machine.memory(), list(call.machine.processes)
+    busy = min(100.0, sum(process.cpu for process in processes) / machine.n_cpus)
+    shown = sorted(processes, key=lambda process: -_rank(process, options.value("o", "%cpu").lstrip("+-")))
     if options.has("p"):
-        shown = [process for process in shown if str(process.pid) in options.value("p").split(",")]
+        shown = [process for process in shown if str(process.pid) in options.members("p")]
     if options.has("u"):
         shown = [process for process in shown if process.user == options.value("u")]
     mib = 1024**2
     call.print(f"top -{summary_line(call)}\n")
-    call.print(f"Tasks: {len(list(machine.processes))} total,   {sum(p.cpu > 50 for p in machine.processes)} running\n")
+    call.print(f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n")
     call.print(f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n")
     call.print(
         f"MiB Mem : {memory.total / mib:>8.1f} total, {memory.free / mib:>8.1f} free, {memory.used / mib:>8.1f} used, "
@@ -192,25 +155,14 @@ def top(call: Call) -> int:
         f"{memory.available / mib:>8.1f} avail Mem\n\n"
     )
     last = "command" if options.has("c") else "comm"
-    _print_table(
-        call,
-        shown,
-        [(name, "", "") for name in ("pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last)],
-    )
+    _print_table(call, shown, ["pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last])
     return 0
 
 
-def _matching(call: Call) -> list[Process]:
+def _matching(call: Call, options: Options) -> list[Process]:
     """What pgrep and pkill select by their options and their pattern."""
-    options = call.options
-    users = (
-        options.value("u").split(",")
-        if options.has("u")
-        else options.value("U").split(",")
-        if options.has("U")
-        else None
-    )
-    if not options.operands and users is None:
+    users = options.members("u") or options.members("U")
+    if not options.operands and not users:
         raise UsageFault("no matching criteria specified", 2)
     pattern = options.operands[0] if options.operands else ""
     settings = re2.Options()
@@ -225,7 +177,7 @@ def _matching(call: Call) -> list[Process]:
     def fits(process: Process) -> bool:
         text = process.command if full else process.name
         found = (expression.fullmatch(text) if exact else expression.search(text)) is not None
-        return found != negated and (users is None or process.user in users)
+        return found != negated and (not users or process.user in users)
 
     found = sorted(filter(fits, call.machine.processes), key=lambda process: process.started_s)
     found = found[:1] if options.has("o") else found[-1:] if options.has("n") else found
@@ -238,187 +190,139 @@ def _matching(call: Call) -> list[Process]:
     "euid:u= uid:U= delimiter:d=",
 )  # fmt: skip
 def pgrep(call: Call) -> int:
-    options = call.options
-    found = _matching(call)
-    if options.has("c"):
-        call.print(f"{len(found)}\n")
-        return 0 if found else 1
-    lines = []
-    for process in found:
-        shown = f" {process.command}" if options.has("a") else f" {process.name}" if options.has("l") else ""
-        lines.append(f"{process.pid}{shown}")
-    call.print(options.value("d", "\n").join(lines) + "\n" if lines else "")
-    return 0 if found else 1
+    options, found = call.options, _matching(call, call.options)
+    with_command, with_name = options.has("a"), options.has("l")
+    lines = [
+        f"{process.pid}{f' {process.command}' if with_command else f' {process.name}' if with_name else ''}"
+        for process in found
+    ]
+    listed = options.value("d", "\n").join(lines) + "\n" * bool(lines)
+    return call.print(f"{len(found)}\n" if options.has("c") else listed, 0 if found else 1)
 
 
 @command("pidof", flags="s", idle="qx")
 def pidof(call: Call) -> int:
     found = [p for name in call.require_operands() for p in call.machine.processes.named(name.rpartition("/")[2])]
     found = found[:1] if call.options.has("s") else found
-    call.print(" ".join(str(process.pid) for process in found) + "\n" if found else "")
+    call.print(" ".join(str(process.pid) for process in found) + "\n" * bool(found))
     return 0 if found else 1
 
 
 def _split_signal(args: list[str]) -> tuple[str, list[str]]:
     """The signal and the other arguments of kill, pkill and killall."""
-    rest = []
-    signal: str | None = "TERM"
-    waiting = list(reversed(args))
+    rest, signal, waiting = [], "TERM", list(reversed(args))
     while waiting:
         arg = waiting.pop()
-        if arg in ("-s", "--signal") and waiting:
-            signal = signal_name(waiting.pop())
-        elif arg.startswith("--signal="):
-            signal = signal_name(arg.partition("=")[2])
-        elif arg.startswith("-") and signal_name(arg[1:]):
-            signal = signal_name(arg[1:])
+        word = waiting.pop() if arg in ("-s", "--signal", "-n") and waiting else ""
+        word = word or (arg.removeprefix("--signal=") if arg.startswith("--signal=") else "")
+        if word or (arg.startswith("-") and signal_name(arg[1:])):
+            found = signal_name(word or arg[1:])
+            if found is None:
+                raise UsageFault("invalid signal specification")
+            signal = found
         elif arg != "--":
             rest.append(arg)
-    if signal is None:
-        raise UsageFault("invalid signal specification")
     return signal, rest
 
 
 @command("kill", raw=True)
 def kill(call: Call) -> int:
     if call.args[:1] == ["-l"]:
-        call.print(" 1) SIGHUP\t 2) SIGINT\t 3) SIGQUIT\t 9) SIGKILL\t15) SIGTERM\n")
-        return 0
-    signal, targets = _split_signal(["-s" if arg == "-n" else arg for arg in call.args])
+        return call.print(" 1) SIGHUP\t 2) SIGINT\t 3) SIGQUIT\t 9) SIGKILL\t15) SIGTERM\n")
+    signal, targets = _split_signal(call.args)
     if not targets:
         raise UsageFault("usage: kill [-s sigspec | -n signum | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
     code = 0
     for target in targets:
-        if not target.isdecimal() or len(target) > 9:
-            code = 1
-            call.say(f"bash: line 1: kill: {target[:40]}: arguments must be process or job IDs\n")
-            continue
         try:
+            if not target.isdecimal() or len(target) > 9:
+                code = call.say(f"bash: line 1: kill: {target[:40]}: arguments must be process or job IDs\n")
+                continue
             call.machine.processes.signal(int(target), signal)
         except Refusal as refusal:
-            code = 1
-            call.say(f"bash: line 1: kill: ({target}) - {refusal}\n")
+            code = call.say(f"bash: line 1: kill: ({target}) - {refusal}\n")
     return code
 
 
 @command("pkill", raw=True)
 def pkill(call: Call) -> int:
     signal, rest = _split_signal(call.args)
-    call.options = parse_options(COMMANDS["pgrep"], [word for word in rest if word not in ("-e", "--echo")])
-    found = _matching(call)
-    return _signal_all(call, found, signal)
+    options = parse_options(COMMANDS["pgrep"], [word for word in rest if word not in ("-e", "--echo")])
+    return _signal_all(call, _matching(call, options), signal)
 
 
 @command("killall", raw=True)
 def killall(call: Call) -> int:
     signal, words = _split_signal(call.args)
-    quiet = False
-    users: list[str] = []
-    names = []
-    waiting = list(reversed(words))
-    while waiting:
-        word = waiting.pop()
-        if word in ("-q", "--quiet"):
-            quiet = True
-        elif word in ("-u", "--user") and waiting:
-            users.append(waiting.pop())
-        elif word in ("-e", "-w", "-v", "--exact", "--wait", "--verbose"):
-            continue
-        elif word.startswith("-"):
-            raise NotSimulated(f"option '{word[:40]}' is not supported here")
-        else:
-            names.append(word)
-    if not names and not users:
+    options = read_options(words, flags="q", valued="u", long="quiet:q user:u=", idle="ewv", idle_words="exact wait")
+    users, code = options.all("u"), 0
+    if not options.operands and not users:
         raise UsageFault("usage: killall [OPTION]... [--] NAME...")
-    code = 0
-    for name in names or [""]:
+    for name in options.operands or [""]:
         found = [p for p in call.machine.processes if name in ("", p.name) and (not users or p.user in users)]
         if found:
             code = _signal_all(call, found, signal) or code
         else:
-            code = 1 if quiet else call.complain(f"{name}: no process found")
+            code = 1 if options.has("q") else call.complain(f"{name}: no process found")
     return code
 
 
 def _signal_all(call: Call, processes: list[Process], signal: str) -> int:
-    done = False
+    code = 1
     for process in processes:
         try:
             call.machine.processes.signal(process.pid, signal)
-            done = True
+            code = 0
         except Refusal as refusal:
             call.complain(f"killing pid {process.pid} failed: {refusal}")
-    return 0 if done else 1
+    return code
 
 
 @command("lsof", raw=True)
 def lsof(call: Call) -> int:
     """Who has which file open, and who listens on which port."""
-    words = list(call.args)
-    terse, ports, pids, users, names, operands = False, None, None, None, None, []
-    while words:
-        word = words.pop(0)
-        if word.startswith("-i"):
-            ports = re.findall(
-                r"\d+", word.partition(":")[2] or (words.pop(0) if words and words[0].startswith(":") else "")
-            )
-        elif word.startswith("-s"):
-            continue
-        elif word in ("-p", "-u", "-c") and words:
-            value = words.pop(0)
-            pids = value.split(",") if word == "-p" else pids
-            users = value.split(",") if word == "-u" else users
-            names = value.split(",") if word == "-c" else names
-        elif re.fullmatch(r"-[tnPl]+", word):
-            terse = terse or "t" in word
-        elif word.startswith(("-", "+")) and word != "+D":
-            raise NotSimulated(f"option '{word[:40]}' is not supported here")
-        elif word != "+D":
-            operands.append(call.resolve(word))
+    # What follows `-i` may stand apart, or not at all, and `+D` is a folder like any other.
+    text = re.sub(
+        r"(^|\s)-(\w*)i\s+(?=:|tcp|4)", r"\1-\2i", "\n".join(word for word in call.args if word != "+D"), flags=re.I
+    )
+    words = [f"{word}any" if re.fullmatch(r"-[tnPl]*i", word) else word for word in text.split("\n") if word]
+    if any(word.startswith("+") for word in words):
+        raise NotSimulated("options with '+' are not supported here")
+    options = read_options(words, flags="t", valued="ipucs", idle="nPl")
+    ports = [port for value in options.all("i") for port in re.findall(r"\d+", value.partition(":")[2])]
+    operands = [call.resolve(operand) for operand in options.operands]
+    pids, users, names = options.members("p"), options.members("u"), tuple(options.members("c"))
     rows = [["COMMAND", "PID", "USER", "FD", "TYPE", "SIZE/OFF", "NAME"]]
     for process in call.machine.processes:
-        chosen = (pids is None or str(process.pid) in pids) and (users is None or process.user in users)
-        if not chosen or (names is not None and not process.name.startswith(tuple(names))):
+        if (pids and str(process.pid) not in pids) or (users and process.user not in users):
             continue
-        for path in [] if ports is not None else call.machine.open_files(process):
+        if names and not process.name.startswith(names):
+            continue
+        start = [process.name[:9], str(process.pid), process.user]
+        for path in [] if options.has("i") else call.machine.open_files(process):
             if not operands or any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in operands):
                 size = call.files.peek(path).size if call.files.exists(path) else 0
-                rows.append([process.name[:9], str(process.pid), process.user, "4u", "REG", str(size), path])
+                rows.append([*start, "4u", "REG", str(size), path])
         for port in process.ports if not operands else ():
             if not ports or str(port) in ports:
-                rows.append(
-                    [process.name[:9], str(process.pid), process.user, "5u", "IPv4", "0t0", f"TCP *:{port} (LISTEN)"]
-                )
+                rows.append([*start, "5u", "IPv4", "0t0", f"TCP *:{port} (LISTEN)"])
     if len(rows) == 1:
         return 1
-    if terse:
-        call.print("".join(f"{pid}\n" for pid in dict.fromkeys(row[1] for row in rows[1:])))
-    else:
-        call.print(table(rows, (0, 2, 6)))
-    return 0
+    found = "".join(f"{pid}\n" for pid in dict.fromkeys(row[1] for row in rows[1:]))
+    return call.print(found if options.has("t") else table(rows, (0, 2, 6)))
 
 
-@command("fuser", flags="k", valued="n", idle="v")
+@command("fuser", valued="n", idle="v")
 def fuser(call: Call) -> int:
-    if call.options.has("k"):
-        raise NotSimulated("option '-k' is not supported here; use kill")
     code = 1
     for operand in call.require_operands():
-        path = call.resolve(operand)
-        port = (
-            operand.partition("/")[0]
-            if operand.endswith("/tcp")
-            else call.options.operands[0]
-            if call.options.has("n")
-            else ""
-        )
+        port = operand if call.options.has("n") else operand.removesuffix("/tcp") if operand.endswith("/tcp") else ""
         found = [
-            process
+            f" {process.pid}"
             for process in call.machine.processes
-            if path in call.machine.open_files(process) or port in map(str, process.ports)
+            if call.resolve(operand) in call.machine.open_files(process) or port in map(str, process.ports)
         ]
         if found:
-            code = 0
             call.say(f"{operand}:")
-            call.print("".join(f" {process.pid}" for process in found) + "\n")
+            code = call.print("".join(found) + "\n")
     return code

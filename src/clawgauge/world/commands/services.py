@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
-from clawgauge.world.commands.dates import format_moment, read_moment
+from clawgauge.world.commands.status import format_moment, read_moment
+from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import FileFault, Refusal
-from clawgauge.world.services import Service, unit_text
+from clawgauge.world.services import LogLine, Service, unit_text
 
 _SUBSTATES = {"active": "running", "inactive": "dead", "failed": "failed"}
 _CHANGES = (
-    "start",
-    "stop",
-    "restart",
-    "reload",
-    "try-restart",
-    "reload-or-restart",
-    "kill",
-    "enable",
-    "disable",
+    "start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable",
     "reset-failed",
-)
+)  # fmt: skip
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
@@ -31,66 +24,55 @@ _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
     idle_words="no-pager full user system plain no-ask-password",
 )  # fmt: skip
 def systemctl(call: Call) -> int:
-    options = call.options
-    action, *names = options.operands or ["list-units"]
+    action, *names = call.options.operands or ["list-units"]
     if action in ("list-units", "list-unit-files", "list-timers"):
         return _list_units(call, action, names)
-    if action in ("daemon-reload", "daemon-reexec"):
+    if action in ("daemon-reload", "daemon-reexec") or (action == "reset-failed" and not names):
         return 0
     if action == "is-system-running":
         failed = any(service.state == "failed" for service in call.machine.services.units())
-        call.print("degraded\n" if failed else "running\n")
-        return int(failed)
+        return call.print("degraded\n" if failed else "running\n", int(failed))
     if action == "status" and not names:
-        call.print(f"● {call.machine.host}\n    State: running\n")
-        return 0
+        return call.print(f"● {call.machine.host}\n    State: running\n")
     if action not in (*_CHANGES, *_QUESTIONS):
         raise NotSimulated(f"'{action[:40]}' is not supported here")
     if not names:
-        if action == "reset-failed":
-            return 0
         raise UsageFault("Too few arguments.")
     return max(_control(call, action, name) for name in names)
 
 
 def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     options = call.options
-    wanted = {"failed"} if options.has("failed") else set(filter(None, options.value("state").split(",")))
-    kinds = options.value("t", "service").split(",")
     if options.has("p", "o"):
         raise NotSimulated("options '-p' and '-o' go with 'show' and 'status' only here")
-    show_all = options.has("a") or bool(wanted)
-    rows = []
-    for service in call.machine.services.units() if "service" in kinds and action != "list-timers" else ():
-        sub = _SUBSTATES[service.state]
-        if wanted and not wanted & {service.state, sub, "enabled" if service.enabled else "disabled"}:
+    wanted = {"failed"} if options.has("failed") else set(options.members("state"))
+    show_all, quiet, files = (
+        options.has("a") or bool(wanted),
+        options.has("q", "no-legend"),
+        action == "list-unit-files",
+    )
+    is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
+    rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
+    for service in call.machine.services.units() if is_listed else ():
+        sub, enabled = _SUBSTATES[service.state], "enabled" if service.enabled else "disabled"
+        if wanted and not wanted & {service.state, sub, enabled}:
             continue
-        if patterns and not any(re.fullmatch(re.escape(p).replace(r"\*", ".*"), service.unit) for p in patterns):
+        if patterns and not any(matches_glob(pattern, service.unit) for pattern in patterns):
             continue
-        if action == "list-unit-files":
-            rows.append([service.unit, "enabled" if service.enabled else "disabled", "enabled"])
+        if files:
+            rows.append([service.unit, enabled, "enabled"])
         elif show_all or service.state != "inactive":
             mark = "●" if service.state == "failed" else " "
             rows.append([f"{mark} {service.unit}", "loaded", service.state, sub, service.description])
-    title = (
-        ["UNIT FILE", "STATE", "PRESET"]
-        if action == "list-unit-files"
-        else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]
-    )
-    quiet = options.has("q", "no-legend")
-    if rows or not quiet:
-        call.print(table(rows if quiet else [title, *rows], range(5)))
-    if not quiet:
-        call.print(f"\n{len(rows)} {'unit files' if len(title) == 3 else 'loaded units'} listed.\n")
-    return 0
+    count = f"\n{len(rows) - 1} {'unit files' if files else 'loaded units'} listed.\n"
+    return call.print(table(rows[1:], range(5)) if quiet else table(rows, range(5)) + count)
 
 
 @command("service", raw=True)
 def service(call: Call) -> int:
     if call.args == ["--status-all"]:
-        for unit in call.machine.services.units():
-            call.print(f" [ {'+' if unit.state == 'active' else '-'} ]  {unit.name}\n")
-        return 0
+        units = call.machine.services.units()
+        return call.print("".join(f" [ {'+' if unit.state == 'active' else '-'} ]  {unit.name}\n" for unit in units))
     if len(call.args) < 2:
         raise UsageFault("usage: service NAME {start|stop|restart|status}")
     if call.args[1] not in ("start", "stop", "restart", "reload", "status"):
@@ -99,104 +81,92 @@ def service(call: Call) -> int:
 
 
 def _control(call: Call, action: str, name: str) -> int:
-    services = call.machine.services
+    services, quiet = call.machine.services, call.options.has("q")
     found = services.find(name)
     if found is None or found.image:
-        unit = name if "." in name else f"{name}.service"
-        return _not_found(call, action, unit[:100])
-    if action in _QUESTIONS:
-        return _answer(call, action, found)
+        unit = (name if "." in name else f"{name}.service")[:100]
+        match action:
+            case "is-active" | "is-failed":
+                return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
+            case "status":
+                return call.say(f"Unit {unit} could not be found.\n", 4)
+            case "is-enabled":
+                return call.say(f"Failed to get unit file state for {unit}: No such file or directory\n")
+        return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
     try:
-        if action in ("enable", "disable"):
-            services.enable(found, action == "enable")
-            if call.options.has("now"):
-                services.start(found) if action == "enable" else services.stop(found)
-        elif action in ("stop", "kill"):
-            services.stop(found)
-        elif action == "reset-failed":
-            services.forget_failure(found)
-        elif action != "try-restart" or found.state == "active":
-            services.start(found, again="start" not in (action,))
+        match action:
+            case "is-active" | "is-failed":
+                code = 3 if action == "is-active" else 1
+                return call.print("" if quiet else f"{found.state}\n", 0 if found.state == action[3:] else code)
+            case "is-enabled":
+                shown = "enabled\n" if found.enabled else "disabled\n"
+                return call.print("" if quiet else shown, int(not found.enabled))
+            case "cat":
+                return call.print(f"# /etc/systemd/system/{found.unit}\n{unit_text(found)}")
+            case "show":
+                return _show(call, found)
+            case "status":
+                return _print_status(call, found)
+            case "enable" | "disable":
+                services.enable(found, action == "enable")
+                if call.options.has("now"):
+                    services.start(found) if action == "enable" else services.stop(found)
+            case "stop" | "kill":
+                services.stop(found)
+            case "reset-failed":
+                services.forget_failure(found)
+            case _ if action != "try-restart" or found.state == "active":
+                services.start(found, again=action != "start")
     except Refusal as refusal:
-        call.say(f"{refusal}\n")
-        return 1
+        return call.say(f"{refusal}\n")
     return 0
 
 
-def _not_found(call: Call, action: str, unit: str) -> int:
-    if action in ("is-active", "is-failed"):
-        call.print("inactive\n")
-        return 3 if action == "is-active" else 1
-    if action == "status":
-        call.say(f"Unit {unit} could not be found.\n")
-        return 4
-    if action == "is-enabled":
-        call.say(f"Failed to get unit file state for {unit}: No such file or directory\n")
-        return 1
-    call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n")
-    return 5
-
-
-def _answer(call: Call, action: str, found: Service) -> int:
-    options = call.options
-    quiet = options.has("q")
-    is_active = found.state == "active"
-    match action:
-        case "is-active":
-            call.print("" if quiet else f"{found.state}\n")
-            return 0 if is_active else 3
-        case "is-failed":
-            call.print("" if quiet else f"{found.state}\n")
-            return 0 if found.state == "failed" else 1
-        case "is-enabled":
-            call.print("" if quiet else "enabled\n" if found.enabled else "disabled\n")
-            return 0 if found.enabled else 1
-        case "cat":
-            call.print(f"# /etc/systemd/system/{found.unit}\n{unit_text(found)}")
-            return 0
-        case "show":
-            return _show(call, found)
-    _print_status(call, found, options.whole("n", 10))
-    return 0 if is_active else 3
-
-
 def _show(call: Call, found: Service) -> int:
+    failed = found.state == "failed"
     values = {
         "Id": found.unit, "Description": found.description, "LoadState": "loaded", "ActiveState": found.state,
         "SubState": _SUBSTATES[found.state], "MainPID": str(found.pid or 0),
         "UnitFileState": "enabled" if found.enabled else "disabled",
         "FragmentPath": f"/etc/systemd/system/{found.unit}", "NRestarts": "0",
-        "ExecMainStatus": "1" if found.state == "failed" else "0",
-        "Result": "exit-code" if found.state == "failed" else "success",
+        "ExecMainStatus": "1" if failed else "0", "Result": "exit-code" if failed else "success",
         "ActiveEnterTimestamp": format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC"),
         "MemoryCurrent": str(int(found.memory_mb * 1024**2)),
     }  # fmt: skip
     wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
-    for name in wanted:
-        if name in values:
-            call.print(f"{values[name]}\n" if call.options.has("value") else f"{name}={values[name]}\n")
-    return 0
+    bare = call.options.has("value")
+    lines = [f"{values[name]}\n" if bare else f"{name}={values[name]}\n" for name in wanted if name in values]
+    return call.print("".join(lines))
 
 
-def _print_status(call: Call, found: Service, n_lines: int) -> None:
+def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
-    sub = {"active": "(running)", "inactive": "(dead)", "failed": "(Result: exit-code)"}[found.state]
-    mark = {"active": "●", "inactive": "○", "failed": "×"}[found.state]
+    mark, sub = {
+        "active": ("●", "(running)"), "inactive": ("○", "(dead)"), "failed": ("×", "(Result: exit-code)"),
+    }[found.state]  # fmt: skip
     enabled = "enabled" if found.enabled else "disabled"
     call.print(f"{mark} {found.unit} - {found.description}\n")
     call.print(f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {enabled}; preset: enabled)\n")
     call.print(f"     Active: {found.state} {sub} since {since}; {days} days ago\n")
     if found.pid is not None:
         call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
-    lines = [_log_line(call, found, index) for index in range(len(found.log))][-n_lines:] if n_lines else []
-    call.print("\n" + "".join(lines) if lines else "")
+    n_lines = call.options.whole("n", 10)
+    lines = [_log_line(call, found, line) for line in found.log][-n_lines:] if n_lines else []
+    return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
 
 
-def _log_line(call: Call, found: Service, index: int) -> str:
-    at_s = found.log[index].at_s
-    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %H:%M:%S")
-    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {found.log[index].text}\n"
+def _log_line(call: Call, found: Service, line: LogLine) -> str:
+    moment = format_moment(call.machine.clock.moment(line.at_s), "%b %d %H:%M:%S")
+    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {line.text}\n"
+
+
+# A line's words give its priority away.
+_ERROR = r"error|fail\w*|fatal|invalid|panic|denied|refused|killed"
+_PRIORITIES = {
+    **dict.fromkeys(["0", "1", "2", "3", "emerg", "alert", "crit", "err", "error"], rf"(?i)\b({_ERROR})\b"),
+    **dict.fromkeys(["4", "warn", "warning"], rf"(?i)\b(warn\w*|{_ERROR})\b"),
+}
 
 
 @command(
@@ -206,52 +176,30 @@ def _log_line(call: Call, found: Service, index: int) -> str:
     idle_words="no-pager no-hostname no-full all merge",
 )  # fmt: skip
 def journalctl(call: Call) -> int:
-    options = call.options
+    options, now = call.options, call.machine.clock.moment()
     if options.has("disk-usage"):
-        call.print("Archived and active journals take up 48.0M in the file system.\n")
-        return 0
-    if options.has("o") and options.value("o") not in ("short", "cat"):
+        return call.print("Archived and active journals take up 48.0M in the file system.\n")
+    if options.value("o", "short") not in ("short", "cat"):
         raise NotSimulated(f"'-o {options.value('o')[:20]}' is not supported here")
-    now = call.machine.clock.moment()
     first_s = int(read_moment(now, options.value("S")).timestamp()) if options.has("S") else 0
     last_s = int(read_moment(now, options.value("U")).timestamp()) if options.has("U") else 2**40
     names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t")]]
+    priority, words = _PRIORITIES.get(options.value("p"), ""), options.value("g").lower()
     found: list[tuple[int, str]] = []
     for service in call.machine.services.units():
-        if names and not any(re.fullmatch(re.escape(name).replace(r"\*", ".*"), service.name) for name in names):
+        if names and not any(matches_glob(name, service.name) for name in names):
             continue
-        for index, line in enumerate(service.log):
-            if first_s <= line.at_s <= last_s and _matters(call, line.text):
-                shown = f"{line.text}\n" if options.value("o") == "cat" else _log_line(call, service, index)
-                found.append((line.at_s, shown))
+        for line in service.log:
+            if first_s <= line.at_s <= last_s and words in line.text.lower() and re.search(priority, line.text):
+                is_bare = options.value("o") == "cat"
+                found.append((line.at_s, f"{line.text}\n" if is_bare else _log_line(call, service, line)))
     found.sort(key=lambda pair: pair[0])
-    if options.has("n"):
-        count = options.value("n").lstrip("+")
-        found = (
-            found[-min(len(found), int(count)) :] if count.isdecimal() and int(count) else [] if count == "0" else found
-        )
+    count = options.value("n").lstrip("+")
+    if count.isdecimal():
+        found = found[max(0, len(found) - int(count)) :]
     if options.has("r"):
         found.reverse()
-    call.print("".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n"))
-    return 0
-
-
-def _matters(call: Call, text: str) -> bool:
-    """Whether a line is to be shown by its priority, which its words give away, and by `-g`."""
-    options = call.options
-    pattern = options.value("g")
-    if pattern and not re.search(re.escape(pattern), text, re.IGNORECASE):
-        return False
-    if options.value("p") in ("err", "3", "crit", "2", "alert", "1", "emerg", "0", "error"):
-        return (
-            re.search(r"\b(error|fail\w*|fatal|invalid|panic|denied|refused|killed)\b", text, re.IGNORECASE) is not None
-        )
-    if options.value("p") in ("warning", "4", "warn"):
-        return (
-            re.search(r"\b(warn\w*|error|fail\w*|fatal|invalid|panic|denied|refused|killed)\b", text, re.IGNORECASE)
-            is not None
-        )
-    return True
+    return call.print("".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n"))
 
 
 @command("crontab", flags="lre", valued="u", idle="i")
@@ -261,22 +209,18 @@ def crontab(call: Call) -> int:
         raise UsageFault("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    if options.has("r"):
-        if not schedule.jobs:
-            raise UsageFault(f"no crontab for {call.machine.user}")
-        schedule.install("")
-        return 0
-    if options.has("l") or not options.operands:
-        if not schedule.jobs:
-            call.say(f"no crontab for {call.machine.user}\n")
-            return 1
-        call.print(schedule.as_crontab())
-        return 0
+    shows = options.has("l") or not options.operands
+    if (shows or options.has("r")) and not schedule.jobs:
+        return call.say(f"no crontab for {call.machine.user}\n")
     try:
-        schedule.install(call.read_operand(options.operands[0]))
+        if options.has("r"):
+            schedule.install("")
+        elif shows:
+            call.print(schedule.as_crontab())
+        else:
+            schedule.install(call.read_operand(options.operands[0]))
     except FileFault as fault:
         return call.complain(f"{options.operands[0]}: {fault}")
     except Refusal as refusal:
-        call.say(f"{refusal}\n")
-        return 1
+        return call.say(f"{refusal}\n")
     return 0
