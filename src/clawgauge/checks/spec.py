@@ -1,11 +1,14 @@
-"""Reading a validator's specification: each key with its type, and an author's patterns, in linear time."""
+"""What a suite's author writes: shapes that refuse a value with its place and the reason, and patterns in linear time.
+
+A shape is called with a value and its place, such as `answer.values[0]`, and raises `SuiteError` or nothing.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +44,10 @@ _CONSTRUCTS = {
 }
 _BACK_REFERENCE = re.compile(r"\\[1-9]")
 _STUMBLED_OVER = re.compile(r"[^:]+: (?P<piece>.*)", re.DOTALL)
+
+Shape = Callable[[Any, str], None]
+MISSING: Any = object()
+"""What a shape is given for a key that must be there and is not."""
 
 
 class PatternRefused(ValueError):
@@ -93,88 +100,167 @@ def kind_of(value: Any) -> str:
     ):
         if isinstance(value, kinds):
             return words
-    return type(value).__name__
+    return f"a {type(value).__name__}"
 
 
-def require(spec: Mapping[str, Any], key: str, wanted: str, kind: Any = object) -> Any:
-    """The value of `key`, which must be there and of this kind; true and false are no numbers."""
-    if key not in spec:
-        raise SuiteError(f"key '{key}' is missing; it must be {wanted}")
-    value = spec[key]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-        raise refuse(key, wanted, value)
-    return value
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def refuse(key: str, wanted: str, value: Any) -> SuiteError:
-    """What to raise where `value` is of the wrong kind."""
-    return SuiteError(f"key '{key}' must be {wanted}, not {kind_of(value)}")
+def at(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
 
 
-def require_text(spec: Mapping[str, Any], key: str) -> str:
-    wanted = "text that is not blank"
-    value: str = require(spec, key, wanted, str)
-    if not value.strip():
-        raise SuiteError(f"key '{key}' is blank; it must be {wanted}")
-    return value
+def refuse(place: str, wanted: str, value: Any) -> SuiteError:
+    """What to raise where `value` is not what is wanted."""
+    if value is MISSING:
+        return SuiteError(f"key '{place}' is missing; it must be {wanted}")
+    shown = repr(value) if is_number(value) or (isinstance(value, str) and len(value) <= 40) else kind_of(value)
+    return SuiteError(f"key '{place}' must be {wanted}, not {shown}")
 
 
-def require_limit(spec: Mapping[str, Any], key: str) -> int:
-    wanted = "a whole number, 0 or more"
-    value: int = require(spec, key, wanted, int)
-    if value < 0:
-        raise SuiteError(f"key '{key}' is {value}; it must be {wanted}")
-    return value
+def suggest(word: str, known: Collection[str]) -> str:
+    """'; did you mean …?' for the nearest known words, or nothing."""
+    by_lower = {name.lower(): name for name in known}
+    near = [by_lower[lower] for lower in difflib.get_close_matches(word.lower(), by_lower, n=3)]
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def require_texts(spec: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> list[str]:
-    wanted = "a list of texts" if may_be_empty else "a list of one or more texts"
-    value: list[str] = require(spec, key, wanted, list)
-    if not value and not may_be_empty:
-        raise SuiteError(f"key '{key}' is empty; it must be {wanted}")
-    for index, item in enumerate(value):
-        if not isinstance(item, str):
-            raise refuse(f"{key}[{index}]", "text", item)
-        if not item.strip():
-            raise SuiteError(f"key '{key}[{index}]' is blank; it must be text that is not blank")
-    return value
+def anything(value: Any, place: str) -> None:
+    if value is MISSING:
+        raise refuse(place, "given", value)
 
 
-def require_flag(spec: Mapping[str, Any], key: str) -> bool:
-    return bool(require(spec, key, "true or false", bool))
+def any_text(value: Any, place: str) -> None:
+    if not isinstance(value, str):
+        raise refuse(place, "text", value)
 
 
-def require_number(spec: Mapping[str, Any], key: str) -> float:
-    wanted = "a number"
-    value: int | float = require(spec, key, wanted, int | float)
-    if not math.isfinite(value):
-        raise SuiteError(f"key '{key}' is {value}; it must be {wanted} that is finite")
-    return value
+def some_text(value: Any, place: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise refuse(place, "text that is not blank", value)
 
 
-def require_pattern(spec: Mapping[str, Any], key: str) -> str:
-    wanted = "an RE2 pattern, as text"
-    value: str = require(spec, key, wanted, str)
+def true_or_false(value: Any, place: str) -> None:
+    if not isinstance(value, bool):
+        raise refuse(place, "true or false", value)
+
+
+def finite_number(value: Any, place: str) -> None:
+    if not is_number(value) or not math.isfinite(value):
+        raise refuse(place, "a finite number", value)
+
+
+def whole_number(least: int, most: int | None = None) -> Shape:
+    wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most and value > most):
+            raise refuse(place, wanted, value)
+
+    return check
+
+
+def re2_pattern(value: Any, place: str) -> None:
+    if not isinstance(value, str):
+        raise refuse(place, "an RE2 pattern, as text", value)
     try:
         compile_pattern(value)
     except PatternRefused as error:
-        raise SuiteError(f"key '{key}' {error}; write the pattern another way") from None
-    return value
+        raise SuiteError(f"key '{place}' {error}; write the pattern another way") from None
 
 
-def refuse_misspelt(spec: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Refuse a key one slip away from one that means something; a key that resembles none is an author's own note."""
-    for key in spec:
-        if key in keys:
-            continue
-        for near in difflib.get_close_matches(str(key), keys, n=1, cutoff=0.8):
-            if abs(len(near) - len(str(key))) <= 2:
-                raise SuiteError(f"key '{key}' is not known here; did you mean '{near}'?")
+def choice(*words: str) -> Shape:
+    def check(value: Any, place: str) -> None:
+        if value not in words:
+            raise refuse(place, " or ".join(map(repr, words)), value)
+
+    return check
 
 
-def refuse_unknown(spec: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Refuse every key but these; the first of them names what they belong to."""
-    refuse_misspelt(spec, keys)
-    for key in spec:
-        if key not in keys:
-            raise SuiteError(f"key '{key}' does not go with '{keys[0]}', which takes {', '.join(keys)}")
+def list_of(shape: Shape, noun: str, *, least: int = 1, most: int | None = None) -> Shape:
+    """A list; `noun` is what it holds."""
+    wanted = f"a list of one or more {noun}" if least else f"a list of {noun}"
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, list):
+            raise refuse(place, wanted, value)
+        if len(value) < least:
+            raise SuiteError(f"key '{place}' is empty; it must be {wanted}")
+        if most is not None and len(value) > most:
+            raise SuiteError(f"key '{place}' holds {len(value)} {noun}; at most {most} are judged")
+        for index, item in enumerate(value):
+            shape(item, f"{place}[{index}]")
+
+    return check
+
+
+some_texts = list_of(some_text, "texts")
+
+
+def text_or_texts(value: Any, place: str) -> None:
+    for index, item in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(item, str) or not item:
+            here = f"{place}[{index}]" if isinstance(value, list) else place
+            raise refuse(here, "text that is not empty, or a list of texts", item)
+
+
+def named(shape: Shape, noun: str) -> Shape:
+    """An object whose keys are the author's own names; `noun` is what they name."""
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"an object of {noun}", value)
+        for name, item in value.items():
+            shape(item, at(place, name))
+
+    return check
+
+
+def fields(
+    required: Mapping[str, Shape],
+    optional: Mapping[str, Shape] | None = None,
+    *,
+    closed: bool = True,
+    also: Shape | None = None,
+) -> Shape:
+    """An object with these keys; `also` looks at what they say together.
+
+    One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
+    """
+    shapes = {**required, **(optional or {})}
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"an object with {', '.join(shapes)}", value)
+        for key in value:
+            if key not in shapes and (closed or _is_slip(str(key), shapes)):
+                hint = suggest(str(key), shapes) or f"; the keys here are {', '.join(shapes)}"
+                raise SuiteError(f"key '{at(place, key)}' is not known here{hint}")
+        for key, shape in shapes.items():
+            if key in value or key in required:
+                shape(value.get(key, MISSING), at(place, key))
+        if also is not None:
+            also(value, place)
+
+    return check
+
+
+def _is_slip(key: str, known: Collection[str]) -> bool:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+    return bool(near) and abs(len(near[0]) - len(key)) <= 2
+
+
+def by_type(shapes: Mapping[str, Shape], noun: str) -> Shape:
+    """An object of the shape that its `type` names; `noun` is what it is."""
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"{noun} such as {{'type': '{next(iter(shapes))}', …}}", value)
+        here, known = at(place, "type"), ", ".join(shapes)
+        kind = value.get("type", MISSING)
+        if not isinstance(kind, str) or kind not in shapes:
+            raise refuse(here, f"one of {known}", kind)
+        shapes[kind]({key: item for key, item in value.items() if key != "type"}, place)
+
+    return check

@@ -121,7 +121,7 @@ def test_a_form_hashes_like_the_prompt_it_becomes(tmp_path: Path) -> None:
         ({"variants": [{"word": "a"}, {"hue": "b"}]}, "key 'variants[1]': has no value for the field {word}"),
         ({"prompt": "Say {word} to {name}"}, "key 'variants[0]': has no value for the field {name}; give one"),
         ({"variants": [{"word": True}]}, "key 'variants[0].word': stands in a text and must be text"),
-        ({"variants": [{"word": " "}]}, "prompt 1 ('P0'): validator: key 'values[0]' is blank"),
+        ({"variants": [{"word": " "}]}, "prompt 1 ('P0'): validator: key 'values[0]' must be text that is not blank"),
         (
             {"prompt": "{word}", "variants": [{"word": [3]}]},
             "key 'variants[0].word': stands in a text and must be text",
