@@ -110,13 +110,16 @@ def test_a_form_hashes_like_the_prompt_it_becomes(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"id": "P3#1"}, "prompt 1 ('P3#1'), key 'id': 'P3#1' holds a '#'"),
-        ({"variants": []}, "prompt 1 ('P0'), key 'variants': empty; give one object of values for each form"),
-        ({"variants": {"word": "red"}}, "key 'variants': must be a list, not an object"),
-        ({"variants": ["red"]}, "key 'variants[0]': must be an object, not text"),
-        ({"variants": [{}]}, "key 'variants[0]': empty; give a value for each field"),
-        ({"variants": [{"word": "red"}, {}]}, "key 'variants[1]': empty"),
-        ({"variants": [{"word": None}]}, "key 'variants[0].word': has no value"),
-        ({"variants": [{"word": "a", "two words": 1}]}, "key 'variants[0].two words': is no name for a field"),
+        (
+            {"variants": []},
+            "prompt 1 ('P0'), key 'variants' is empty; it must be a list of one or more objects, one for each form",
+        ),
+        ({"variants": {"word": "red"}}, "key 'variants' must be a list of one or more objects"),
+        ({"variants": ["red"]}, "key 'variants[0]' is text; give an object with a value for each field"),
+        ({"variants": [{}]}, "key 'variants[0]' is empty; give an object with a value for each field"),
+        ({"variants": [{"word": "red"}, {}]}, "key 'variants[1]' is empty"),
+        ({"variants": [{"word": None}]}, "key 'variants[0].word' has no value"),
+        ({"variants": [{"word": "a", "two words": 1}]}, "key 'variants[0].two words' is no name for a field"),
         ({"variants": [{"word": "a", "hue": 1}]}, "key 'variants[0].hue': fills nothing; write {hue} in"),
         ({"variants": [{"word": "a"}, {"hue": "b"}]}, "key 'variants[1]': has no value for the field {word}"),
         ({"prompt": "Say {word} to {name}"}, "key 'variants[0]': has no value for the field {name}; give one"),
@@ -127,7 +130,7 @@ def test_a_form_hashes_like_the_prompt_it_becomes(tmp_path: Path) -> None:
             "key 'variants[0].word': stands in a text and must be text",
         ),
         ({"variants": [{"word": "a"}] * 10_001}, "key 'prompts': 10001 prompts; at most 10000"),
-        ({"varaints": []}, "key 'varaints': unknown key; did you mean 'variants'?"),
+        ({"varaints": []}, "key 'varaints' is not known here; did you mean 'variants'?"),
     ],
 )
 def test_a_slip_in_variants_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
