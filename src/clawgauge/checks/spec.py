@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
@@ -16,34 +15,6 @@ import re2
 
 from clawgauge.characters import well_formed
 from clawgauge.errors import SuiteError
-
-# What RE2 calls the piece it stumbled over, and what the author knows it as.
-_CONSTRUCTS = {
-    "(?=": "lookahead",
-    "(?!": "negative lookahead",
-    "(?<=": "lookbehind",
-    "(?<!": "negative lookbehind",
-    "(?>": "an atomic group",
-    "(?(": "a conditional group",
-    "(?#": "a comment group",
-    "(?P=": "a named back-reference",
-    "(?P>": "recursion",
-    "(?R": "recursion",
-    "(?x": "the verbose flag",
-    "*+": "a possessive quantifier",
-    "++": "a possessive quantifier",
-    "?+": "a possessive quantifier",
-    r"\k": "a named back-reference",
-    r"\g": "a back-reference",
-    r"\Z": "an end anchor, needless where the whole answer must match",
-    r"\G": "an anchor at the last match",
-    r"\K": "a reset of the match",
-    r"\R": "a class of line breaks",
-    r"\h": "a class of blanks",
-    r"\u": r"an escape, written \x{…} here",
-}
-_BACK_REFERENCE = re.compile(r"\\[1-9]")
-_STUMBLED_OVER = re.compile(r"[^:]+: (?P<piece>.*)", re.DOTALL)
 
 Shape = Callable[[Any, str], None]
 MISSING: Any = object()
@@ -62,7 +33,10 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise PatternRefused(_explain(pattern, error)) from None
+        said = error.args[0].decode("utf-8", "replace") if error.args else "no reason given"
+        raise PatternRefused(
+            f"cannot be read by RE2, which has no lookaround and no back-references ({said})"
+        ) from None
     except UnicodeEncodeError:
         raise PatternRefused("holds a lone surrogate, which no text can") from None
 
@@ -70,19 +44,6 @@ def compile_pattern(pattern: str) -> Any:
 def matches_fully(pattern: str, text: str) -> bool:
     """Whether the whole of `text` matches."""
     return compile_pattern(pattern).fullmatch(well_formed(text)) is not None
-
-
-def _explain(pattern: str, error: re2.error) -> str:
-    said = error.args[0] if error.args else b""
-    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    stumbled_over = _STUMBLED_OVER.fullmatch(words)
-    piece = stumbled_over["piece"] if stumbled_over else ""
-    if piece == "(?P":
-        piece = next((longer for longer in ("(?P=", "(?P>") if longer in pattern), piece)
-    construct = "a back-reference" if _BACK_REFERENCE.fullmatch(piece) else _CONSTRUCTS.get(piece)
-    if construct:
-        return f"uses '{piece}' ({construct}), which RE2 does not have"
-    return f"cannot be read by RE2 ({words or 'no reason given'})"
 
 
 def kind_of(value: Any) -> str:

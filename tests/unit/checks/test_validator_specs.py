@@ -98,7 +98,7 @@ def test_bad_specifications_are_refused(spec: dict[str, Any], key: str, problem:
         ({"type": "one_of"}, "values' is missing"),
         ({"type": "one_of", "values": []}, "empty"),
         ({"type": "one_of", "values": "ab"}, "a list of one or more values"),
-        ({"type": "string", "pattern": "(?!x)"}, "negative lookahead"),
+        ({"type": "string", "pattern": "(?!x)"}, "(?!"),
     ],
 )
 def test_bad_key_rules_are_refused(rule: Any, problem: str) -> None:
@@ -109,28 +109,21 @@ def test_bad_key_rules_are_refused(rule: Any, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "construct"),
+    ("pattern", "piece"),
     [
-        ("(?=a)", "lookahead"),
-        ("a(?!b)", "negative lookahead"),
-        ("(?<=a)b", "lookbehind"),
-        ("(?<!a)b", "negative lookbehind"),
-        (r"(a)\1", "back-reference"),
-        ("(?P<n>a)(?P=n)", "named back-reference"),
+        ("(?=a)", "(?="),
+        ("(?<!a)b", "(?<!"),
+        (r"(a)\1", r"\1"),
         (r"a\Z", r"\Z"),
-        ("(?>a)", "atomic group"),
-        ("(a)(?(1)b)", "conditional group"),
-        ("a++", "possessive quantifier"),
-        (r"\u00e9", r"\x{"),
+        ("a++", "++"),
         ("a{2000}", "{2000}"),
         ("(", "missing )"),
-        ("[", "missing ]"),
         ("\ud800", "surrogate"),
     ],
 )
-def test_a_refused_pattern_names_its_construct(pattern: str, construct: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_pattern_names_what_is_wrong(pattern: str, piece: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The author reads what to change in the refusal, and nothing is printed behind our back."""
     refusal = refusal_of({"type": "regex_fullmatch", "pattern": pattern})
     assert "key 'pattern'" in refusal
-    assert construct in refusal
+    assert piece in refusal
     assert capfd.readouterr() == ("", "")

@@ -268,7 +268,7 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
         ({"expect": [{"file": "/x", "contains": ["a", 3]}]}, "key 'expect[0].contains[1]' "),
         ({"expect": [{"file": "/x", "lacks": [""]}]}, "key 'expect[0].lacks[0]' "),
         ({"expect": [{"file": "/x", "equals": 3}]}, "key 'expect[0].equals' "),
-        ({"expect": [{"file": "/x", "matches": "(?=a)"}]}, "key 'expect[0].matches' uses '(?='"),
+        ({"expect": [{"file": "/x", "matches": "(?=a)"}]}, "key 'expect[0].matches' cannot be read by RE2"),
         ({"expect": [{"file": "/x", "absent": True, "equals": ""}]}, "absent' leaves no text"),
         ({"expect": [{"process": "x"}]}, "running' is missing"),
         ({"expect": [{"service": "x", "state": "up"}]}, "state' must be 'active' or"),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import answer_pieces
-from clawgauge.checks.detection.finds import Call, Find, Step, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
-from clawgauge.checks.detection.shell import Vocabulary
+from clawgauge.checks.detection.shell import Call, Find, Vocabulary
 from clawgauge.records import ToolInvocation
 
-__all__ = ["STEPS", "Call", "Find", "Step", "Vocabulary", "detect_tools"]
+__all__ = ["STEPS", "Call", "Find", "Step", "Vocabulary", "detect_tools", "take_calls"]
 
+# A step reads the text that earlier steps left and yields its finds in order, none overlapping.
+Step = Callable[[str, Vocabulary], Iterable[Find]]
 STEPS: tuple[Step, ...] = (
     find_structured,
     find_markers,
@@ -25,6 +27,9 @@ STEPS: tuple[Step, ...] = (
     find_quoted,
 )
 
+# No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.
+BLANK = "\0"
+_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 _LINE_BREAK = lazy_pattern(r"\r\n?")
 # Every step starts at one of these, and plain prose has none of them: an apostrophe within a word opens nothing.
 _MARK = lazy_pattern(r"[<\[{`~$#\"'“‘](?<!\w')")
@@ -48,3 +53,29 @@ def detect_tools(
         left, found = take_calls(left, step(left, vocabulary), limit)
         calls += found
     return [call.invocation for call in sorted(calls, key=lambda call: call.at)[:limit]]
+
+
+def take_calls(text: str, finds: Iterable[Find], limit: int) -> tuple[str, list[Call]]:
+    """The calls of a step, and the text left for the next one: every find blanked, line breaks kept in their places.
+
+    Once `limit` calls are found the text ends with their line: whatever comes behind it could not be among the first
+    `limit` calls of the answer. Finds are used as they come and none is kept, for an answer may hold millions.
+    """
+    left = io.StringIO()
+    calls: list[Call] = []
+    kept_until = 0
+    text_end = len(text)
+    for find in finds:
+        left.write(text[kept_until : find.start])
+        used = text[find.start : find.end]
+        left.write(_NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
+        kept_until = find.end
+        calls.extend(find.calls)
+        if len(calls) >= limit:
+            line_end = text.find("\n", kept_until)
+            text_end = line_end if line_end >= 0 else text_end
+            break
+    if not kept_until:  # most steps find nothing
+        return text, calls
+    left.write(text[kept_until:text_end])
+    return left.getvalue(), calls

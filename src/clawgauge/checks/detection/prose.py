@@ -11,16 +11,18 @@ from itertools import chain, pairwise
 
 import msgspec
 
-from clawgauge.checks.detection.finds import Call, Find, mention
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.shell import (
+    Call,
     Command,
+    Find,
     Segment,
     Vocabulary,
     first_word,
     has_shell_syntax,
     is_command_like,
     is_number,
+    mention,
     read_commands,
     read_name,
     read_segment,
@@ -225,10 +227,6 @@ class Closings:
         self._pattern = pattern
         self._starts = array("I", (match.start() for match in pattern.finditer(text)))
 
-    def next_after(self, position: int) -> re.Match[str] | None:
-        """The first closing at or after `position`, whatever its length."""
-        return self.first_of(1, position)
-
     def first_of(self, length: int, position: int) -> re.Match[str] | None:
         """The first closing of at least `length` marks at or after `position`."""
         for index in range(bisect_left(self._starts, position), len(self._starts)):
@@ -268,26 +266,17 @@ def scan_blocks(text: str) -> Iterator[Block]:
         if _LEAD_ONLY.fullmatch(lead):
             closing = runs.first_of(len(fence), body_start)
         else:
-            closing = runs.next_after(body_start)
-            if closing is None or len(closing["run"]) < len(fence) or not _opens_midline(lead, fence, info):
+            closing = runs.first_of(1, body_start)
+            # It opens a block with one info word at most, and where it would not close a code span.
+            n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
+            if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):
                 continue
         body_end, end = (closing.start("run"), closing.end()) if closing else (len(text), len(text))
-        yield Block(start, body_start, body_end, end, _info_word(info), ">" in lead)
+        info_word = next(iter(info.strip().strip("{}.").lower().split()), "")
+        yield Block(start, body_start, body_end, end, info_word, ">" in lead)
         position = end
 
 
-def _opens_midline(lead: str, fence: str, info: str) -> bool:
-    """Whether a fence after `lead` opens a block: one info word at most, and no code span that it would close."""
-    same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
-    return same % 2 == 0 and _ONE_WORD.fullmatch(info) is not None
-
-
-def _info_word(info: str) -> str:
-    words = info.strip().strip("{}.").lower().split()
-    return words[0] if words else ""
-
-
-_RUN = lazy_pattern(r"`+")
 _TWO_WORDS = lazy_pattern(r"([A-Za-z-]+)[ \t]+(\S+)")
 _CALL_SYNTAX = lazy_pattern(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
 _OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
@@ -298,7 +287,10 @@ _HOST_AND_PORT = lazy_pattern(r".*:[0-9]+")
 def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for start, end, inside in _spans(text):
         if inside.start - start >= 3:
-            inside = _after_info_word(text, inside, vocabulary)
+            # A fence squeezed into one line: the command after `bash`, not `bash`.
+            words = _TWO_WORDS.match(text, inside.start, inside.stop)
+            if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
+                inside = slice(words.start(2), inside.stop)
         yield Find(start, end, _read_span(text, inside, vocabulary))
 
 
@@ -307,7 +299,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
     if "`" not in text:
         return
     starts, ends = array("I"), array("I")  # of one line, which may be the whole of a large answer
-    for match in _RUN.finditer(text):
+    for match in _TICK_RUN.finditer(text):
         if ends and text.find("\n", ends[-1], match.start()) >= 0:
             yield from _paired(starts, ends)
             del starts[:], ends[:]
@@ -334,14 +326,6 @@ def _paired(starts: array[int], ends: array[int]) -> Iterator[tuple[int, int, sl
         index += 1
 
 
-def _after_info_word(text: str, inside: slice, vocabulary: Vocabulary) -> slice:
-    """The span past the info word of a fence squeezed into one line: the command after `bash`, not `bash`."""
-    words = _TWO_WORDS.match(text, inside.start, inside.stop)
-    if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
-        return slice(words.start(2), inside.stop)
-    return inside
-
-
 def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
     code = text[inside].rstrip()
     command_line = drop_prompt(code.lstrip())
@@ -352,15 +336,11 @@ def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
         commands = [Command(start, name, call["arguments"], call["name"])] if name else []
     else:
         segments = split_segments(command_line, start)
-        if segments and _is_assignment(segments[0]):
-            return []
+        second = segments[0].words[1].text if segments and len(segments[0].words) > 1 else ""
+        if second.startswith("=") or second in _OPERATORS:
+            return []  # an assignment
         commands = read_commands(segments, vocabulary)
     return [mention(command) for command in commands if _is_invocation(command, vocabulary)]
-
-
-def _is_assignment(segment: Segment) -> bool:
-    second = segment.words[1].text if len(segment.words) > 1 else ""
-    return second.startswith("=") or second in _OPERATORS
 
 
 def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
@@ -371,14 +351,9 @@ def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
         return _COMPARISON.fullmatch(command.arguments) is None
     if "/" in command.written or vocabulary.is_expected(name):
         return True
-    return not _names_a_thing(name, vocabulary)
-
-
-def _names_a_thing(name: str, vocabulary: Vocabulary) -> bool:
-    """Whether a bare word is a file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither."""
-    if "." in name and not vocabulary.is_known(name.rstrip("0123456789.")):
-        return True
-    return ":" in name and _HOST_AND_PORT.fullmatch(name) is not None
+    # A file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither.
+    is_file = "." in name and not vocabulary.is_known(name.rstrip("0123456789."))
+    return not is_file and _HOST_AND_PORT.fullmatch(name) is None
 
 
 _MARKER_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
@@ -395,19 +370,14 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
         position = opening.end()
         is_tag = opening["tag"] is not None
         if closings[is_tag][0] < position:
-            closings[is_tag] = _next_close(text, position, is_tag)
+            closing = _MARKER_CLOSING[is_tag].search(text, position)
+            closings[is_tag] = closing.span() if closing else (len(text), len(text))
         inside_end, end = closings[is_tag]
         is_closed = inside_end < len(text)
         call = _read_call(text, position, inside_end) if is_tag or is_closed else None
         if call or (is_tag and is_closed):
             yield Find(opening.start(), end, [call] if call else [])
             position = end
-
-
-def _next_close(text: str, position: int, is_tag: bool) -> tuple[int, int]:
-    """Where the next closing mark starts and ends; the text's own end where there is none."""
-    closing = _MARKER_CLOSING[is_tag].search(text, position)
-    return closing.span() if closing else (len(text), len(text))
 
 
 def _read_call(text: str, start: int, end: int) -> Call | None:
@@ -431,7 +401,11 @@ def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for start, end in _pairs(text):
         if start < end_of_last:
             continue  # inside a command line that is found already
-        calls = _read_quoted(text[start + 1 : end - 1], start + 1, vocabulary)
+        segments = split_segments(text[start + 1 : end - 1], start + 1)
+        if sum(len(segment.words) for segment in segments) < 2 or not is_command_like(segments, vocabulary):
+            continue
+        commands = read_commands(segments, vocabulary)
+        calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
         if calls:
             yield Find(start, end, calls)
             end_of_last = end
@@ -468,13 +442,3 @@ def _can_close(mark: str, before: str, after: str, can_open: bool) -> bool:
         return False  # an apostrophe
     opens_a_word = after.isalnum() or after in _WORD_STARTS
     return not (can_open and before.isspace() and opens_a_word)
-
-
-def _read_quoted(inside: str, start: int, vocabulary: Vocabulary) -> list[Call]:
-    segments = split_segments(inside, start)
-    if not segments or sum(len(segment.words) for segment in segments) < 2:
-        return []
-    if not is_command_like(segments, vocabulary):
-        return []
-    commands = read_commands(segments, vocabulary)
-    return [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clawgauge.checks.detection.finds import Find
 from clawgauge.checks.detection.formats.json import (
     ARGUMENT_FORMATS,
     BARE_OPENING,
@@ -21,7 +20,7 @@ from clawgauge.checks.detection.formats.markup import (
 from clawgauge.checks.detection.formats.python import PYTHONIC_FORMATS, read_whole_message
 from clawgauge.checks.detection.formats.readings import Reader, end_of_thinking, invoke
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.detection.shell import Vocabulary
+from clawgauge.checks.detection.shell import Find, Vocabulary
 
 __all__ = ["find_structured"]
 
@@ -37,8 +36,8 @@ _FORMATS = (
 )
 # Every opening mark starts so, and this is much cheaper to look for.
 _MARK_START = lazy_pattern(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
-_OPENING = lazy_pattern("|".join([f"({form.opening})" for form in _FORMATS] + [f"({BARE_OPENING})"]))
-_READERS: dict[int | None, Reader] = dict(enumerate([form.read for form in _FORMATS], start=1))
+_OPENING = lazy_pattern("|".join([f"({opening})" for opening, _ in _FORMATS] + [f"({BARE_OPENING})"]))
+_READERS: dict[int | None, Reader] = dict(enumerate([read for _, read in _FORMATS], start=1))
 
 
 def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
