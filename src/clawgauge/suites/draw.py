@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.checks.spec import Shape, any_text, fields, list_of, whole_number
+from clawgauge.checks.spec import Shape, any_text, fields, is_number, list_of, whole_number
 from clawgauge.suites.document import Place
 
 MAX_DRAWING = 2**31 - 1
@@ -88,8 +88,9 @@ def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
     drawn = [entry.get(key) for key in DRAWN_KEYS]
-    texts, numbers = list(_texts_of(drawn)), {str(number) for number in _numbers_of(drawn)}
-    everything = "\n".join([*texts, *numbers])
+    leaves = list(_leaves_of(drawn))
+    numbers = {str(leaf) for leaf in leaves if is_number(leaf)}
+    everything = "\n".join([*(leaf for leaf in leaves if isinstance(leaf, str)), *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
         here, old = place.at(key), key.split(_TOGETHER)
@@ -133,22 +134,15 @@ def _bounded(text: str) -> str:
     return f"{before}{re.escape(text)}{after}"
 
 
-def _texts_of(value: Any) -> Iterator[str]:
+def _leaves_of(value: Any) -> Iterator[str | int | float]:
+    """Every text, key or value, and every number."""
     if isinstance(value, dict):
         yield from value
         value = list(value.values())
     if isinstance(value, list):
         for item in value:
-            yield from _texts_of(item)
-    elif isinstance(value, str):
-        yield value
-
-
-def _numbers_of(value: Any) -> Iterator[int | float]:
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _numbers_of(item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield from _leaves_of(item)
+    elif isinstance(value, str) or is_number(value):
         yield value
 
 
@@ -159,7 +153,7 @@ def _swapped(value: Any, swap: Swap) -> Any:
         return {swap.text(key): _swapped(item, swap) for key, item in value.items()}
     if isinstance(value, list):
         return [_swapped(item, swap) for item in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         text = swap.text(str(value))
         return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
     return value

@@ -35,21 +35,19 @@ _LINE_BREAK = lazy_pattern(r"\r\n?")
 _MARK = lazy_pattern(r"[<\[{`~$#\"'“‘](?<!\w')")
 
 
-def detect_tools(
-    text: str, expected: Sequence[str] = (), steps: Sequence[Step] = STEPS, *, limit: int = sys.maxsize
-) -> list[ToolInvocation]:
+def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.maxsize) -> list[ToolInvocation]:
     """The calls written in `text` outside thinking, in the order of the text, repeats kept. Never raises; linear time.
 
     `expected` names the tools the prompt is about: a word that could be prose counts more readily if it is one of them.
     With a `limit`, the first so many calls; what is behind them costs neither time nor memory.
     """
-    if steps is STEPS and _MARK.search(text) is None:
+    if _MARK.search(text) is None:
         return []
     # Marks on either side of removed thinking must not run together: two code spans would become one.
     left = _LINE_BREAK.sub("\n", well_formed(" ".join(answer_pieces(text))))
     vocabulary = Vocabulary.for_prompt(expected)
     calls: list[Call] = []
-    for step in steps:
+    for step in STEPS:
         left, found = take_calls(left, step(left, vocabulary), limit)
         calls += found
     return [call.invocation for call in sorted(calls, key=lambda call: call.at)[:limit]]
