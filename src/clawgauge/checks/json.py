@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -74,11 +75,8 @@ def _refuse_deep_nesting(text: str) -> None:
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise JsonRefused("json_duplicate_key", repr(key))
-            seen.add(key)
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise JsonRefused("json_duplicate_key", repr(key))
     return members
 
 
@@ -171,10 +169,10 @@ def _spelled_out(rule: Any) -> Any:
 
 
 def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
-    if not spec.get("strict", False):
-        text = _unfenced(text)
+    # One fenced block that is the whole of the answer.
+    block = None if spec.get("strict", False) else _FENCED.fullmatch(text)
     try:
-        value = decode_strictly(text)
+        value = decode_strictly(block["body"] if block else text)
     except JsonRefused as error:
         return failed(error.code, error.detail, None)
     if not isinstance(value, dict):
@@ -188,9 +186,3 @@ def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
             code, detail = fault
             return failed(code, f"{key}: {detail}", value)
     return passed(value)
-
-
-def _unfenced(text: str) -> str:
-    """The inside of one fenced block that is the whole of `text`, else `text`."""
-    block = _FENCED.fullmatch(text)
-    return block["body"] if block else text

@@ -83,12 +83,14 @@ def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
     """The commands behind a prompt, none where it is no prompt after all."""
     segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
-    if prompt.hash_only:
-        return read_commands(segments, vocabulary) if _is_root_command(segments, vocabulary) else []
     if prompt.midline:
         return _read_midline(segments, vocabulary)
     first = first_word(segments)
     name = read_name(first.text) if first else None
+    if prompt.hash_only:
+        is_alone = len(segments) == 1 and segments[0].words[-1] is first
+        is_command = vocabulary.is_known(name or "") and (is_alone or has_shell_syntax(segments))
+        return read_commands(segments, vocabulary) if is_command else []
     if name is not None and (is_number(name) or vocabulary.is_grammar(name)):
         return []
     return read_commands(segments, vocabulary)
@@ -104,14 +106,6 @@ def _first_of(mark: str, text: str, start: int, end: int) -> int:
     """Where `mark` first stands in that stretch of `text`, or the stretch's end."""
     place = text.find(mark, start, end)
     return place if place >= 0 else end
-
-
-def _is_root_command(segments: list[Segment], vocabulary: Vocabulary) -> bool:
-    first = first_word(segments)
-    if first is None or not vocabulary.is_known(read_name(first.text) or ""):
-        return False
-    is_alone = len(segments) == 1 and segments[0].words[-1] is first
-    return is_alone or has_shell_syntax(segments)
 
 
 def _read_midline(segments: list[Segment], vocabulary: Vocabulary) -> list[Command]:
@@ -428,17 +422,10 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
         before = text[at - 1 : at] or " "
         after = text[at + 1 : at + 2] or " "
         can_open = (mark in _STRAIGHT or mark == kind) and (before.isspace() or before in _OPENS_AFTER)
-        if kind in opened and _can_close(mark, before, after, can_open):
+        is_apostrophe = mark in "'’" and before.isalnum() and after.isalnum()
+        opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)
+        if kind in opened and mark not in "“‘" and not is_apostrophe and not opens_word:
             pairs.append((opened.pop(kind), at + 1))
         elif can_open:
             opened[kind] = at
     yield from sorted(pairs)
-
-
-def _can_close(mark: str, before: str, after: str, can_open: bool) -> bool:
-    if mark in "“‘":
-        return False
-    if mark in "'’" and before.isalnum() and after.isalnum():
-        return False  # an apostrophe
-    opens_a_word = after.isalnum() or after in _WORD_STARTS
-    return not (can_open and before.isspace() and opens_a_word)

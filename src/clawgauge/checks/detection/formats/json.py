@@ -114,16 +114,14 @@ _NAME_MEMBER = lazy_pattern(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"'
 _FIRST_KEY = lazy_pattern(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
 
 
-def read_meant_calls(value: Any) -> list[WrittenCall]:
-    """The calls in a value that stands between the marks of a format, malformed ones included."""
-    return [_read_meant(item) for item in _unwrapped(value)]
+def read_meant_calls(value: Any, *, keyed: bool) -> list[WrittenCall]:
+    """The calls in a value that stands between the marks of a format, malformed ones included.
 
-
-def read_keyed_calls(value: Any) -> list[WrittenCall]:
-    """The same where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`."""
+    `keyed` where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`.
+    """
     calls: list[WrittenCall] = []
     for item in _unwrapped(value):
-        if isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
+        if keyed and isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
             calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
         else:
             calls.append(_read_meant(item))
@@ -207,7 +205,6 @@ PYTHON_TAG = r"<\|python_tag\|>"
 def json_reader(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Reader:
     """A reader of the calls behind `opening`; `keyed` where the names are the keys."""
     stop = lazy_pattern(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
-    read_calls = read_keyed_calls if keyed else read_meant_calls
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:
         if _PAYLOAD.match(text, mark.end()) is None:
@@ -217,7 +214,7 @@ def json_reader(format_id: str, opening: str, closing: str | None = None, *, key
             # Under the name it seems to have.
             member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
             return Reading(end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)])
-        return Reading(end, format_id, [call for value in values for call in read_calls(value)])
+        return Reading(end, format_id, [call for value in values for call in read_meant_calls(value, keyed=keyed)])
 
     return read
 
