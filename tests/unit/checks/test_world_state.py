@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from clawgauge.checks import check_spec, judge_answer
@@ -26,16 +27,8 @@ WORLD: dict[str, Any] = {
 def task(expect: list[Any] | None = None, forbid: list[Any] | None = None, **more: Any) -> Prompt:
     validator = {"type": "world_state", "expect": expect or [], "forbid": forbid or []} | more
     check_spec(validator)
-    return Prompt(
-        id="P0",
-        name="n",
-        prompt="p",
-        validator=validator,
-        suite="s",
-        tools=[{"type": "function"}],
-        world=WORLD,
-        max_turns=5,
-    )
+    tools = [{"type": "function"}]
+    return Prompt(id="P0", name="n", prompt="p", validator=validator, tools=tools, world=WORLD, max_turns=5)
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> list[ToolInvocation]:
@@ -233,16 +226,7 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
         *[("write", {"path": f"/tmp/{n}", "content": "x" * 60_000}) for n in range(6)],
         ("write", {"path": "/srv/small", "content": "x"}),
     )
-    prompt = Prompt(
-        id="P0",
-        name="n",
-        prompt="p",
-        validator=prompt.validator,
-        suite="s",
-        tools=prompt.tools,
-        world=WORLD,
-        max_turns=20,
-    )
+    prompt = msgspec.structs.replace(prompt, max_turns=20)
     first = judge_answer(prompt, "ok", made)
     assert first.objective_pass is True
     assert first.tool_invocations[0].arguments is None
