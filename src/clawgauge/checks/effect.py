@@ -28,6 +28,7 @@ from clawgauge.checks.detection.prose import (
 )
 from clawgauge.checks.detection.shell import load_lexicon, read_commands, split_segments
 from clawgauge.checks.spec import (
+    an_object,
     any_text,
     at,
     fields,
@@ -35,7 +36,6 @@ from clawgauge.checks.spec import (
     matches_fully,
     named,
     re2_pattern,
-    refuse,
     some_text,
     some_texts,
 )
@@ -91,8 +91,7 @@ def _check_world(encoded: str) -> None:
 
 
 def _world(value: Any, place: str) -> None:
-    if not isinstance(value, Mapping):
-        raise refuse(place, "an object", value)
+    an_object(value, place)
     try:
         _check_world(json.dumps(value))
     except SuiteError as error:

@@ -21,24 +21,12 @@ MISSING: Any = object()
 """What a shape is given for a key that must be there and is not."""
 
 
-class PatternRefused(ValueError):
-    """A pattern RE2 does not take. The message says what of it, to follow on "the pattern"."""
-
-
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises `PatternRefused`."""
+    """The compiled pattern, of which `re2_pattern` knows that RE2 takes it."""
     options = re2.Options()
     options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace") if error.args else "no reason given"
-        raise PatternRefused(
-            f"cannot be read by RE2, which has no lookaround and no back-references ({said})"
-        ) from None
-    except UnicodeEncodeError:
-        raise PatternRefused("holds a lone surrogate, which no text can") from None
+    return re2.compile(pattern, options)
 
 
 def matches_fully(pattern: str, text: str) -> bool:
@@ -87,39 +75,31 @@ def suggest(word: str, known: Collection[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def anything(value: Any, place: str) -> None:
-    if value is MISSING:
-        raise refuse(place, "given", value)
+def that(wanted: str, fits: Callable[[Any], bool]) -> Shape:
+    """The shape of a value that `fits`; `wanted` is what it is, in words."""
+
+    def check(value: Any, place: str) -> None:
+        if not fits(value):
+            raise refuse(place, wanted, value)
+
+    return check
 
 
-def any_text(value: Any, place: str) -> None:
-    if not isinstance(value, str):
-        raise refuse(place, "text", value)
-
-
-def some_text(value: Any, place: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise refuse(place, "text that is not blank", value)
-
-
-def true_or_false(value: Any, place: str) -> None:
-    if not isinstance(value, bool):
-        raise refuse(place, "true or false", value)
-
-
-def finite_number(value: Any, place: str) -> None:
-    if not is_number(value) or not math.isfinite(value):
-        raise refuse(place, "a finite number", value)
+def choice(*words: str) -> Shape:
+    return that(" or ".join(map(repr, words)), lambda value: value in words)
 
 
 def whole_number(least: int, most: int | None = None) -> Shape:
     wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+    return that(wanted, lambda value: type(value) is int and least <= value and (most is None or value <= most))
 
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most and value > most):
-            raise refuse(place, wanted, value)
 
-    return check
+anything = that("given", lambda value: value is not MISSING)
+any_text = that("text", lambda value: isinstance(value, str))
+some_text = that("text that is not blank", lambda value: isinstance(value, str) and bool(value.strip()))
+an_object = that("an object", lambda value: isinstance(value, Mapping))
+true_or_false = that("true or false", lambda value: isinstance(value, bool))
+finite_number = that("a finite number", lambda value: is_number(value) and math.isfinite(value))
 
 
 def re2_pattern(value: Any, place: str) -> None:
@@ -127,16 +107,12 @@ def re2_pattern(value: Any, place: str) -> None:
         raise refuse(place, "an RE2 pattern, as text", value)
     try:
         compile_pattern(value)
-    except PatternRefused as error:
-        raise SuiteError(f"key '{place}' {error}; write the pattern another way") from None
-
-
-def choice(*words: str) -> Shape:
-    def check(value: Any, place: str) -> None:
-        if value not in words:
-            raise refuse(place, " or ".join(map(repr, words)), value)
-
-    return check
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace") if error.args else "no reason given"
+        reason = f"cannot be read by RE2, which has no lookaround and no back-references ({said})"
+        raise SuiteError(f"key '{place}' {reason}; write the pattern another way") from None
+    except UnicodeEncodeError:
+        raise SuiteError(f"key '{place}' holds a lone surrogate, which no text can; take it out") from None
 
 
 def list_of(shape: Shape, noun: str, *, least: int = 1, most: int | None = None) -> Shape:

@@ -59,13 +59,13 @@ def is_text_rule(wanted: Any) -> bool:
 
 def check_pattern(value: str, place: str) -> None:
     """Refuse a text marked as a pattern that RE2 does not take."""
-    re2_pattern(value.removeprefix(PATTERN_MARK), place)
+    if is_pattern(value):
+        re2_pattern(value.removeprefix(PATTERN_MARK), place)
 
 
 def _text_or_pattern(value: Any, place: str) -> None:
     some_text(value, place)
-    if is_pattern(value):
-        check_pattern(value, place)
+    check_pattern(value, place)
 
 
 def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:

@@ -24,12 +24,12 @@ from clawgauge.checks.spec import (
     fields,
     list_of,
     named,
-    refuse,
     some_text,
+    that,
     true_or_false,
 )
 from clawgauge.checks.speech import find_claim
-from clawgauge.checks.text import TEXT_RULE, check_pattern, is_pattern, is_text_rule, shown
+from clawgauge.checks.text import TEXT_RULE, check_pattern, is_text_rule, shown
 from clawgauge.checks.tool_schema import (
     ANYTHING,
     Schema,
@@ -146,9 +146,7 @@ def check_together(spec: Mapping[str, Any], place: str) -> None:
             raise SuiteError(f"key '{at(place, key)}' does not go with '{given[0]}'; take one of them out")
 
 
-def _only_true(value: Any, place: str) -> None:
-    if value is not True:
-        raise refuse(place, "true, or left out", value)
+_only_true = that("true, or left out", lambda value: value is True)
 
 
 def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
@@ -166,9 +164,8 @@ def _allowed_values(allowed: Any, place: str) -> None:
 
 def _check_patterns(value: Any, place: str) -> None:
     """Refuse a pattern that RE2 does not take, also inside a list or an object."""
-    if is_pattern(value):
-        check_pattern(value, place)
-    elif is_text_rule(value):
+    check_pattern(value, place)
+    if is_text_rule(value):
         TEXT_RULE(value, place)
     elif isinstance(value, list):
         list_of(_check_patterns, "values", least=0)(value, place)

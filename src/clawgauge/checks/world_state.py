@@ -24,6 +24,7 @@ from clawgauge.checks.spec import (
     refuse,
     some_text,
     text_or_texts,
+    that,
     true_or_false,
 )
 from clawgauge.errors import SuiteError
@@ -220,15 +221,12 @@ def _fault_of_memory(condition: Condition, world: World) -> str | None:
 # --- how conditions are written --------------------------------------------------------------------------------------
 
 
-def _absolute_path(value: Any, place: str) -> None:
-    if not isinstance(value, str) or not value.startswith("/"):
-        raise refuse(place, "an absolute path", value)
-
-
-def _schedule(value: Any, place: str) -> None:
-    some_text(value, place)
-    if moments_of(value) is None:
-        raise refuse(place, "five cron fields", value)
+_absolute_path = that("an absolute path", lambda value: isinstance(value, str) and value.startswith("/"))
+_schedule = that("five cron fields", lambda value: isinstance(value, str) and moments_of(value) is not None)
+_tools = that(
+    f"one of {', '.join(TOOL_NAMES)}, or a list of them",
+    lambda value: bool(value) and all(name in TOOL_NAMES for name in _as_list(value)),
+)
 
 
 def _size(value: Any, place: str) -> None:
@@ -239,11 +237,6 @@ def _size(value: Any, place: str) -> None:
 
 def _moment(value: Any, place: str) -> None:
     read_moment(Fields({place: value}, "", (place,)), place)
-
-
-def _tools(value: Any, place: str) -> None:
-    if not value or any(name not in TOOL_NAMES for name in _as_list(value)):
-        raise refuse(place, f"one of {', '.join(TOOL_NAMES)}, or a list of them", value)
 
 
 def _refuse_text_of_absent(condition: Condition, place: str) -> None:

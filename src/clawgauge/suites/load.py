@@ -35,6 +35,7 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
 }
 MAX_PROMPTS = 10_000
+_HASHED = ("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "world", "max_turns")
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 HEADER_KEYS: dict[str, Shape] = {
     "name": label,
@@ -126,18 +127,9 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     """
     digest = hashlib.sha256()
     for prompt in prompts:
-        settings = {
-            "system": prompt.system,
-            "temperature": prompt.temperature,
-            "max_tokens": prompt.max_tokens,
-            "expected_tools": prompt.expected_tools or None,
-            "tools": prompt.tools or None,
-            "tool_choice": prompt.tool_choice,
-            "world": prompt.world,
-            "max_turns": prompt.max_turns,
-        }
+        settings = {key: getattr(prompt, key) for key in _HASHED}
         asked = {"id": prompt.id, "prompt": prompt.prompt}
-        asked |= {key: value for key, value in settings.items() if value is not None}
+        asked |= {key: value for key, value in settings.items() if value is not None and value != []}
         verdict = json.dumps(prompt.validator, sort_keys=True, separators=(",", ":"))
         digest.update(f"{json.dumps(asked, separators=(',', ':'))}\n{verdict}\n".encode("ascii"))
     return digest.hexdigest()

@@ -18,6 +18,7 @@ from clawgauge.checks.spec import (
     list_of,
     refuse,
     some_text,
+    that,
     whole_number,
 )
 from clawgauge.errors import SuiteError
@@ -122,16 +123,11 @@ def label(value: Any, place: str) -> None:
         raise refuse(place, "a short plain word without comma, control character, or white space at an end", value)
 
 
-def _temperature(value: Any, place: str) -> None:
-    if not is_number(value) or value < 0:
-        raise refuse(place, "a number, 0 or more", value)
-
-
-def _validator(value: Any, place: str) -> None:
-    if not isinstance(value, dict):
-        raise refuse(place, 'an object such as {"type": "noop"}, which records the answer without judging it', value)
-
-
+_temperature = that("a number, 0 or more", lambda value: is_number(value) and value >= 0)
+_validator = that(
+    'an object such as {"type": "noop"}, which records the answer without judging it',
+    lambda value: isinstance(value, dict),
+)
 # What a suite says for all its prompts, and each prompt may say for itself.
 SAMPLING: dict[str, Shape] = {"system": any_text, "temperature": _temperature, "max_tokens": whole_number(1)}
 _REQUIRED: dict[str, Shape] = {"id": label, "name": some_text, "prompt": some_text, "validator": _validator}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import clawgauge.world as simulation
-from clawgauge.checks.spec import Shape, any_text, anything, choice, fields, named, refuse, some_text, suggest
+from clawgauge.checks.spec import Shape, an_object, any_text, anything, choice, fields, named, some_text, suggest
 from clawgauge.errors import SuiteError
 from clawgauge.suites.document import Place
 from clawgauge.world import TOOL_NAMES, tool_definitions
@@ -18,11 +18,6 @@ Toolbox = Mapping[str, Tool]
 DEFAULT_MAX_TURNS = 12
 MOST_TURNS = 100
 VALIDATOR = "world_state"
-
-
-def an_object(value: object, place: str) -> None:
-    if not isinstance(value, dict):
-        raise refuse(place, "an object", value)
 
 
 _FUNCTION: dict[str, Shape] = {"description": any_text, "parameters": an_object, "strict": anything}
