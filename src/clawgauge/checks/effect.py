@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_pieces, failed, passed, quoted
-from clawgauge.checks.detection import STEPS, Find, Vocabulary, take_calls
-from clawgauge.checks.detection.formats import find_structured
+from clawgauge.checks.detection import STEPS, Find, Vocabulary, find_structured, take_calls
 from clawgauge.checks.detection.prose import (
     drop_prompt,
     find_fenced,

@@ -151,29 +151,22 @@ def _unwrapped(value: Any) -> Iterator[Any]:
 
 
 def _read_meant(item: Any) -> WrittenCall:
-    if not isinstance(item, dict):
-        return WrittenCall("", item, valid=False)
-    name = next((item[key] for key in _NAME_KEYS if key in item), None)
-    arguments, decodes = _read_arguments(item)
+    """The call that `item` is meant to be; its arguments must be an object, or the text of one, or left out."""
+    name = next((item[key] for key in _NAME_KEYS if key in item), None) if isinstance(item, dict) else None
     if not isinstance(name, str):
         return WrittenCall("", item, valid=False)
-    return WrittenCall(name, arguments, decodes)
-
-
-def _read_arguments(item: dict[str, Any]) -> tuple[Any, bool]:
-    """The arguments, and whether they are what arguments must be: an object, or the text of one."""
     if not any(key in item for key in _ARGUMENT_KEYS):
-        return None, True
-    given = _given(item)
+        return WrittenCall(name)
+    given = decoded = _given(item)
     if given is None or given == "":
-        return {}, True
+        return WrittenCall(name, {})
     if isinstance(given, str):
         try:
             decoded = decode_strictly(given)
         except JsonRefused:
-            return given, False
-        return (decoded, True) if isinstance(decoded, dict) else (given, False)
-    return given, isinstance(given, dict)
+            decoded = None
+    is_object = isinstance(decoded, dict)
+    return WrittenCall(name, decoded if is_object else given, is_object)
 
 
 def _given(item: dict[str, Any]) -> Any:
@@ -229,16 +222,6 @@ read_mistral_list = json_reader("mistral", TOOL_CALLS, r"\[/TOOL_CALLS\]")
 read_lfm2_json = json_reader("lfm2", LFM2_START, r"<\|tool_call_end\|>")
 read_python_tag_json = json_reader("llama3_json", PYTHON_TAG, r"<\|eo[mt]_id\|>")
 
-ENVELOPE_FORMATS = (
-    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
-    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
-    _format("granite", r"<function_call>", r"</function_call>"),
-    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
-    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
-    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
-    _format("phi4", r"(?<![\w.])functools(?=\[)"),
-)
-
 
 # DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
 _CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
@@ -285,7 +268,14 @@ def _read_call_begin(text: str, mark: re.Match[str]) -> Reading | None:
     return Reading(end, "deepseek", [call])
 
 
-ARGUMENT_FORMATS: tuple[Format, ...] = (
+JSON_FORMATS: tuple[Format, ...] = (
+    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
+    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
+    _format("granite", r"<function_call>", r"</function_call>"),
+    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
+    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
+    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
+    _format("phi4", r"(?<![\w.])functools(?=\[)"),
     (TOOL_CALLS, first_of(read_mistral_list, _read_mistral_call)),
     (_CALL_BEGIN, _read_call_begin),
 )

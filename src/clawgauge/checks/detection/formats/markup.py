@@ -117,11 +117,6 @@ def _read_value(text: str, start: int, stop: re.Pattern[str]) -> tuple[str, int]
     return value, end
 
 
-TAG_FORMATS: tuple[Format, ...] = tuple(
-    (rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>", _reader(word)) for word in ("function", "invoke")
-)
-
-
 _LONGCAT_PREFIX = r"(?:longcat_)?"
 _PAIR_HEAD = lazy_pattern(
     rf"\s*+(?P<name>{WRITTEN_NAME})\s*+(?=<{_LONGCAT_PREFIX}arg_key>)"
@@ -153,12 +148,6 @@ def _read_pairs(format_id: str, text: str, mark: re.Match[str]) -> Reading | Non
         return Reading(end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)])
     closing = _PAIR_CLOSING.match(text, end)
     return Reading(closing.end() if closing else end, format_id, [WrittenCall(name, arguments)])
-
-
-ARG_PAIR_FORMATS: tuple[Format, ...] = (
-    (TOOL_CALL, first_of(read_hermes, partial(_read_pairs, "glm"))),
-    (LONGCAT_TOOL_CALL, first_of(read_longcat, partial(_read_pairs, "longcat"))),
-)
 
 
 _XTML_OPENING = r"<\|open\|>call\s[^<\n]{0,400}<\|sep\|>"
@@ -205,9 +194,6 @@ def _attributes(written: str) -> dict[str, str]:
     }
 
 
-XTML_FORMATS: tuple[Format, ...] = ((_XTML_OPENING, _read_xtml_call),)
-
-
 _HARMONY_OPENING = r"<\|(?:start|channel)\|>"
 _HARMONY_HEAD = lazy_pattern(
     r"(?:<\|start\|>(?P<author>[^<\n]{0,200}))?(?:<\|channel\|>(?P<channel>[^<\n]{0,200}))?"
@@ -233,9 +219,6 @@ def _read_message(text: str, mark: re.Match[str]) -> Reading | None:
         call, end = read_named_arguments(text, head.end(), _HARMONY_STOP, recipient[1])
         return Reading(end, "harmony", [call])
     return Reading(end, "harmony", []) if channel.split()[:1] == ["analysis"] else None
-
-
-HARMONY_FORMATS: tuple[Format, ...] = ((_HARMONY_OPENING, _read_message),)
 
 
 _GEMMA_HEAD = lazy_pattern(rf"\s*+call:\s*+(?P<name>{WRITTEN_NAME})\s*+\{{")
@@ -294,7 +277,12 @@ def _gemma_reader(opening: str, closing: str) -> Reader:
     return read
 
 
-GEMMA_FORMATS: tuple[Format, ...] = (
+MARKUP_FORMATS: tuple[Format, ...] = (
+    (TOOL_CALL, first_of(read_hermes, partial(_read_pairs, "glm"))),
+    (LONGCAT_TOOL_CALL, first_of(read_longcat, partial(_read_pairs, "longcat"))),
+    *((rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>", _reader(word)) for word in ("function", "invoke")),
+    (_XTML_OPENING, _read_xtml_call),
+    (_HARMONY_OPENING, _read_message),
     (r"<start_function_call>", _gemma_reader(r"<start_function_call>", r"<end_function_call>")),
     (r"<\|tool_call>", _gemma_reader(r"<\|tool_call>", r"<tool_call\|>")),
 )

@@ -70,14 +70,10 @@ def read_string(text: str, at: int) -> tuple[str, int]:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    if escape["joined"]:
+    kind = escape.lastgroup or ""
+    if kind == "joined":
         return ""
-    if escape["sign"]:
-        return _SIGNS[escape["sign"]]
-    if escape["octal"]:
-        return chr(int(escape["octal"], 8))
-    code = int(escape["x"] or escape["u"] or escape["U"], 16)
-    return chr(code)
+    return _SIGNS[escape["sign"]] if kind == "sign" else chr(int(escape[kind], 8 if kind == "octal" else 16))
 
 
 def _read_number(text: str, at: int) -> tuple[int | float, int]:
