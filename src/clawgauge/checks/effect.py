@@ -6,11 +6,9 @@ in its text. Nothing runs on the host.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
@@ -27,7 +25,7 @@ from clawgauge.checks.detection.prose import (
 )
 from clawgauge.checks.detection.shell import load_lexicon, read_commands, split_segments
 from clawgauge.checks.spec import (
-    an_object,
+    a_world,
     any_text,
     at,
     fields,
@@ -44,7 +42,7 @@ from clawgauge.checks.tool_schema import find_misfit, parameters_by_tool, proper
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
-from clawgauge.world import World, check_world
+from clawgauge.world import World
 
 Spec = Mapping[str, Any]
 MAX_COMMANDS = 50
@@ -83,20 +81,6 @@ class NotCalled(Exception):
         self.code = code
 
 
-@lru_cache(maxsize=64)
-def _check_world(encoded: str) -> None:
-    """One suite has one world for most of its prompts."""
-    check_world(json.loads(encoded))
-
-
-def _world(value: Any, place: str) -> None:
-    an_object(value, place)
-    try:
-        _check_world(json.dumps(value))
-    except SuiteError as error:
-        raise SuiteError(f"{place}: {error}") from None
-
-
 def _variables(value: Any, place: str) -> None:
     named(any_text, "texts by name")(value, place)
     for name in value:
@@ -130,7 +114,7 @@ EFFECT = fields(
         "env": _variables,
         "stand_ins": list_of(_STAND_IN, "stand-ins", least=0),
         **CONDITIONS,
-        "world": _world,
+        "world": a_world,
     },
     also=_refuse_idle,
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import re2
 
+import clawgauge.world as simulation
 from clawgauge.characters import well_formed
 from clawgauge.errors import SuiteError
 
@@ -100,6 +101,14 @@ some_text = that("text that is not blank", lambda value: isinstance(value, str) 
 an_object = that("an object", lambda value: isinstance(value, Mapping))
 true_or_false = that("true or false", lambda value: isinstance(value, bool))
 finite_number = that("a finite number", lambda value: is_number(value) and math.isfinite(value))
+
+
+def a_world(value: Any, place: str) -> None:
+    an_object(value, place)
+    try:
+        simulation.check_world(value)
+    except SuiteError as error:
+        raise SuiteError(f"{place}: {error}") from None
 
 
 def re2_pattern(value: Any, place: str) -> None:

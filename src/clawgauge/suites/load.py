@@ -161,7 +161,8 @@ def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
 
 
 def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
-    n_forms = sum(_count_forms(entry) for entry in entries)
+    variants = [entry.get("variants") if isinstance(entry, dict) else None for entry in entries]
+    n_forms = sum(len(forms) if isinstance(forms, list) else 1 for forms in variants)
     if n_forms > MAX_PROMPTS:
         raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
     prompts: list[Prompt] = []
@@ -187,8 +188,3 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
 def _count_file_chars(world: dict[str, Any] | None) -> int:
     files = (world or {}).get("files", {}).values()
     return sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)
-
-
-def _count_forms(entry: object) -> int:
-    variants = entry.get("variants") if isinstance(entry, dict) else None
-    return len(variants) if isinstance(variants, list) else 1

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from clawgauge.checks import check_offer, check_spec, expected_names
 from clawgauge.checks.spec import (
     Shape,
+    a_world,
     any_text,
     anything,
     at,
@@ -31,7 +32,6 @@ from clawgauge.suites.tools import (
     Toolbox,
     check_task,
     check_tool_choice,
-    check_world,
     expected_tools_of,
     read_tools,
     world_toolbox,
@@ -141,7 +141,7 @@ PROMPT_KEYS: dict[str, Shape] = {
     "variants": anything,
     "draw": anything,
     "long": anything,
-    "world": check_world,
+    "world": a_world,
     "max_turns": whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
 }
 _PROMPT = fields(_REQUIRED, PROMPT_KEYS)

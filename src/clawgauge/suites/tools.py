@@ -6,9 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import clawgauge.world as simulation
 from clawgauge.checks.spec import Shape, an_object, any_text, anything, choice, fields, named, some_text, suggest
-from clawgauge.errors import SuiteError
 from clawgauge.suites.document import Place
 from clawgauge.world import TOOL_NAMES, tool_definitions
 from clawgauge.world.mailbox import is_heard
@@ -77,14 +75,6 @@ def check_tool_choice(wanted: Any, tools: list[Tool], place: Place) -> None:
 def world_toolbox() -> Toolbox:
     """The tools that a task may name: those its world answers."""
     return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
-
-
-def check_world(world: Any, place: str) -> None:
-    an_object(world, place)
-    try:
-        simulation.check_world(world)
-    except SuiteError as error:
-        raise SuiteError(f"{place}: {error}") from None
 
 
 def expected_tools_of(validator: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
 import msgspec
@@ -213,21 +213,21 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     is_quoted: bool
 
 
-class Closings:
-    """Every place of a text where a fence of one kind may close, kept as a number each: there may be millions."""
+def _closings(text: str, pattern: re.Pattern[str]) -> Callable[[int, int], re.Match[str] | None]:
+    """What finds the first closing of at least so many marks at or after a position.
 
-    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
-        self._text = text
-        self._pattern = pattern
-        self._starts = array("I", (match.start() for match in pattern.finditer(text)))
+    Every place of the text where a fence of one kind may close is kept as a number: there may be millions.
+    """
+    starts = array("I", (match.start() for match in pattern.finditer(text)))
 
-    def first_of(self, length: int, position: int) -> re.Match[str] | None:
-        """The first closing of at least `length` marks at or after `position`."""
-        for index in range(bisect_left(self._starts, position), len(self._starts)):
-            closing = self._pattern.match(self._text, self._starts[index])
+    def first_of(length: int, position: int) -> re.Match[str] | None:
+        for index in range(bisect_left(starts, position), len(starts)):
+            closing = pattern.match(text, starts[index])
             if closing and len(closing["run"]) >= length:
                 return closing
         return None
+
+    return first_of
 
 
 def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
@@ -246,7 +246,7 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 def scan_blocks(text: str) -> Iterator[Block]:
     """Every fenced block, in order."""
-    closings: dict[str, Closings] = {}
+    closings: dict[str, Callable[[int, int], re.Match[str] | None]] = {}
     position = 0
     while opening := _FENCE_OPENING.search(text, position):
         kind = "ticks" if opening["ticks"] else "tildes"
@@ -255,12 +255,12 @@ def scan_blocks(text: str) -> Iterator[Block]:
         lead = text[text.rfind("\n", 0, start) + 1 : start]
         body_start = min(position + 1, len(text))
         if fence[0] not in closings:
-            closings[fence[0]] = Closings(text, _FENCE_CLOSING[fence[0]])
-        runs = closings[fence[0]]
+            closings[fence[0]] = _closings(text, _FENCE_CLOSING[fence[0]])
+        first_closing = closings[fence[0]]
         if _LEAD_ONLY.fullmatch(lead):
-            closing = runs.first_of(len(fence), body_start)
+            closing = first_closing(len(fence), body_start)
         else:
-            closing = runs.first_of(1, body_start)
+            closing = first_closing(1, body_start)
             # It opens a block with one info word at most, and where it would not close a code span.
             n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
             if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):
