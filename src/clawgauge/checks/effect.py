@@ -6,18 +6,14 @@ in its text. Nothing runs on the host.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_pieces, failed, passed, quoted
-from clawgauge.checks.detection import STEPS, Find, Vocabulary
-from clawgauge.checks.detection.finds import take_calls
-from clawgauge.checks.detection.formats import find_structured
+from clawgauge.checks.detection import STEPS, Find, Vocabulary, find_structured, take_calls
 from clawgauge.checks.detection.prose import (
     drop_prompt,
     find_fenced,
@@ -27,28 +23,29 @@ from clawgauge.checks.detection.prose import (
     scan_blocks,
     scan_prompts,
 )
-from clawgauge.checks.detection.shell import Command, load_lexicon, read_commands, split_segments
+from clawgauge.checks.detection.shell import load_lexicon, read_commands, split_segments
 from clawgauge.checks.spec import (
-    kind_of,
+    a_world,
+    any_text,
+    at,
+    fields,
+    list_of,
     matches_fully,
-    refuse,
-    refuse_unknown,
-    require_pattern,
-    require_text,
-    require_texts,
+    named,
+    re2_pattern,
+    some_text,
+    some_texts,
 )
 from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
-from clawgauge.checks.text import check_text_rule, find_rule_fault
-from clawgauge.checks.tool_schema import Schema, find_misfit, parameters_by_tool, property_schema, required_names
-from clawgauge.checks.world_state import check_conditions, find_faults, find_forbidden
+from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.tool_schema import find_misfit, parameters_by_tool, property_schema, required_names
+from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
-from clawgauge.world import World, check_world
+from clawgauge.world import World
 
 Spec = Mapping[str, Any]
-KEYS = ("type", "expected_tools", "world", "expect", "forbid", "output", "may_change", "look", "env", "stand_ins")
 MAX_COMMANDS = 50
-_NOT_CALLED = "not_called"
 _READERS = ("read", "read_file")
 _PATH_KEYS = ("path", "file_path", "file", "filename")
 _SHELLS = ("bash", "sh", "zsh", "dash")
@@ -84,62 +81,43 @@ class NotCalled(Exception):
         self.code = code
 
 
-def check_effect_spec(spec: Spec) -> None:
-    """Refuse a specification by which no answer can be judged, or that holds before anything is done."""
-    refuse_unknown(spec, KEYS)
-    require_texts(spec, "expected_tools")
+def _variables(value: Any, place: str) -> None:
+    named(any_text, "texts by name")(value, place)
+    for name in value:
+        if not _ENV_NAME.fullmatch(name):
+            raise SuiteError(f"key '{at(place, name)}' must be a variable's name: letters, digits and underscores")
+
+
+def _says_or_does(stand_in: Spec, place: str) -> None:
+    if "prints" not in stand_in and "does" not in stand_in:
+        raise SuiteError(f"key '{at(place, 'prints')}' is missing; say there what the command prints")
+
+
+def _refuse_idle(spec: Spec, place: str) -> None:
     if "output" in spec:
-        if not isinstance(spec["output"], Mapping):
-            raise refuse("output", "an object with contains_all or contains_none", spec["output"])
-        refuse_unknown(spec["output"], ("contains_all", "contains_none"))
-        check_text_rule(spec["output"], "output")
-    if "look" in spec:
-        require_text(spec, "look")
-    if "may_change" in spec:
-        require_texts(spec, "may_change")
-    _check_env(spec.get("env", {}))
-    _check_stand_ins(spec.get("stand_ins", []))
-    check_conditions(spec)
-    world = spec.get("world", {})
-    if not isinstance(world, Mapping):
-        raise refuse("world", "an object", world)
-    _check_world(json.dumps(world))
-    if not spec.get("expect") and "output" not in spec:
-        raise SuiteError("key 'expect' is missing; give at least one condition there, or an 'output'")
-    if "output" not in spec and not any(find_faults(spec, World(world))):
-        raise SuiteError("key 'expect' holds before anything is done; expect what a command has to bring about")
+        return
+    if not spec.get("expect"):
+        raise SuiteError(f"key '{at(place, 'expect')}' is missing; give at least one condition there, or an 'output'")
+    if not any(find_faults(spec, World(spec.get("world", {})))):
+        raise SuiteError(
+            f"key '{at(place, 'expect')}' holds before anything is done; expect what a command has to bring about"
+        )
 
 
-@lru_cache(maxsize=64)
-def _check_world(encoded: str) -> None:
-    """One suite has one world for most of its prompts."""
-    try:
-        check_world(json.loads(encoded))
-    except SuiteError as error:
-        raise SuiteError(f"world: {error}") from None
-
-
-def _check_env(env: Any) -> None:
-    if not isinstance(env, Mapping):
-        raise refuse("env", "an object of texts by name", env)
-    for name, value in env.items():
-        if not _ENV_NAME.fullmatch(name) or not isinstance(value, str):
-            raise SuiteError(f"key 'env.{name}' must be a variable's name with a text, not {kind_of(value)}")
-
-
-def _check_stand_ins(stand_ins: Any) -> None:
-    if not isinstance(stand_ins, list):
-        raise refuse("stand_ins", "a list of objects with a command and what it prints", stand_ins)
-    for index, stand_in in enumerate(stand_ins):
-        place = f"stand_ins[{index}]"
-        if not isinstance(stand_in, Mapping):
-            raise refuse(place, "an object with a command and what it prints or does", stand_in)
-        try:
-            refuse_unknown(stand_in, ("command", "prints", "does"))
-            require_pattern(stand_in, "command")
-            require_text(stand_in, "does" if "does" in stand_in else "prints")
-        except SuiteError as error:
-            raise SuiteError(f"key '{place}': {error}") from None
+_STAND_IN = fields({"command": re2_pattern}, {"prints": some_text, "does": some_text}, also=_says_or_does)
+EFFECT = fields(
+    {"expected_tools": some_texts},
+    {
+        "output": TEXT_RULE,
+        "look": some_text,
+        "may_change": some_texts,
+        "env": _variables,
+        "stand_ins": list_of(_STAND_IN, "stand-ins", least=0),
+        **CONDITIONS,
+        "world": a_world,
+    },
+    also=_refuse_idle,
+)
 
 
 def judge_effect(spec: Spec, answer: Answer) -> Verdict:
@@ -150,8 +128,22 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
         return failed(why.code, str(why), parsed)
     parsed["commands"] = [step.line for step in steps]
     world = World(spec.get("world", {}))
-    stand_ins = _stand_ins_for(steps, spec)
-    printed = "\n".join([_perform(world, step, spec, goes_on=bool(stand_ins)) for step in steps])
+    commands = [command for step in steps if step.tool == "exec" for command in _commands_of(step.line)]
+    stand_ins = [
+        stand_in
+        for stand_in in spec.get("stand_ins", [])
+        if any(matches_fully(stand_in["command"], command) for command in commands)
+    ]
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
+    outputs: list[str] = []
+    for step in steps:
+        arguments = step.arguments
+        if step.tool == "exec":
+            # A line goes on where a program that somebody stands in for was not found.
+            command = arguments["command"].replace(" && ", " ; ") if stand_ins else arguments["command"]
+            arguments = arguments | {"command": exports + command}
+        outputs.append(world.call(step.tool, arguments).text)
+    printed = "\n".join(outputs)
     if "look" in spec:
         printed = world.call("exec", {"command": spec["look"]}).text
     printed = "\n".join([printed, *(stand_in.get("prints", "") for stand_in in stand_ins)])
@@ -169,47 +161,18 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     return passed(parsed)
 
 
-def _perform(world: World, step: Step, spec: Spec, *, goes_on: bool) -> str:
-    """What a step prints on the machine. A line `goes_on` where a program that somebody stands in for was not found."""
-    arguments = step.arguments
-    if step.tool == "exec":
-        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
-        command = arguments["command"].replace(" && ", " ; ") if goes_on else arguments["command"]
-        arguments = arguments | {"command": exports + command}
-    return world.call(step.tool, arguments).text
-
-
-def _stand_ins_for(steps: Sequence[Step], spec: Spec) -> list[Mapping[str, Any]]:
-    """Who speaks for the programs that the machine lacks and the steps call."""
-    commands = [command for step in steps if step.tool == "exec" for command in _commands_of(step.line)]
-    return [
-        stand_in
-        for stand_in in spec.get("stand_ins", [])
-        if any(matches_fully(stand_in["command"], command) for command in commands)
-    ]
-
-
 def _commands_of(line: str) -> list[str]:
     """The line, and each command of it without its wrappers (`sudo`, `time`), quotes and redirects taken off."""
     commands = [_plain(line)]
     for command in read_commands(split_segments(line), Vocabulary.for_prompt()):
-        words = f"{command.name} {command.arguments}".strip()
-        commands.append(_plain(words))
-        inner = _inner_line(command)
-        if inner is not None:
-            commands += _commands_of(inner)
+        commands.append(_plain(f"{command.name} {command.arguments}".strip()))
+        try:
+            words = shlex.split(command.arguments) if command.name in _SHELLS else []
+        except ValueError:
+            continue
+        if len(words) > 1 and re.fullmatch(r"-[a-z]*c", words[0]):
+            commands += _commands_of(words[1])  # what `bash -c "…"` runs is shorter, so that this comes to an end
     return commands
-
-
-def _inner_line(command: Command) -> str | None:
-    """The command line that `bash -c "…"` runs; shorter than its own, so that this comes to an end."""
-    if command.name not in _SHELLS:
-        return None
-    try:
-        words = shlex.split(command.arguments)
-    except ValueError:
-        return None
-    return words[1] if len(words) > 1 and re.fullmatch(r"-[a-z]*c", words[0]) else None
 
 
 def _plain(line: str) -> str:
@@ -237,32 +200,29 @@ def _unasked(spec: Spec) -> list[dict[str, Any]]:
 def _native_steps(answer: Answer) -> list[Step]:
     native = [call for call in answer.tool_invocations if call.channel == NATIVE][:MAX_COMMANDS]
     if not native:
-        raise NotCalled(_NOT_CALLED, "no command was called")
+        raise NotCalled("not_called", "no command was called")
     schemas = parameters_by_tool(answer.tools)
     steps: list[Step] = []
     for call in native:
         if not call.valid:
             raise NotCalled("malformed_call", f"{call.name}: the arguments are not a JSON object")
-        _refuse_misfit(call, schemas.get(call.name.lower(), {}))
+        # A call with arguments that its tool does not take would not have been run.
+        parameters = schemas.get(call.name.lower(), {})
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        missing = [name for name in required_names(parameters) if name not in given]
+        if missing:
+            raise NotCalled("missing_argument", ", ".join(missing))
+        for name, value in given.items():
+            schema = property_schema(parameters, name)
+            if schema is None:
+                raise NotCalled("unexpected_argument", name)
+            if (misfit := find_misfit(schema, value, name)) is not None:
+                raise NotCalled("wrong_type", misfit)
         step = _step_of(call)
         if step is None:
             raise NotCalled("unexpected_call", f"{call.name}, which runs no command")
         steps.append(step)
     return steps
-
-
-def _refuse_misfit(call: ToolInvocation, parameters: Schema) -> None:
-    """A call with arguments that its tool does not take would not have been run."""
-    given = call.arguments if isinstance(call.arguments, dict) else {}
-    missing = [name for name in required_names(parameters) if name not in given]
-    if missing:
-        raise NotCalled("missing_argument", ", ".join(missing))
-    for name, value in given.items():
-        schema = property_schema(parameters, name)
-        if schema is None:
-            raise NotCalled("unexpected_argument", name)
-        if (misfit := find_misfit(schema, value, name)) is not None:
-            raise NotCalled("wrong_type", misfit)
 
 
 def _step_of(call: ToolInvocation) -> Step | None:
@@ -300,18 +260,18 @@ def _written_steps(answer: Answer) -> list[Step]:
     steps: list[tuple[int, Step]] = []
     why = "no command was called"
     refused: bool | None = None
-    for at, find, is_call, lines in _spoken(text, answer.expected_tools):
+    for start, find, is_call, lines in _spoken(text, answer.expected_tools):
         if not is_call:
             refused = refuses(text) if refused is None else refused
             reason = "it is quoted in a refusal" if refused else why_not_meant(text, find.start, find.end)
             if reason is not None:
                 why = f"a command is there, but {reason}"
                 continue
-        steps += [(at, step) for step in lines]
+        steps += [(start, step) for step in lines]
     if not steps:
-        raise NotCalled(_NOT_CALLED, why)
+        raise NotCalled("not_called", why)
     if makes_up_result(text, "\n".join(step.line for _, step in steps)):
-        raise NotCalled(_NOT_CALLED, "a command is there, but beside it a result that nobody has seen")
+        raise NotCalled("not_called", "a command is there, but beside it a result that nobody has seen")
     return [step for _, step in sorted(steps, key=lambda step: step[0])][:MAX_COMMANDS]
 
 

@@ -7,21 +7,27 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawgauge.characters import repair_value
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
 from clawgauge.checks.spec import (
+    anything,
+    by_type,
+    fields,
+    finite_number,
+    is_number,
     kind_of,
+    list_of,
     matches_fully,
-    refuse,
-    require,
-    require_flag,
-    require_number,
-    require_pattern,
-    require_texts,
+    named,
+    re2_pattern,
+    some_text,
+    true_or_false,
 )
+from clawgauge.checks.text import same_value, shown
 from clawgauge.errors import SuiteError
 
 MAX_DEPTH = 200
@@ -31,13 +37,6 @@ MAX_DIGITS = 4300
 # escaped quote inside it, which is quadratic.
 _DEPTH_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-_RULE_KEYS: dict[str, frozenset[str]] = {
-    "one_of": frozenset({"type", "values"}),
-    "number": frozenset({"type", "min", "max"}),
-    "integer": frozenset({"type", "min", "max"}),
-    "string": frozenset({"type", "pattern"}),
-    **{name: frozenset({"type"}) for name in ("boolean", "array", "object", "null")},
-}
 _FENCED = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[^\n`]*\n(?P<body>.*)(?P=fence)", re.DOTALL)
 
 
@@ -76,11 +75,8 @@ def _refuse_deep_nesting(text: str) -> None:
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise JsonRefused("json_duplicate_key", repr(key))
-            seen.add(key)
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise JsonRefused("json_duplicate_key", repr(key))
     return members
 
 
@@ -115,17 +111,9 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "number": _is_number,
-    "integer": _is_integer,
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "number": is_number,
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "array": lambda value: isinstance(value, list),
@@ -134,16 +122,27 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def check_rule(key: str, rule: Any) -> None:
-    """Refuse a rule that cannot be applied; `key` is the JSON key it is for."""
-    place = f"key_rules.{key}"
-    rule = _spelled_out(rule)
-    if not isinstance(rule, Mapping):
-        raise refuse(place, 'a rule such as {"type": "number"} or "number"', rule)
-    try:
-        _check_members(rule)
-    except SuiteError as error:
-        raise SuiteError(f"key '{place}': {error}") from None
+def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
+    if "min" in rule and "max" in rule and rule["min"] > rule["max"]:
+        raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
+
+
+_BOUNDS = fields({}, {"min": finite_number, "max": finite_number}, also=_refuse_crossed)
+_RULE = by_type(
+    {
+        "number": _BOUNDS,
+        "integer": _BOUNDS,
+        "string": fields({}, {"pattern": re2_pattern}),
+        **dict.fromkeys(("boolean", "array", "object", "null"), fields({})),
+        "one_of": fields({"values": list_of(anything, "values to accept")}),
+    },
+    "a rule",
+)
+JSON_KEYS = fields(
+    {"required_keys": list_of(some_text, "texts", least=0)},
+    {"strict": true_or_false, "key_rules": named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules")},
+    closed=False,
+)
 
 
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
@@ -151,17 +150,17 @@ def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
     rule = _spelled_out(rule)
     wanted = rule["type"]
     if wanted == "one_of":
-        if any(_same(value, allowed) for allowed in rule["values"]):
+        if any(same_value(value, allowed) for allowed in rule["values"]):
             return None
-        return "value_not_allowed", f"got {_shown(value)}"
-    if not _TYPES[wanted](value):
+        return "value_not_allowed", f"got {shown(value)}"
+    if not TYPES[wanted](value):
         return "wrong_type", f"wanted {wanted}, got {kind_of(value)}"
     if "min" in rule and value < rule["min"]:
-        return "below_min", f"got {_shown(value)}, minimum {rule['min']}"
+        return "below_min", f"got {shown(value)}, minimum {rule['min']}"
     if "max" in rule and value > rule["max"]:
-        return "above_max", f"got {_shown(value)}, maximum {rule['max']}"
+        return "above_max", f"got {shown(value)}, maximum {rule['max']}"
     if "pattern" in rule and not matches_fully(rule["pattern"], value):
-        return "pattern_mismatch", f"got {_shown(value)}, wanted {quoted(rule['pattern'])}"
+        return "pattern_mismatch", f"got {shown(value)}, wanted {quoted(rule['pattern'])}"
     return None
 
 
@@ -169,72 +168,11 @@ def _spelled_out(rule: Any) -> Any:
     return {"type": rule} if isinstance(rule, str) else rule
 
 
-def _check_members(rule: Mapping[str, Any]) -> None:
-    known = ", ".join(sorted(_RULE_KEYS))
-    if "type" not in rule:
-        raise SuiteError(f"key 'type' is missing; it must be one of {known}")
-    wanted = rule["type"]
-    if not isinstance(wanted, str):
-        raise refuse("type", f"one of {known}", wanted)
-    if wanted not in _RULE_KEYS:
-        raise SuiteError(f"key 'type' is '{wanted}'; it must be one of {known}")
-    for name in rule:
-        if name not in _RULE_KEYS[wanted]:
-            accepted = ", ".join(sorted(_RULE_KEYS[wanted]))
-            raise SuiteError(f"key '{name}' does not go with type '{wanted}', which takes {accepted}")
-    if wanted == "one_of":
-        _check_values(rule)
-    bounds = [require_number(rule, name) for name in ("min", "max") if name in rule]
-    if len(bounds) == 2 and bounds[0] > bounds[1]:
-        raise SuiteError(f"key 'min' is {bounds[0]}, above 'max', which is {bounds[1]}")
-    if "pattern" in rule:
-        require_pattern(rule, "pattern")
-
-
-def _check_values(rule: Mapping[str, Any]) -> None:
-    wanted = "a list of one or more values to accept"
-    values = require(rule, "values", wanted)
-    if not isinstance(values, list):
-        raise refuse("values", wanted, values)
-    if not values:
-        raise SuiteError(f"key 'values' is empty; it must be {wanted}")
-
-
-def _same(value: Any, allowed: Any) -> bool:
-    """Equality that keeps JSON's kinds apart: numbers by value, everything else by kind and value."""
-    if _is_number(value) and _is_number(allowed):
-        return bool(value == allowed)
-    if isinstance(value, list) and isinstance(allowed, list):
-        return len(value) == len(allowed) and all(map(_same, value, allowed))
-    if isinstance(value, dict) and isinstance(allowed, dict):
-        return value.keys() == allowed.keys() and all(_same(value[key], allowed[key]) for key in value)
-    return type(value) is type(allowed) and bool(value == allowed)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
-        return f"a whole number of {value.bit_length()} bits"
-    return str(value) if _is_number(value) else kind_of(value)
-
-
-def check_json_keys(spec: Mapping[str, Any]) -> None:
-    require_texts(spec, "required_keys", may_be_empty=True)
-    if "strict" in spec:
-        require_flag(spec, "strict")
-    rules = spec.get("key_rules", {})
-    if not isinstance(rules, Mapping):
-        raise refuse("key_rules", "an object of rules", rules)
-    for key, rule in rules.items():
-        check_rule(str(key), rule)
-
-
 def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
-    if not spec.get("strict", False):
-        text = _unfenced(text)
+    # One fenced block that is the whole of the answer.
+    block = None if spec.get("strict", False) else _FENCED.fullmatch(text)
     try:
-        value = decode_strictly(text)
+        value = decode_strictly(block["body"] if block else text)
     except JsonRefused as error:
         return failed(error.code, error.detail, None)
     if not isinstance(value, dict):
@@ -248,9 +186,3 @@ def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
             code, detail = fault
             return failed(code, f"{key}: {detail}", value)
     return passed(value)
-
-
-def _unfenced(text: str) -> str:
-    """The inside of one fenced block that is the whole of `text`, else `text`."""
-    block = _FENCED.fullmatch(text)
-    return block["body"] if block else text

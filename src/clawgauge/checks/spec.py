@@ -1,81 +1,38 @@
-"""Reading a validator's specification: each key with its type, and an author's patterns, in linear time."""
+"""What a suite's author writes: shapes that refuse a value with its place and the reason, and patterns in linear time.
+
+A shape is called with a value and its place, such as `answer.values[0]`, and raises `SuiteError` or nothing.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
 import re2
 
+import clawgauge.world as simulation
 from clawgauge.characters import well_formed
 from clawgauge.errors import SuiteError
 
-# What RE2 calls the piece it stumbled over, and what the author knows it as.
-_CONSTRUCTS = {
-    "(?=": "lookahead",
-    "(?!": "negative lookahead",
-    "(?<=": "lookbehind",
-    "(?<!": "negative lookbehind",
-    "(?>": "an atomic group",
-    "(?(": "a conditional group",
-    "(?#": "a comment group",
-    "(?P=": "a named back-reference",
-    "(?P>": "recursion",
-    "(?R": "recursion",
-    "(?x": "the verbose flag",
-    "*+": "a possessive quantifier",
-    "++": "a possessive quantifier",
-    "?+": "a possessive quantifier",
-    r"\k": "a named back-reference",
-    r"\g": "a back-reference",
-    r"\Z": "an end anchor, needless where the whole answer must match",
-    r"\G": "an anchor at the last match",
-    r"\K": "a reset of the match",
-    r"\R": "a class of line breaks",
-    r"\h": "a class of blanks",
-    r"\u": r"an escape, written \x{…} here",
-}
-_BACK_REFERENCE = re.compile(r"\\[1-9]")
-_STUMBLED_OVER = re.compile(r"[^:]+: (?P<piece>.*)", re.DOTALL)
-
-
-class PatternRefused(ValueError):
-    """A pattern RE2 does not take. The message says what of it, to follow on "the pattern"."""
+Shape = Callable[[Any, str], None]
+MISSING: Any = object()
+"""What a shape is given for a key that must be there and is not."""
 
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises `PatternRefused`."""
+    """The compiled pattern, of which `re2_pattern` knows that RE2 takes it."""
     options = re2.Options()
     options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        raise PatternRefused(_explain(pattern, error)) from None
-    except UnicodeEncodeError:
-        raise PatternRefused("holds a lone surrogate, which no text can") from None
+    return re2.compile(pattern, options)
 
 
 def matches_fully(pattern: str, text: str) -> bool:
     """Whether the whole of `text` matches."""
     return compile_pattern(pattern).fullmatch(well_formed(text)) is not None
-
-
-def _explain(pattern: str, error: re2.error) -> str:
-    said = error.args[0] if error.args else b""
-    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    stumbled_over = _STUMBLED_OVER.fullmatch(words)
-    piece = stumbled_over["piece"] if stumbled_over else ""
-    if piece == "(?P":
-        piece = next((longer for longer in ("(?P=", "(?P>") if longer in pattern), piece)
-    construct = "a back-reference" if _BACK_REFERENCE.fullmatch(piece) else _CONSTRUCTS.get(piece)
-    if construct:
-        return f"uses '{piece}' ({construct}), which RE2 does not have"
-    return f"cannot be read by RE2 ({words or 'no reason given'})"
 
 
 def kind_of(value: Any) -> str:
@@ -93,88 +50,163 @@ def kind_of(value: Any) -> str:
     ):
         if isinstance(value, kinds):
             return words
-    return type(value).__name__
+    return f"a {type(value).__name__}"
 
 
-def require(spec: Mapping[str, Any], key: str, wanted: str, kind: Any = object) -> Any:
-    """The value of `key`, which must be there and of this kind; true and false are no numbers."""
-    if key not in spec:
-        raise SuiteError(f"key '{key}' is missing; it must be {wanted}")
-    value = spec[key]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-        raise refuse(key, wanted, value)
-    return value
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def refuse(key: str, wanted: str, value: Any) -> SuiteError:
-    """What to raise where `value` is of the wrong kind."""
-    return SuiteError(f"key '{key}' must be {wanted}, not {kind_of(value)}")
+def at(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
 
 
-def require_text(spec: Mapping[str, Any], key: str) -> str:
-    wanted = "text that is not blank"
-    value: str = require(spec, key, wanted, str)
-    if not value.strip():
-        raise SuiteError(f"key '{key}' is blank; it must be {wanted}")
-    return value
+def refuse(place: str, wanted: str, value: Any) -> SuiteError:
+    """What to raise where `value` is not what is wanted."""
+    if value is MISSING:
+        return SuiteError(f"key '{place}' is missing; it must be {wanted}")
+    shown = repr(value) if is_number(value) or (isinstance(value, str) and len(value) <= 40) else kind_of(value)
+    return SuiteError(f"key '{place}' must be {wanted}, not {shown}")
 
 
-def require_limit(spec: Mapping[str, Any], key: str) -> int:
-    wanted = "a whole number, 0 or more"
-    value: int = require(spec, key, wanted, int)
-    if value < 0:
-        raise SuiteError(f"key '{key}' is {value}; it must be {wanted}")
-    return value
+def suggest(word: str, known: Collection[str]) -> str:
+    """'; did you mean …?' for the nearest known words, or nothing."""
+    by_lower = {name.lower(): name for name in known}
+    near = [by_lower[lower] for lower in difflib.get_close_matches(word.lower(), by_lower, n=3)]
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def require_texts(spec: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> list[str]:
-    wanted = "a list of texts" if may_be_empty else "a list of one or more texts"
-    value: list[str] = require(spec, key, wanted, list)
-    if not value and not may_be_empty:
-        raise SuiteError(f"key '{key}' is empty; it must be {wanted}")
-    for index, item in enumerate(value):
-        if not isinstance(item, str):
-            raise refuse(f"{key}[{index}]", "text", item)
-        if not item.strip():
-            raise SuiteError(f"key '{key}[{index}]' is blank; it must be text that is not blank")
-    return value
+def that(wanted: str, fits: Callable[[Any], bool]) -> Shape:
+    """The shape of a value that `fits`; `wanted` is what it is, in words."""
+
+    def check(value: Any, place: str) -> None:
+        if not fits(value):
+            raise refuse(place, wanted, value)
+
+    return check
 
 
-def require_flag(spec: Mapping[str, Any], key: str) -> bool:
-    return bool(require(spec, key, "true or false", bool))
+def choice(*words: str) -> Shape:
+    return that(" or ".join(map(repr, words)), lambda value: value in words)
 
 
-def require_number(spec: Mapping[str, Any], key: str) -> float:
-    wanted = "a number"
-    value: int | float = require(spec, key, wanted, int | float)
-    if not math.isfinite(value):
-        raise SuiteError(f"key '{key}' is {value}; it must be {wanted} that is finite")
-    return value
+def whole_number(least: int, most: int | None = None) -> Shape:
+    wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+    return that(wanted, lambda value: type(value) is int and least <= value and (most is None or value <= most))
 
 
-def require_pattern(spec: Mapping[str, Any], key: str) -> str:
-    wanted = "an RE2 pattern, as text"
-    value: str = require(spec, key, wanted, str)
+anything = that("given", lambda value: value is not MISSING)
+any_text = that("text", lambda value: isinstance(value, str))
+some_text = that("text that is not blank", lambda value: isinstance(value, str) and bool(value.strip()))
+an_object = that("an object", lambda value: isinstance(value, Mapping))
+true_or_false = that("true or false", lambda value: isinstance(value, bool))
+finite_number = that("a finite number", lambda value: is_number(value) and math.isfinite(value))
+
+
+def a_world(value: Any, place: str) -> None:
+    an_object(value, place)
+    try:
+        simulation.check_world(value)
+    except SuiteError as error:
+        raise SuiteError(f"{place}: {error}") from None
+
+
+def re2_pattern(value: Any, place: str) -> None:
+    if not isinstance(value, str):
+        raise refuse(place, "an RE2 pattern, as text", value)
     try:
         compile_pattern(value)
-    except PatternRefused as error:
-        raise SuiteError(f"key '{key}' {error}; write the pattern another way") from None
-    return value
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace") if error.args else "no reason given"
+        reason = f"cannot be read by RE2, which has no lookaround and no back-references ({said})"
+        raise SuiteError(f"key '{place}' {reason}; write the pattern another way") from None
+    except UnicodeEncodeError:
+        raise SuiteError(f"key '{place}' holds a lone surrogate, which no text can; take it out") from None
 
 
-def refuse_misspelt(spec: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Refuse a key one slip away from one that means something; a key that resembles none is an author's own note."""
-    for key in spec:
-        if key in keys:
-            continue
-        for near in difflib.get_close_matches(str(key), keys, n=1, cutoff=0.8):
-            if abs(len(near) - len(str(key))) <= 2:
-                raise SuiteError(f"key '{key}' is not known here; did you mean '{near}'?")
+def list_of(shape: Shape, noun: str, *, least: int = 1, most: int | None = None) -> Shape:
+    """A list; `noun` is what it holds."""
+    wanted = f"a list of one or more {noun}" if least else f"a list of {noun}"
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, list):
+            raise refuse(place, wanted, value)
+        if len(value) < least:
+            raise SuiteError(f"key '{place}' is empty; it must be {wanted}")
+        if most is not None and len(value) > most:
+            raise SuiteError(f"key '{place}' holds {len(value)} {noun}; at most {most} are judged")
+        for index, item in enumerate(value):
+            shape(item, f"{place}[{index}]")
+
+    return check
 
 
-def refuse_unknown(spec: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Refuse every key but these; the first of them names what they belong to."""
-    refuse_misspelt(spec, keys)
-    for key in spec:
-        if key not in keys:
-            raise SuiteError(f"key '{key}' does not go with '{keys[0]}', which takes {', '.join(keys)}")
+some_texts = list_of(some_text, "texts")
+
+
+def text_or_texts(value: Any, place: str) -> None:
+    for index, item in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(item, str) or not item:
+            here = f"{place}[{index}]" if isinstance(value, list) else place
+            raise refuse(here, "text that is not empty, or a list of texts", item)
+
+
+def named(shape: Shape, noun: str) -> Shape:
+    """An object whose keys are the author's own names; `noun` is what they name."""
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"an object of {noun}", value)
+        for name, item in value.items():
+            shape(item, at(place, name))
+
+    return check
+
+
+def fields(
+    required: Mapping[str, Shape],
+    optional: Mapping[str, Shape] | None = None,
+    *,
+    closed: bool = True,
+    also: Shape | None = None,
+) -> Shape:
+    """An object with these keys; `also` looks at what they say together.
+
+    One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
+    """
+    shapes = {**required, **(optional or {})}
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"an object with {', '.join(shapes)}", value)
+        for key in value:
+            if key not in shapes and (closed or _is_slip(str(key), shapes)):
+                hint = suggest(str(key), shapes) or f"; the keys here are {', '.join(shapes)}"
+                raise SuiteError(f"key '{at(place, key)}' is not known here{hint}")
+        for key, shape in shapes.items():
+            if key in value or key in required:
+                shape(value.get(key, MISSING), at(place, key))
+        if also is not None:
+            also(value, place)
+
+    return check
+
+
+def _is_slip(key: str, known: Collection[str]) -> bool:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+    return bool(near) and abs(len(near[0]) - len(key)) <= 2
+
+
+def by_type(shapes: Mapping[str, Shape], noun: str) -> Shape:
+    """An object of the shape that its `type` names; `noun` is what it is."""
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, Mapping):
+            raise refuse(place, f"{noun} such as {{'type': '{next(iter(shapes))}', …}}", value)
+        here, known = at(place, "type"), ", ".join(shapes)
+        kind = value.get("type", MISSING)
+        if not isinstance(kind, str) or kind not in shapes:
+            raise refuse(here, f"one of {known}", kind)
+        shapes[kind]({key: item for key, item in value.items() if key != "type"}, place)
+
+    return check

@@ -1,14 +1,15 @@
-"""Texts compared as they are written, and what must and must not stand in one."""
+"""Values and texts compared as they are written, and what must and must not stand in a text."""
 
 from __future__ import annotations
 
+import operator
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import quoted
-from clawgauge.checks.spec import PatternRefused, compile_pattern, refuse
+from clawgauge.checks.spec import at, compile_pattern, fields, is_number, kind_of, list_of, re2_pattern, some_text
 from clawgauge.errors import SuiteError
 
 PATTERN_MARK = "re:"
@@ -26,6 +27,31 @@ def as_written(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_PLAIN_QUOTES)
 
 
+def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = operator.eq) -> bool:
+    """Equality that keeps JSON's kinds apart: numbers by value, texts as `fits_text` has it, the rest kind by kind."""
+    if isinstance(value, str):
+        return fits_text(value, wanted)
+    if is_number(value) and is_number(wanted):
+        return bool(value == wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(
+            same_value(*pair, fits_text) for pair in zip(value, wanted, strict=True)
+        )
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(same_value(value[key], wanted[key], fits_text) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def shown(value: Any) -> str:
+    """A value for use in a detail."""
+    if isinstance(value, str):
+        return quoted(value)
+    if not is_number(value):
+        return kind_of(value)
+    is_long = isinstance(value, int) and value.bit_length() > 64
+    return f"a whole number of {value.bit_length()} bits" if is_long else str(value)
+
+
 def is_text_rule(wanted: Any) -> bool:
     """Whether a value allowed by a suite is no value but a rule for a text."""
     return isinstance(wanted, Mapping) and bool(wanted) and all(key in RULE_KEYS for key in wanted)
@@ -33,27 +59,24 @@ def is_text_rule(wanted: Any) -> bool:
 
 def check_pattern(value: str, place: str) -> None:
     """Refuse a text marked as a pattern that RE2 does not take."""
-    try:
-        compile_pattern(value.removeprefix(PATTERN_MARK))
-    except PatternRefused as error:
-        raise SuiteError(f"key '{place}' {error}; write the pattern another way") from None
+    if is_pattern(value):
+        re2_pattern(value.removeprefix(PATTERN_MARK), place)
 
 
-def check_text_rule(rule: Mapping[str, Any], place: str = "") -> None:
-    """Refuse a rule that no text can be judged by; `place` is where it stands."""
-    prefix = f"{place}." if place else ""
+def _text_or_pattern(value: Any, place: str) -> None:
+    some_text(value, place)
+    check_pattern(value, place)
+
+
+def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:
     if not any(rule.get(key) for key in RULE_KEYS):
-        raise SuiteError(f"key '{prefix}contains_all' is missing or empty; give some texts there or in 'contains_none'")
-    for key in RULE_KEYS:
-        items = rule.get(key, [])
-        if not isinstance(items, list):
-            raise refuse(f"{prefix}{key}", "a list of texts", items)
-        for index, item in enumerate(items):
-            here = f"{prefix}{key}[{index}]"
-            if not isinstance(item, str) or not item.strip():
-                raise refuse(here, f"text that is not blank, or a pattern such as '{PATTERN_MARK}(?i)disks?'", item)
-            if is_pattern(item):
-                check_pattern(item, here)
+        here = at(place, RULE_KEYS[0])
+        raise SuiteError(f"key '{here}' is missing or empty; give some texts there or in 'contains_none'")
+
+
+TEXT_RULE = fields(
+    {}, dict.fromkeys(RULE_KEYS, list_of(_text_or_pattern, "texts or patterns", least=0)), also=_refuse_empty
+)
 
 
 def find_rule_fault(rule: Mapping[str, Any], text: str) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from clawgauge.checks.json import TYPES
 from clawgauge.checks.spec import kind_of, matches_fully
-from clawgauge.checks.text import PATTERN_MARK, as_written, find_rule_fault, is_pattern, is_text_rule
+from clawgauge.checks.text import PATTERN_MARK, as_written, find_rule_fault, is_pattern, is_text_rule, same_value
 from clawgauge.errors import SuiteError
 
 ANYTHING = "*"
@@ -28,7 +30,7 @@ def read_allowed(allowed: Any) -> tuple[Any, bool]:
 
 def is_allowed(value: Any, allowed: list[Any], *, exact: bool = False) -> bool:
     """Whether `value` is one of the listed values, its texts compared `exact`ly or as `same_text` does."""
-    return any(_fits(value, wanted, exact) for wanted in allowed)
+    return any(same_value(value, wanted, partial(_fits_text, exact=exact)) for wanted in allowed)
 
 
 def same_text(text: str, wanted: str) -> bool:
@@ -39,19 +41,7 @@ def same_text(text: str, wanted: str) -> bool:
     return text.translate(_DROPPED) == bare if bare else text == wanted
 
 
-def _fits(value: Any, wanted: Any, exact: bool) -> bool:
-    if isinstance(value, str):
-        return _fits_text(value, wanted, exact)
-    if _is_number(value) and _is_number(wanted):
-        return bool(value == wanted)
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(_fits(*pair, exact) for pair in zip(value, wanted, strict=True))
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(_fits(value[key], wanted[key], exact) for key in wanted)
-    return type(value) is type(wanted) and bool(value == wanted)
-
-
-def _fits_text(text: str, wanted: Any, exact: bool) -> bool:
+def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
     if is_text_rule(wanted):
         return find_rule_fault(wanted, text) is None
     if not isinstance(wanted, str):
@@ -59,10 +49,6 @@ def _fits_text(text: str, wanted: Any, exact: bool) -> bool:
     if is_pattern(wanted):
         return matches_fully(wanted.removeprefix(PATTERN_MARK), as_written(text) if exact else text.strip())
     return as_written(text) == as_written(wanted) if exact else same_text(text, wanted)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 Schema = Mapping[str, Any]
@@ -92,16 +78,21 @@ def required_names(parameters: Schema) -> list[str]:
 
 def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
     """The path of the first part of `value` that is of a type its schema refuses, or None; `path` is its own."""
-    if not _has_type(schema.get("type"), value):
+    wanted = schema.get("type")
+    if not any(
+        TYPES.get(str(one), lambda _: True)(value) for one in (wanted if isinstance(wanted, list) else [wanted])
+    ):
         return path
     for keyword in ("anyOf", "oneOf"):
         branches = _schemas(schema.get(keyword))
         if branches and all(find_misfit(branch, value, path) is not None for branch in branches):
             return path
-    for part in _schemas(schema.get("allOf")):
-        if (misfit := find_misfit(part, value, path)) is not None:
-            return misfit
-    return _find_misfit_inside(schema, value, path)
+    parts = [(part, value, path) for part in _schemas(schema.get("allOf"))]
+    if isinstance(value, dict):
+        parts += [(property_schema(schema, name) or {}, member, f"{path}.{name}") for name, member in value.items()]
+    elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        parts += [(items, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return next((misfit for part in parts if (misfit := find_misfit(*part)) is not None), None)
 
 
 def is_listed(schema: Schema, value: Any, *, exact: bool = False) -> bool:
@@ -110,45 +101,6 @@ def is_listed(schema: Schema, value: Any, *, exact: bool = False) -> bool:
         return is_allowed(value, [schema["const"]], exact=exact)
     listed = schema.get("enum")
     return not isinstance(listed, list) or is_allowed(value, listed, exact=exact)
-
-
-def accepts_text(schema: Schema) -> bool:
-    """Whether some text could be right here."""
-    return find_misfit(schema, "", "") is None
-
-
-def _find_misfit_inside(schema: Schema, value: Any, path: str) -> str | None:
-    if isinstance(value, dict):
-        for name, member in value.items():
-            inner = property_schema(schema, name) or {}
-            if (misfit := find_misfit(inner, member, f"{path}.{name}")) is not None:
-                return misfit
-    elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
-        for index, item in enumerate(value):
-            if (misfit := find_misfit(items, item, f"{path}[{index}]")) is not None:
-                return misfit
-    return None
-
-
-def _has_type(wanted: Any, value: Any) -> bool:
-    if isinstance(wanted, list):
-        return any(_has_type(one, value) for one in wanted)
-    match wanted:
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case "null":
-            return value is None
-    return True
 
 
 def _schemas(value: Any) -> list[Schema]:
@@ -182,7 +134,8 @@ def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, pla
                 raise SuiteError(f"key '{here}' is no argument of '{tool}'; its arguments are {known}")
             listed_values, _ = read_allowed(allowed)
             if not allows_anything(listed_values):
-                _check_values(listed_values, schema, here, exact=exact)
+                for index, value in enumerate(listed_values):
+                    _check_value(value, schema, f"{here}[{index}]", exact=exact)
     for name in required_names(parameters):
         if not any(name in values for values in listed.values()):
             raise SuiteError(
@@ -191,12 +144,10 @@ def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, pla
             )
 
 
-def _check_values(allowed: list[Any], schema: Schema, place: str, *, exact: bool) -> None:
-    for index, value in enumerate(allowed):
-        is_rule = is_pattern(value) or is_text_rule(value)
-        fits = accepts_text(schema) if is_rule else find_misfit(schema, value, place) is None
-        if not fits:
-            wanted = schema.get("type", "another type")
-            raise SuiteError(f"key '{place}[{index}]' is {kind_of(value)}, but the tool's schema asks for {wanted}")
-        if not is_rule and not is_listed(schema, value, exact=exact):
-            raise SuiteError(f"key '{place}[{index}]' is {value!r}, which is not in the schema's enum")
+def _check_value(value: Any, schema: Schema, place: str, *, exact: bool) -> None:
+    is_rule = is_pattern(value) or is_text_rule(value)
+    if find_misfit(schema, "" if is_rule else value, "") is not None:
+        wanted = schema.get("type", "another type")
+        raise SuiteError(f"key '{place}' is {kind_of(value)}, but the tool's schema asks for {wanted}")
+    if not is_rule and not is_listed(schema, value, exact=exact):
+        raise SuiteError(f"key '{place}' is {value!r}, which is not in the schema's enum")

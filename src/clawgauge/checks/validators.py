@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -24,49 +23,55 @@ from clawgauge.checks.answer import (
     tool_use_success,
 )
 from clawgauge.checks.detection import detect_tools
-from clawgauge.checks.json import check_json_keys, judge_json_keys
+from clawgauge.checks.json import JSON_KEYS, judge_json_keys
 from clawgauge.checks.spec import (
+    Shape,
+    at,
+    by_type,
+    choice,
+    fields,
+    list_of,
     matches_fully,
-    refuse,
-    refuse_misspelt,
-    refuse_unknown,
-    require_limit,
-    require_pattern,
-    require_text,
-    require_texts,
+    re2_pattern,
+    some_text,
+    some_texts,
+    whole_number,
 )
-from clawgauge.checks.text import RULE_KEYS, check_text_rule, find_rule_fault
-from clawgauge.checks.tool_call import SPEC_KEYS, check_tool_call, judge_tool_call
+from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.refusals import ArgumentsBudget, encoded_size
 
-_TITLES = "Dr Mr Mrs Ms Mx Prof St Mt Rev Hon Gen Col Capt Lt Sgt Sen Rep Gov Pres Messrs dr mr mrs prof"
-_INTRODUCTIONS = "e.g i.e eg ie vs cf viz approx E.g I.e Vs Cf Approx"
-_CLIPPED = "etc al est min max avg hrs incl excl misc tel"
-_PARTS_OF_NAMES = "inc ltd co corp dept jr sr ph.d u.s u.k u.n e.u u.s.a a.k.a"
-_BEFORE_NUMBERS = "no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v"
-_LABELLED = "is was be option plan answer choice grade class type section part group step drive appendix vitamin"
-_OPENING_WORDS = (
+
+def _words(written: str) -> frozenset[str]:
+    return frozenset(written.split())
+
+
+# As written, for `ms` is a unit and `Ms` a title; a name or an example always follows these.
+_ALWAYS_GOES_ON = _words(
+    "Dr Mr Mrs Ms Mx Prof St Mt Rev Hon Gen Col Capt Lt Sgt Sen Rep Gov Pres Messrs dr mr mrs prof "
+    "e.g i.e eg ie vs cf viz approx E.g I.e Vs Cf Approx"
+)
+# The rest in lower case. After these a capital opens a sentence …
+_ENDS_BEFORE_CAPITAL = _words("etc al est min max avg hrs incl excl misc tel")
+# … after a time of day, too, unless it is a zone or a day …
+_TIMES_OF_DAY = frozenset(("a.m", "p.m"))
+_DAY_NAMES = _words("monday tuesday wednesday thursday friday saturday sunday today tomorrow")
+# … and after these, which names go on from, only a word that commonly opens one.
+_ENDS_BEFORE_OPENING_WORD = _words("inc ltd co corp dept jr sr ph.d u.s u.k u.n e.u u.s.a a.k.a")
+_COMMON_OPENINGS = _words(
     "a after all also an and any as at because before both but by each for from have he hence here how however i if in "
     "it its my no not note now of on once only or our please see she so some that the their then there these they this "
     "those thus to use we what when where which while who why with yes you your"
 )
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday today tomorrow"
-
-# As written, for `ms` is a unit and `Ms` a title; a name or an example always follows these.
-_ALWAYS_GOES_ON = frozenset(f"{_TITLES} {_INTRODUCTIONS}".split())
-# The rest in lower case. After these a capital opens a sentence …
-_ENDS_BEFORE_CAPITAL = frozenset(_CLIPPED.split())
-# … after a time of day, too, unless it is a zone or a day …
-_TIMES_OF_DAY = frozenset(("a.m", "p.m"))
-_DAY_NAMES = frozenset(_DAYS.split())
-# … and after these, which names go on from, only a word that commonly opens one.
-_ENDS_BEFORE_OPENING_WORD = frozenset(_PARTS_OF_NAMES.split())
-_COMMON_OPENINGS = frozenset(_OPENING_WORDS.split())
-_GOES_ON_BEFORE_FIGURE = frozenset(_BEFORE_NUMBERS.split())
+_GOES_ON_BEFORE_FIGURE = _words(
+    "no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v"
+)
 # A lone capital is an initial, unless it is a label: "Option B. Restart it."
-_BEFORE_LABELS = frozenset(_LABELLED.split())
+_BEFORE_LABELS = _words(
+    "is was be option plan answer choice grade class type section part group step drive appendix vitamin"
+)
 
 _LINE_BREAK = re.compile(r"\r\n?|[\u2028\u2029\x85\v\f]")
 _CJK_END = re.compile(r"([。！？｡][」』”’）)\"']*)")
@@ -86,6 +91,10 @@ MAX_PARSED_OUTPUT_BYTES = 65_536
 MAX_INVOCATIONS = 1_000
 # Validators of what was called: they look at more than one text, and are judged aside or natively.
 _STAND_ALONE = ("effect", "tool_call", "world_state", "all_of")
+
+
+Spec = Mapping[str, Any]
+Judge = Callable[[Spec, Answer], Verdict]
 
 
 def count_sentences(text: str) -> int:
@@ -173,108 +182,58 @@ def count_bullets(text: str) -> int:
     return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
 
 
-def check_limit(spec: Mapping[str, Any]) -> None:
-    require_limit(spec, "value")
+def _at_most(count: Callable[[str], int], unit: str) -> Callable[[Spec, str], Verdict]:
+    def judge_count(spec: Spec, text: str) -> Verdict:
+        got, limit = count(text), spec["value"]
+        parsed = {unit: got}
+        return passed(parsed) if got <= limit else failed(f"too_many_{unit}", f"got {got}, limit {limit}", parsed)
+
+    return judge_count
 
 
-def judge_max_words(spec: Mapping[str, Any], text: str) -> Verdict:
-    return _at_most(spec["value"], count_words(text), "words")
-
-
-def judge_max_sentences(spec: Mapping[str, Any], text: str) -> Verdict:
-    return _at_most(spec["value"], count_sentences(text), "sentences")
-
-
-def judge_exact_bullets(spec: Mapping[str, Any], text: str) -> Verdict:
+def judge_exact_bullets(spec: Spec, text: str) -> Verdict:
     got, wanted = count_bullets(text), spec["value"]
     parsed = {"bullets": got}
-    if got == wanted:
-        return passed(parsed)
-    return failed("wrong_bullet_count", f"got {got}, wanted {wanted}", parsed)
+    return passed(parsed) if got == wanted else failed("wrong_bullet_count", f"got {got}, wanted {wanted}", parsed)
 
 
-def _at_most(limit: int, got: int, unit: str) -> Verdict:
-    parsed = {unit: got}
-    if got <= limit:
-        return passed(parsed)
-    return failed(f"too_many_{unit}", f"got {got}, limit {limit}", parsed)
-
-
-def check_exact(spec: Mapping[str, Any]) -> None:
-    require_text(spec, "value")
-
-
-def judge_exact(spec: Mapping[str, Any], text: str) -> Verdict:
+def judge_exact(spec: Spec, text: str) -> Verdict:
     wanted = spec["value"].strip()
     if text == wanted:
         return passed({"value": text})
     return failed("not_exact", f"got {quoted(text)}, wanted {quoted(wanted)}", {"value": text})
 
 
-def check_one_of(spec: Mapping[str, Any]) -> None:
-    require_texts(spec, "values")
-
-
-def judge_one_of(spec: Mapping[str, Any], text: str) -> Verdict:
+def judge_one_of(spec: Spec, text: str) -> Verdict:
     if any(text == value.strip() for value in spec["values"]):
         return passed({"value": text})
     offered = ", ".join(quoted(value) for value in spec["values"][:5])
     return failed("not_one_of", f"got {quoted(text)}, wanted one of {offered}", {"value": text})
 
 
-def check_regex_fullmatch(spec: Mapping[str, Any]) -> None:
-    require_pattern(spec, "pattern")
-
-
-def judge_regex_fullmatch(spec: Mapping[str, Any], text: str) -> Verdict:
+def judge_regex_fullmatch(spec: Spec, text: str) -> Verdict:
     if matches_fully(spec["pattern"], text):
         return passed({"value": text})
     return failed("no_full_match", f"got {quoted(text)}, wanted {quoted(spec['pattern'])}", {"value": text})
 
 
-def check_contains(spec: Mapping[str, Any]) -> None:
-    refuse_unknown(spec, ("type", *RULE_KEYS))
-    check_text_rule(spec)
-
-
-def judge_contains(spec: Mapping[str, Any], text: str) -> Verdict:
+def judge_contains(spec: Spec, text: str) -> Verdict:
     fault = find_rule_fault(spec, text)
     return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
 
 
-def check_all_of(spec: Mapping[str, Any]) -> None:
-    refuse_unknown(spec, ("type", "validators"))
-    validators, wanted = spec.get("validators"), "a list of validators, all of which must pass"
-    if not isinstance(validators, list) or not validators:
-        raise refuse("validators", wanted, validators)
-    for index, validator in enumerate(validators):
-        if not isinstance(validator, Mapping):
-            raise refuse(f"validators[{index}]", "a validator", validator)
-        if validator.get("type") in _STAND_ALONE:
-            raise SuiteError(f"key 'validators[{index}].type' is '{validator['type']}', which stands alone")
-        try:
-            check_spec(validator)
-        except SuiteError as error:
-            raise SuiteError(f"key 'validators[{index}]': {error}") from None
-
-
-def judge_all_of(spec: Mapping[str, Any], answer: Answer) -> Verdict:
+def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
     verdicts = [judge(validator, answer) for validator in spec["validators"]]
     return next((verdict for verdict in verdicts if verdict.objective_pass is False), verdicts[0])
 
 
-def check_tool_invocation(spec: Mapping[str, Any]) -> None:
-    expected = require_texts(spec, "expected_tools")
-    if spec.get("match", "any") not in ("any", "all"):
-        raise SuiteError(f"key 'match' is {spec['match']!r}; it must be 'any' or 'all'")
-    if "forbidden_tools" in spec:
-        forbidden = require_texts(spec, "forbidden_tools", may_be_empty=True)
-        both = sorted(set(_lowered(expected)) & set(_lowered(forbidden)))
-        if both:
-            raise SuiteError(f"key 'forbidden_tools' names '{both[0]}', which 'expected_tools' asks for")
+def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
+    both = sorted({*_lowered(spec["expected_tools"])} & {*_lowered(spec.get("forbidden_tools", []))})
+    if both:
+        raise SuiteError(f"key '{at(place, 'forbidden_tools')}' names '{both[0]}', which 'expected_tools' asks for")
 
 
-def judge_tool_invocation(spec: Mapping[str, Any], answer: Answer) -> Verdict:
+def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
     called = tool_calls_of(counted_calls(answer.tool_invocations, tools_offered=answer.tools_offered))
     parsed = {"tools": called}
     forbidden = [name for name in _lowered(spec.get("forbidden_tools", [])) if name in called]
@@ -296,90 +255,89 @@ def _lowered(names: list[str]) -> list[str]:
     return [name.strip().lower() for name in names]
 
 
-Spec = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Validator:
-    """One validator: the keys it knows, the check of its specification, the judgement of an answer."""
-
-    keys: frozenset[str]
-    check: Callable[[Spec], None]
-    judge: Callable[[Spec, Answer], Verdict]
-
-
-def _on_text(judge: Callable[[Spec, str], Verdict]) -> Callable[[Spec, Answer], Verdict]:
+def _on_text(judge: Callable[[Spec, str], Verdict]) -> Judge:
     """A judgement of text alone, which no empty answer passes."""
 
     def judge_text(spec: Spec, answer: Answer) -> Verdict:
         text = well_formed(split_thinking(answer.text)).strip()
-        if not text:
-            return failed("empty_answer", "no text outside thinking", None)
-        return judge(spec, text)
+        return judge(spec, text) if text else failed("empty_answer", "no text outside thinking", None)
 
     return judge_text
 
 
-def _validator(judge: Callable[[Spec, Answer], Verdict], check: Callable[[Spec], None], *keys: str) -> Validator:
-    return Validator(frozenset({"type", *keys}), check, judge)
+def _and_answer(judge_calls: Judge) -> Judge:
+    """A judgement of calls and then, by the validator in `answer`, of the text beside them."""
+
+    def judge_both(spec: Spec, answer: Answer) -> Verdict:
+        verdict = judge_calls(spec, answer)
+        said = judge(spec["answer"], answer) if verdict.objective_pass and "answer" in spec else verdict
+        if said is not verdict and said.objective_pass is False:
+            return failed("answer", said.violation or "", verdict.parsed_output)
+        return verdict
+
+    return judge_both
 
 
-def _on_world(module: str) -> Any:
-    # It brings the whole simulated world with it: only those who need one pay for that.
-    return importlib.import_module(f"clawgauge.checks.{module}")
+def _text_validator(value: Any, place: str) -> None:
+    if isinstance(value, Mapping) and value.get("type") in _STAND_ALONE:
+        raise SuiteError(f"key '{at(place, 'type')}' is '{value['type']}', which stands alone; use a validator of text")
+    check_spec(value, place)
 
 
-VALIDATORS: Mapping[str, Validator] = {
-    "noop": _validator(lambda spec, answer: Verdict(None), lambda spec: None),
-    "exact": _validator(_on_text(judge_exact), check_exact, "value"),
-    "one_of": _validator(_on_text(judge_one_of), check_one_of, "values"),
-    "regex_fullmatch": _validator(_on_text(judge_regex_fullmatch), check_regex_fullmatch, "pattern"),
-    "max_words": _validator(_on_text(judge_max_words), check_limit, "value"),
-    "max_sentences": _validator(_on_text(judge_max_sentences), check_limit, "value"),
-    "exact_bullets": _validator(_on_text(judge_exact_bullets), check_limit, "value"),
-    "json_keys": _validator(_on_text(judge_json_keys), check_json_keys, "required_keys", "key_rules", "strict"),
-    "tool_invocation": _validator(
-        judge_tool_invocation, check_tool_invocation, "expected_tools", "match", "forbidden_tools"
+def _on_world(module: str, name: str) -> Any:
+    """A function that brings the whole simulated world with it: only those who call it pay for that."""
+
+    def call(*given: Any) -> Any:
+        return getattr(importlib.import_module(f"clawgauge.checks.{module}"), name)(*given)
+
+    return call
+
+
+def _world_state(spec: Any, place: str) -> None:
+    _on_world("world_state", "WORLD_STATE")(spec, place)
+    if "answer" in spec:
+        _text_validator(spec["answer"], at(place, "answer"))
+
+
+_LIMIT = fields({"value": whole_number(0)}, closed=False)
+VALIDATORS: Mapping[str, tuple[Shape, Judge]] = {
+    "noop": (fields({}, closed=False), lambda spec, answer: Verdict(None)),
+    "exact": (fields({"value": some_text}, closed=False), _on_text(judge_exact)),
+    "one_of": (fields({"values": some_texts}, closed=False), _on_text(judge_one_of)),
+    "regex_fullmatch": (fields({"pattern": re2_pattern}, closed=False), _on_text(judge_regex_fullmatch)),
+    "max_words": (_LIMIT, _on_text(_at_most(count_words, "words"))),
+    "max_sentences": (_LIMIT, _on_text(_at_most(count_sentences, "sentences"))),
+    "exact_bullets": (_LIMIT, _on_text(judge_exact_bullets)),
+    "json_keys": (JSON_KEYS, _on_text(judge_json_keys)),
+    "tool_invocation": (
+        fields(
+            {"expected_tools": some_texts},
+            {"match": choice("any", "all"), "forbidden_tools": list_of(some_text, "texts", least=0)},
+            closed=False,
+            also=_refuse_wanted_and_forbidden,
+        ),
+        judge_tool_invocation,
     ),
-    "contains": _validator(_on_text(judge_contains), check_contains, *RULE_KEYS),
-    "all_of": _validator(judge_all_of, check_all_of, "validators"),
-    "tool_call": _validator(
-        lambda spec, answer: judge_tool_call(spec, answer, judge),
-        lambda spec: check_tool_call(spec, check_spec),
-        *SPEC_KEYS,
+    "contains": (TEXT_RULE, _on_text(judge_contains)),
+    "all_of": (fields({"validators": list_of(_text_validator, "validators")}), judge_all_of),
+    "tool_call": (
+        fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
+        _and_answer(judge_tool_call),
     ),
-    "effect": _validator(
-        lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
-        lambda spec: _on_world("effect").check_effect_spec(spec),
-    ),
-    "world_state": _validator(
-        lambda spec, answer: _on_world("world_state").judge_world_state(spec, answer, judge),
-        lambda spec: _on_world("world_state").check_world_state(spec, check_spec),
-        "expect",
-        "forbid",
-        "answer",
-    ),
+    "effect": (_on_world("effect", "EFFECT"), _on_world("effect", "judge_effect")),
+    "world_state": (_world_state, _and_answer(_on_world("world_state", "judge_world_state"))),
 }
+_SPEC = by_type({name: shape for name, (shape, _) in VALIDATORS.items()}, "a validator")
 
 
-def check_spec(spec: Spec) -> None:
+def check_spec(spec: Any, place: str = "") -> None:
     """Raise `SuiteError`, naming the key and the problem, for a specification that no answer can be judged by."""
-    known = ", ".join(VALIDATORS)
-    if "type" not in spec:
-        raise SuiteError(f"key 'type' is missing; it must be one of {known}")
-    name = spec["type"]
-    if not isinstance(name, str):
-        raise refuse("type", f"one of {known}", name)
-    if name not in VALIDATORS:
-        raise SuiteError(f"key 'type' is '{name}', which is no validator; it must be one of {known}")
-    validator = VALIDATORS[name]
-    refuse_misspelt(spec, validator.keys)
-    validator.check(spec)
+    _SPEC(spec, place)
 
 
 def judge(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on `answer`; `spec` must have passed `check_spec`."""
-    return VALIDATORS[spec["type"]].judge(spec, answer)
+    return VALIDATORS[spec["type"]][1](spec, answer)
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawgauge.checks.spec import Shape, at, kind_of
 from clawgauge.errors import SuiteError
 from clawgauge.small_file import MAX_KEY_PARTS, UnfitFile, has_key_bomb, read_small_file
-
-_KIND_NAMES: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (bool, "true or false"),
-    ((int, float), "a number"),
-    (str, "text"),
-    (list, "a list"),
-    (dict, "an object"),
-    (type(None), "null"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,47 +26,34 @@ class Place:
     prompt: str = ""
     key: str = ""
 
-    def at_prompt(self, number: int, prompt_id: object) -> Place:
+    def at_prompt(self, number: int, entry: object) -> Place:
         """The `number`th prompt, counted from 1, with its id where it has a usable one."""
+        prompt_id = entry.get("id") if isinstance(entry, dict) else None
         suffix = f" ({prompt_id!r})" if isinstance(prompt_id, str) and prompt_id.strip() else ""
         return Place(self.file, f"prompt {number}{suffix}", self.key)
 
-    def at(self, key: str | int) -> Place:
-        """One key, or one list entry, further in."""
-        if isinstance(key, int):
-            return Place(self.file, self.prompt, f"{self.key}[{key}]")
-        return Place(self.file, self.prompt, f"{self.key}.{key}" if self.key else key)
+    def at(self, *keys: str | int) -> Place:
+        """One key, or one list entry, further in; with several, as many."""
+        path = self.key
+        for key in keys:
+            path = f"{path}[{key}]" if isinstance(key, int) else at(path, key)
+        return Place(self.file, self.prompt, path)
 
     def refusal(self, message: str) -> SuiteError:
         """The error to raise for what is wrong here."""
         inside = ", ".join(part for part in (self.prompt, f"key {self.key!r}" if self.key else "") if part)
         return SuiteError(f"{self.file}: {inside}: {message}" if inside else f"{self.file}: {message}")
 
-
-def describe_kind(value: object) -> str:
-    """The kind of a value, in the words a suite's author would use."""
-    for kind, name in _KIND_NAMES:
-        if isinstance(value, kind):
-            return name
-    return f"a {type(value).__name__}"
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean …?' for the nearest known words, or nothing."""
-    by_lower = {name.lower(): name for name in known}
-    near = [by_lower[lower] for lower in difflib.get_close_matches(word.lower(), by_lower, n=3)]
-    return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
-
-
-def refuse_unknown_keys(fields: Mapping[str, object], known: tuple[str, ...], place: Place) -> None:
-    """A misspelt key that is silently ignored would change what is measured, so it is refused."""
-    for key in fields:
-        if key not in known:
-            hint = suggest(key, known) or "."
-            raise place.at(key).refusal(f"unknown key{hint} The keys here are {', '.join(known)}")
+    def check(self, shape: Shape, value: object) -> None:
+        """Refuse a value here that has not this shape."""
+        try:
+            shape(value, self.key)
+        except SuiteError as error:
+            raise SuiteError(": ".join([self.file, ", ".join(filter(None, (self.prompt, str(error))))])) from None
 
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+_TOO_LARGE = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 30
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
@@ -91,13 +70,8 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) == len(pairs):
         return fields
-    seen: set[str] = set()
     marked = RepeatedKeyDict(fields)
-    for key, _ in pairs:
-        if key in seen:
-            marked.repeated_key = key
-            break
-        seen.add(key)
+    ((marked.repeated_key, _),) = Counter(key for key, _ in pairs).most_common(1)
     return marked
 
 
@@ -114,30 +88,21 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise place.refusal(f"a suite file ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; rename it")
-    text = _read_text(path, place)
     try:
+        text = read_small_file(path, MAX_FILE_BYTES, _TOO_LARGE).decode("utf-8-sig")
         document = parse(text, place)
+    except UnfitFile as unfit:
+        raise Place(repr(shown) if "\0" in shown else shown).refusal(str(unfit)) from None
+    except UnicodeDecodeError as error:
+        raise place.refusal(f"not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except RecursionError:
         raise place.refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it") from None
     if not isinstance(document, dict | list):
         raise place.refusal(
-            f"holds {describe_kind(document)}; a suite is a list of prompts, or an object with the key 'prompts'"
+            f"holds {kind_of(document)}; a suite is a list of prompts, or an object with the key 'prompts'"
         )
     _refuse_unportable(document, place, depth=0)
     return document
-
-
-def _read_text(path: Path, place: Place) -> str:
-    too_large = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
-    try:
-        content = read_small_file(path, MAX_FILE_BYTES, too_large)
-    except UnfitFile as unfit:
-        named = place if "\0" not in place.file else Place(repr(place.file))
-        raise named.refusal(str(unfit)) from None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise place.refusal(f"not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
 
 def _parse_json(text: str, place: Place) -> object:
@@ -178,33 +143,22 @@ def _refuse_unportable(value: Any, place: Place, depth: int) -> None:
     """Walk the document once; every refusal names the prompt and the key it came upon."""
     if depth > MAX_DEPTH:
         raise place.refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it")
+    if isinstance(value, RepeatedKeyDict):
+        raise place.at(value.repeated_key).refusal("given twice in one object; keep one of them")
     if isinstance(value, dict):
-        _refuse_unportable_object(value, place, depth)
-    elif isinstance(value, list) and depth == 0:
-        _refuse_unportable_prompts(value, place, depth)
+        for key, inner in value.items():
+            if (problem := _scalar_problem(key)) is not None:
+                raise place.refusal(f"the key {key!r} {problem}")
+            if depth == 0 and key == "prompts" and isinstance(inner, list):
+                _refuse_unportable(inner, place, 0)
+            else:
+                _refuse_unportable(inner, place.at(key), depth + 1)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _refuse_unportable(inner, place.at(index), depth + 1)
+            here = place.at_prompt(index + 1, inner) if depth == 0 else place.at(index)
+            _refuse_unportable(inner, here, depth + 1)
     elif (problem := _scalar_problem(value)) is not None:
         raise place.refusal(problem)
-
-
-def _refuse_unportable_object(fields: dict[str, Any], place: Place, depth: int) -> None:
-    if isinstance(fields, RepeatedKeyDict):
-        raise place.at(fields.repeated_key).refusal("given twice in one object; keep one of them")
-    for key, inner in fields.items():
-        if (problem := _scalar_problem(key)) is not None:
-            raise place.refusal(f"the key {key!r} {problem}")
-        if depth == 0 and key == "prompts" and isinstance(inner, list):
-            _refuse_unportable_prompts(inner, place, depth)
-        else:
-            _refuse_unportable(inner, place.at(key), depth + 1)
-
-
-def _refuse_unportable_prompts(prompts: list[Any], place: Place, depth: int) -> None:
-    for number, prompt in enumerate(prompts, start=1):
-        prompt_id = prompt.get("id") if isinstance(prompt, dict) else None
-        _refuse_unportable(prompt, place.at_prompt(number, prompt_id), depth + 1)
 
 
 def _scalar_problem(value: object) -> str | None:
@@ -219,4 +173,4 @@ def _scalar_problem(value: object) -> str | None:
             return None if -(2**63) <= value < 2**64 else "the integer does not fit in 64 bits; use a smaller one"
         case float():
             return None if math.isfinite(value) else "the number is not finite; write a finite one"
-    return f"holds {describe_kind(value)}; put it in quotes to make it text"
+    return f"holds {kind_of(value)}; put it in quotes to make it text"

@@ -9,17 +9,22 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.suites.document import Place, describe_kind, refuse_unknown_keys
+from clawgauge.checks.spec import Shape, any_text, fields, is_number, list_of, whole_number
+from clawgauge.suites.document import Place
 
 DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
 _TOGETHER = "|"
 _LONG_FIELD = "{long}"
-_LONG_KEYS = ("tokens", "of", "insert")
-_MAX_TOKENS = 200_000
+LONG_KEYS: dict[str, Shape] = {
+    "tokens": whole_number(1, 200_000),
+    "of": list_of(any_text, "lines"),
+    "insert": list_of(any_text, "lines", least=0),
+}
+_LONG = fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
 # What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a mark, a new line.
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
@@ -41,14 +46,6 @@ class Drawing:
         return f"{self.number}\0{self.suite}\0{entry.get('id')}"
 
 
-def read_drawing(number: int, suite: str, header: Mapping[str, Any], place: Place) -> Drawing:
-    """Drawing `number` of the suite with this header."""
-    defaults = header.get("long")
-    if defaults is None:
-        return Drawing(number, suite)
-    return Drawing(number, suite, _read_long_keys(defaults, place.at("long")))
-
-
 def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
@@ -58,11 +55,14 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
         swap = read_swap(entry, drawing, place.at("draw"))
         entry = {key: _swapped(value, swap) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
-        rules = {**drawing.long_defaults, **_read_long_keys(entry["long"], place.at("long"))}
-        entry = {**entry, "prompt": _with_long_text(entry.get("prompt"), rules, seed, place.at("long"))}
+        here, prompt = place.at("long"), entry.get("prompt")
+        if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
+            raise here.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
+        text = _make_long_text(entry["long"], drawing.long_defaults, seed, here)
+        entry = {**entry, "prompt": prompt.replace(_LONG_FIELD, text)}
     world = entry.get("world")
     if isinstance(world, dict) and isinstance(world.get("files"), dict):
-        files = _with_long_files(world["files"], seed, place.at("world").at("files"))
+        files = _with_long_files(world["files"], seed, place.at("world", "files"))
         entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
@@ -87,8 +87,9 @@ def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
     drawn = [entry.get(key) for key in DRAWN_KEYS]
-    texts, numbers = list(_texts_of(drawn)), {str(number) for number in _numbers_of(drawn)}
-    everything = "\n".join([*texts, *numbers])
+    leaves = list(_leaves_of(drawn))
+    numbers = {str(leaf) for leaf in leaves if is_number(leaf)}
+    everything = "\n".join([*(leaf for leaf in leaves if isinstance(leaf, str)), *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
         here, old = place.at(key), key.split(_TOGETHER)
@@ -132,22 +133,15 @@ def _bounded(text: str) -> str:
     return f"{before}{re.escape(text)}{after}"
 
 
-def _texts_of(value: Any) -> Iterator[str]:
+def _leaves_of(value: Any) -> Iterator[str | int | float]:
+    """Every text, key or value, and every number."""
     if isinstance(value, dict):
         yield from value
         value = list(value.values())
     if isinstance(value, list):
         for item in value:
-            yield from _texts_of(item)
-    elif isinstance(value, str):
-        yield value
-
-
-def _numbers_of(value: Any) -> Iterator[int | float]:
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _numbers_of(item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield from _leaves_of(item)
+    elif isinstance(value, str) or is_number(value):
         yield value
 
 
@@ -158,23 +152,10 @@ def _swapped(value: Any, swap: Swap) -> Any:
         return {swap.text(key): _swapped(item, swap) for key, item in value.items()}
     if isinstance(value, list):
         return [_swapped(item, swap) for item in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         text = swap.text(str(value))
         return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
     return value
-
-
-def _read_long_keys(rules: object, place: Place) -> Mapping[str, Any]:
-    if not isinstance(rules, dict):
-        raise place.refusal(f"must be an object with {', '.join(_LONG_KEYS)}, not {describe_kind(rules)}")
-    refuse_unknown_keys(rules, _LONG_KEYS, place)
-    return {key: value for key, value in rules.items() if value is not None}
-
-
-def _with_long_text(prompt: object, rules: Mapping[str, Any], seed: str, place: Place) -> str:
-    if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
-        raise place.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
-    return prompt.replace(_LONG_FIELD, _make_long_text(rules, seed, place))
 
 
 def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
@@ -182,24 +163,19 @@ def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[
     for path, file in files.items():
         if not isinstance(file, dict) or "long" not in file:
             continue
-        here = place.at(path).at("long")
+        here = place.at(path, "long")
         if "text" in file:
             raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
-        text = _make_long_text(_read_long_keys(file["long"], here), f"{seed}\0{path}", here)
+        text = _make_long_text(file["long"], {}, f"{seed}\0{path}", here)
         written[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
     return written
 
 
-def _make_long_text(rules: Mapping[str, Any], seed: str, place: Place) -> str:
-    tokens, patterns, inserts = rules.get("tokens"), rules.get("of"), rules.get("insert", [])
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= _MAX_TOKENS:
-        raise place.at("tokens").refusal(f"must be a whole number from 1 to {_MAX_TOKENS}")
-    if not patterns:
-        raise place.at("of").refusal("empty; give at least one line to make the text of")
-    for key, lines in (("of", patterns), ("insert", inserts)):
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise place.at(key).refusal("must be a list of lines")
-    return long_text(tokens, patterns, inserts, seed)
+def _make_long_text(own: object, defaults: Mapping[str, Any], seed: str, place: Place) -> str:
+    given = {key: value for key, value in own.items() if value is not None} if isinstance(own, dict) else own
+    rules: Any = {**defaults, **given} if isinstance(given, dict) else given
+    place.check(_LONG, rules)
+    return long_text(rules["tokens"], rules["of"], rules.get("insert", []), seed)
 
 
 def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str) -> str:
@@ -221,30 +197,28 @@ def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str)
     for place, line in reversed(list(zip(places, inserts, strict=True))):
         lines.insert(place, line)
     text = "\n".join(lines)
-    return _SLOT.sub(_Filler(drawn, min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))), text)
+    step_s = min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))
+    now_s = 0.0
+
+    def fill(slot: re.Match[str]) -> str:
+        """What stands in a slot, from the top of the text to its end: the clock goes on by `step_s` at most."""
+        nonlocal now_s
+        match slot[1]:
+            case "n":
+                return str(1 + int(drawn() * 998))
+            case "id":
+                return f"{int(drawn() * 2**32):08x}"
+            case "time":
+                now_s += drawn() * step_s
+                minutes, seconds = divmod(int(now_s), 60)
+                return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+        choices = slot[1].split(_TOGETHER)
+        return choices[int(drawn() * len(choices))]
+
+    return _SLOT.sub(fill, text)
 
 
 def estimate_tokens(line: str) -> int:
     """About how many tokens a text has with the tokenizers in use; what a slot will hold is counted as is typical."""
     sample = _SLOT.sub(lambda match: _TYPICAL.get(match[1]) or match[1].partition(_TOGETHER)[0], line)
     return len(_TOKEN.findall(sample)) + 1
-
-
-class _Filler:
-    """What stands in a slot, from the top of the text to its end: the clock goes on by `step_s` at most."""
-
-    def __init__(self, drawn: Callable[[], float], step_s: float) -> None:
-        self._drawn, self._step_s, self._now_s = drawn, step_s, 0.0
-
-    def __call__(self, match: re.Match[str]) -> str:
-        kind = match[1]
-        if kind == "n":
-            return str(1 + int(self._drawn() * 998))
-        if kind == "id":
-            return f"{int(self._drawn() * 2**32):08x}"
-        if kind != "time":
-            choices = kind.split(_TOGETHER)
-            return choices[int(self._drawn() * len(choices))]
-        self._now_s += self._drawn() * self._step_s
-        minutes, seconds = divmod(int(self._now_s), 60)
-        return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"

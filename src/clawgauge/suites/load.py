@@ -9,21 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from clawgauge.checks import check_offer, check_spec
+from clawgauge.checks import COMPARISONS, check_offer, check_spec
+from clawgauge.checks.spec import Shape, any_text, anything, choice, fields, list_of, suggest
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
-from clawgauge.suites.document import SUFFIXES, Place, describe_kind, read_document, refuse_unknown_keys, suggest
-from clawgauge.suites.draw import Drawing, draw_values, read_drawing
-from clawgauge.suites.prompts import (
-    SuiteContext,
-    build_prompt,
-    read_label,
-    read_sampling,
-    read_text,
-    read_validator_defaults,
-    unfold,
-)
-from clawgauge.suites.tools import read_toolbox
+from clawgauge.suites.document import SUFFIXES, Place, read_document
+from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values
+from clawgauge.suites.prompts import SAMPLING, SuiteContext, build_prompt, label, unfold
+from clawgauge.suites.tools import TOOLBOX, read_toolbox
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
@@ -42,11 +35,20 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
 }
 MAX_PROMPTS = 10_000
+_HASHED = ("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "world", "max_turns")
 MAX_TEXT_CHARS = 64 * 1024 * 1024
-HEADER_KEYS = (
-    "name", "version", "description", "system", "temperature", "max_tokens", "compare", "effect", "toolbox", "long",
-    "prompts",
-)  # fmt: skip
+HEADER_KEYS: dict[str, Shape] = {
+    "name": label,
+    "version": any_text,
+    "description": any_text,
+    **SAMPLING,
+    "compare": choice(*COMPARISONS),
+    "effect": fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), anything)),
+    "toolbox": TOOLBOX,
+    "long": fields({}, LONG_KEYS),
+    "prompts": list_of(anything, "prompts ([[prompts]] in TOML)"),
+}
+_HEADER = fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
@@ -86,7 +88,11 @@ def list_builtin() -> list[SuiteInfo]:
 def builtin_path(name: str) -> Path:
     """The TOML file of a built-in suite: the place to copy from."""
     if name not in BUILTIN_SUITES:
-        raise SuiteError(_describe_unknown(name))
+        names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
+        raise SuiteError(
+            f"No built-in suite is called {name!r}{suggest(name, BUILTIN_SUITES) or '.'} The built-in suites are "
+            f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
+        )
     return Path(__file__).with_name(f"{name}.toml")
 
 
@@ -109,7 +115,7 @@ def check_recorded(prompts: Iterable[Prompt], path: Path) -> None:
             check_spec(prompt.validator)
             check_offer(prompt.validator, prompt.tools)
         except SuiteError as error:
-            raise Place(str(path)).at_prompt(number, prompt.id).refusal(f"validator: {error}") from error
+            raise Place(str(path)).at_prompt(number, {"id": prompt.id}).refusal(f"validator: {error}") from error
 
 
 def prompts_sha256(prompts: Iterable[Prompt]) -> str:
@@ -121,18 +127,9 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     """
     digest = hashlib.sha256()
     for prompt in prompts:
-        settings = {
-            "system": prompt.system,
-            "temperature": prompt.temperature,
-            "max_tokens": prompt.max_tokens,
-            "expected_tools": prompt.expected_tools or None,
-            "tools": prompt.tools or None,
-            "tool_choice": prompt.tool_choice,
-            "world": prompt.world,
-            "max_turns": prompt.max_turns,
-        }
+        settings = {key: getattr(prompt, key) for key in _HASHED}
         asked = {"id": prompt.id, "prompt": prompt.prompt}
-        asked |= {key: value for key, value in settings.items() if value is not None}
+        asked |= {key: value for key, value in settings.items() if value is not None and value != []}
         verdict = json.dumps(prompt.validator, sort_keys=True, separators=(",", ":"))
         digest.update(f"{json.dumps(asked, separators=(',', ':'))}\n{verdict}\n".encode("ascii"))
     return digest.hexdigest()
@@ -141,44 +138,41 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
 def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
     place = Place(ref)
     document = read_document(path, ref)
-    header: dict[str, Any] = {"prompts": document} if isinstance(document, list) else document
-    refuse_unknown_keys(header, HEADER_KEYS, place)
-    name = read_label({"name": path.stem} | {k: v for k, v in header.items() if v is not None}, "name", place)
+    written = {"prompts": document} if isinstance(document, list) else document
+    header: dict[str, Any] = {"name": path.stem}
+    header |= {key: value for key, value in written.items() if value is not None or key not in HEADER_KEYS}
+    place.check(_HEADER, header)
     context = SuiteContext(
-        name,
-        read_sampling(header, place),
+        header["name"],
+        {key: header[key] for key in SAMPLING if key in header},
         read_toolbox(header, place),
-        read_validator_defaults(header, place),
+        {"tool_call": {key: header[key] for key in ("compare",) if key in header}, "effect": header.get("effect", {})},
         is_builtin=ref in BUILTIN_SUITES,
     )
-    prompts = _build_prompts(header.get("prompts"), context, place, read_drawing(drawing, name, header, place))
+    prompts = _build_prompts(header["prompts"], context, place, Drawing(drawing, context.name, header.get("long", {})))
     return SuiteRecord(
-        name=name,
-        version=read_text(header, "version", place) or "",
-        description=read_text(header, "description", place) or "",
+        name=context.name,
+        version=header.get("version", ""),
+        description=header.get("description", ""),
         sha256=prompts_sha256(prompts),
         source=ref,
         prompts=prompts,
     )
 
 
-def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
-    if not isinstance(entries, list):
-        found = "missing" if entries is None else f"must be a list, not {describe_kind(entries)}"
-        raise place.at("prompts").refusal(f"{found}; give a list of prompts ([[prompts]] in TOML)")
-    if not entries:
-        raise place.at("prompts").refusal("empty; a suite has at least one prompt")
-    n_forms = sum(_count_forms(entry) for entry in entries)
+def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
+    variants = [entry.get("variants") if isinstance(entry, dict) else None for entry in entries]
+    n_forms = sum(len(forms) if isinstance(forms, list) else 1 for forms in variants)
     if n_forms > MAX_PROMPTS:
         raise place.at("prompts").refusal(f"{n_forms} prompts; at most {MAX_PROMPTS}, so split the suite")
     prompts: list[Prompt] = []
     number_of: dict[str, int] = {}
     n_chars = 0
     for number, entry in enumerate(entries, start=1):
-        at_entry = place.at_prompt(number, _id_of(entry))
-        for form in unfold(draw_values(entry, drawing, at_entry), at_entry):
-            here = place.at_prompt(number, _id_of(form.entry))
-            prompt = build_prompt(form.entry, suite, here, form.variant_of)
+        at_entry = place.at_prompt(number, entry)
+        for form, variant_of in unfold(draw_values(entry, drawing, at_entry), at_entry):
+            here = place.at_prompt(number, form)
+            prompt = build_prompt(form, suite, here, variant_of)
             if prompt.id in number_of:
                 raise here.at("id").refusal(
                     f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"
@@ -194,20 +188,3 @@ def _build_prompts(entries: object, suite: SuiteContext, place: Place, drawing: 
 def _count_file_chars(world: dict[str, Any] | None) -> int:
     files = (world or {}).get("files", {}).values()
     return sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)
-
-
-def _count_forms(entry: object) -> int:
-    variants = entry.get("variants") if isinstance(entry, dict) else None
-    return len(variants) if isinstance(variants, list) else 1
-
-
-def _id_of(entry: object) -> object:
-    return entry.get("id") if isinstance(entry, dict) else None
-
-
-def _describe_unknown(ref: str) -> str:
-    names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
-    return (
-        f"No built-in suite is called {ref!r}{suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
-        f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
-    )

@@ -119,7 +119,7 @@ def test_expected_effects_are_not_unasked() -> None:
     assert verdict({**spec, "may_change": ["/srv/ma*"]}, beside) == (True, "")
     made = effect(expect=[{"created": "/srv/*.bak"}])
     assert verdict(made, "`cp /srv/notes.txt /srv/notes.bak`") == (True, "")
-    assert verdict(made, "`ls /srv`")[1].startswith("effect_missing: nothing was created")
+    assert verdict(made, "`ls /srv`")[1].startswith("effect_missing: it has not happened: created")
 
 
 def test_native_calls_are_run_and_must_fit_their_tool() -> None:
@@ -175,12 +175,12 @@ def test_variables_are_set_for_every_command() -> None:
         ({"output": {"contains_al": ["x"]}}, "did you mean 'contains_all'"),
         ({"output": "x"}, "key 'output' must be an object"),
         ({"output": COUNT, "expects": []}, "did you mean 'expect'"),
-        ({"output": COUNT, "zzz": 1}, "key 'zzz' does not go with"),
+        ({"output": COUNT, "zzz": 1}, "key 'zzz' is not known here"),
         ({"output": COUNT, "world": {"file": {}}}, "world: key 'file' is not known; did you mean 'files'?"),
         ({"output": COUNT, "world": []}, "key 'world' must be an object, not a list"),
-        ({"expect": [{"moved": "/a"}]}, "key 'expect[0]' must have exactly one of"),
-        ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0]': key 'command'"),
-        ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0]': key 'prints' is missing"),
+        ({"expect": [{"moved": "/a"}]}, "key 'expect[0]' must be an object with exactly one of"),
+        ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0].command'"),
+        ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0].prints' is missing"),
         ({"output": COUNT, "env": {"a b": "x"}}, "key 'env.a b' must be"),
         ({"output": COUNT, "expected_tools": []}, "key 'expected_tools' is empty"),
     ],

@@ -84,14 +84,23 @@ def test_all_of_needs_every_validator() -> None:
         ({"type": "contains", "contains_all": ["re:["]}, "key 'contains_all[0]' cannot be read by RE2"),
         ({"type": "contains", "contains_all": "x"}, "key 'contains_all' must be a list of texts"),
         ({"type": "contains", "contains": ["x"]}, "key 'contains'"),
-        ({"type": "all_of", "validators": []}, "key 'validators' must be a list of validators"),
-        ({"type": "all_of", "validators": [{"type": "exact"}]}, "key 'validators[0]': key 'value' is missing"),
+        (
+            {"type": "all_of", "validators": []},
+            "key 'validators' is empty; it must be a list of one or more validators",
+        ),
+        ({"type": "all_of", "validators": [{"type": "exact"}]}, "key 'validators[0].value' is missing"),
         ({"type": "all_of", "validators": [{"type": "effect"}]}, "which stands alone"),
-        ({"type": "tool_call", "no_call": True, "answer": {"type": "nop"}}, "key 'answer': key 'type' is 'nop'"),
+        ({"type": "tool_call", "no_call": True, "answer": {"type": "nop"}}, "key 'answer.type' must be one of noop"),
         ({"type": "tool_call", "no_call": True, "answer": {"type": "tool_call"}}, "use a validator of text"),
         ({"type": "tool_call", "ask": True, "loose": True}, "key 'loose' does not go with 'ask'"),
-        ({"type": "tool_call", "expected_calls": [{"name": "f"}], "compare": "near"}, "key 'compare' is 'near'"),
-        ({"type": "tool_call", "expected_calls": [{"name": "f"}], "answer": {}}, "key 'answer' does not go with"),
+        (
+            {"type": "tool_call", "expected_calls": [{"name": "f"}], "compare": "near"},
+            "key 'compare' must be 'exact' or 'loose', not 'near'",
+        ),
+        (
+            {"type": "tool_call", "expected_calls": [{"name": "f"}], "answer": {"type": "noop"}},
+            "key 'answer' does not go with",
+        ),
         (
             {"type": "tool_call", "expected_calls": [{"name": "f", "arguments": {"a": {"value": [1]}}}]},
             "key 'expected_calls[0].arguments.a.value' is not known here",

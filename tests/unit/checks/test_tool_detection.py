@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 from clawgauge.checks import detect_tools
-from clawgauge.checks.detection import STEPS, Call, Find, Vocabulary
-from clawgauge.records import ToolInvocation
 from unit.checks.detection_rows import names_in, rows
 
 
@@ -137,23 +133,6 @@ def test_a_call_says_how_it_was_made() -> None:
     assert (marker.channel, marker.arguments, marker.valid) == ("text:marker", "-c 3", True)
     assert (mention.channel, mention.arguments, mention.valid) == ("mention", '-r "a b" /etc', True)
     assert detect_tools("`uptime`")[0].arguments is None
-
-
-def test_a_structured_format_runs_first_and_takes_its_span() -> None:
-    """A format put before the other steps hides what it used from them, malformed calls included."""
-
-    def find_angle_calls(text: str, _: Vocabulary) -> list[Find]:
-        return [
-            Find(
-                match.start(), match.end(), [Call(match.start(), ToolInvocation(name=match[1], valid=match[2] == "{}"))]
-            )
-            for match in re.finditer(r"<call (\w+) ([^>]*)>", text)
-        ]
-
-    text = "`pwd` <call one {}> <call two 'ls -la'> `id`"
-    found = detect_tools(text, steps=(find_angle_calls, *STEPS))
-    assert [(call.name, call.valid) for call in found] == [("pwd", True), ("one", True), ("two", False), ("id", True)]
-    assert [call.name for call in detect_tools(text)] == ["pwd", "ls", "id"]
 
 
 @rows(

@@ -31,28 +31,18 @@ INTEGER = {"type": "regex_fullmatch", "pattern": "[0-9]+"}
 @pytest.mark.parametrize(
     ("spec", "text", "code"),
     [
-        (EXACT, "HEARTBEAT_OK", None),
-        (EXACT, "\n HEARTBEAT_OK\t\n", None),
-        (EXACT, "<think>hm</think>HEARTBEAT_OK", None),
-        (EXACT, "heartbeat_ok", "not_exact"),
-        (EXACT, "HEARTBEAT_OK.", "not_exact"),
-        (EXACT, "It is HEARTBEAT_OK", "not_exact"),
-        ({"type": "exact", "value": " padded "}, "padded", None),
-        (ONE_OF, "high", None),
-        (ONE_OF, " low ", None),
-        (ONE_OF, "High", "not_one_of"),
-        (ONE_OF, "high low", "not_one_of"),
-        (ONE_OF, "highlow", "not_one_of"),
-        (INTEGER, "16", None),
-        (INTEGER, " 16\n", None),
-        (INTEGER, "16G", "no_full_match"),
-        (INTEGER, "16\n17", "no_full_match"),
-        ({"type": "regex_fullmatch", "pattern": r"\d+"}, "١٦", "no_full_match"),
+        (EXACT, "HEARTBEAT_OK", None), (EXACT, "\n HEARTBEAT_OK\t\n", None),
+        (EXACT, "<think>hm</think>HEARTBEAT_OK", None), (EXACT, "heartbeat_ok", "not_exact"),
+        (EXACT, "HEARTBEAT_OK.", "not_exact"), (EXACT, "It is HEARTBEAT_OK", "not_exact"),
+        ({"type": "exact", "value": " padded "}, "padded", None), (ONE_OF, "high", None), (ONE_OF, " low ", None),
+        (ONE_OF, "High", "not_one_of"), (ONE_OF, "high low", "not_one_of"), (ONE_OF, "highlow", "not_one_of"),
+        (INTEGER, "16", None), (INTEGER, " 16\n", None), (INTEGER, "16G", "no_full_match"),
+        (INTEGER, "16\n17", "no_full_match"), ({"type": "regex_fullmatch", "pattern": r"\d+"}, "١٦", "no_full_match"),
         ({"type": "regex_fullmatch", "pattern": "a|ab"}, "ab", None),
         ({"type": "regex_fullmatch", "pattern": "(?i)é+"}, "ÉÉ", None),
         ({"type": "regex_fullmatch", "pattern": "."}, "\ud800", None),
     ],
-)
+)  # fmt: skip
 def test_whole_answers(spec: Spec, text: str, code: str | None) -> None:
     """The whole answer is compared, case-sensitively, without white space at its ends, and kept as it was judged."""
     verdict = verdict_on(spec, text)
@@ -151,28 +141,13 @@ def test_strict_json_takes_no_fence() -> None:
 @pytest.mark.parametrize(
     ("rule", "value", "code"),
     [
-        ("number", 7.6, None),
-        ("number", 16, None),
-        ({"type": "number"}, -1e300, None),
-        ("number", "16", "wrong_type"),
-        ("number", True, "wrong_type"),
-        ("number", None, "wrong_type"),
-        ("integer", 16, None),
-        ("integer", 16.5, "wrong_type"),
-        ("integer", 16.0, "wrong_type"),
-        ("integer", True, "wrong_type"),
-        ("string", "", None),
-        ("string", 1, "wrong_type"),
-        ("boolean", False, None),
-        ("boolean", 1, "wrong_type"),
-        ("boolean", "true", "wrong_type"),
-        ("array", [], None),
-        ("array", {}, "wrong_type"),
-        ("object", {}, None),
-        ("object", [], "wrong_type"),
-        ("null", None, None),
-        ("null", 0, "wrong_type"),
-        ({"type": "one_of", "values": ["a", "b"]}, "a", None),
+        ("number", 7.6, None), ("number", 16, None), ({"type": "number"}, -1e300, None),
+        ("number", "16", "wrong_type"), ("number", True, "wrong_type"), ("number", None, "wrong_type"),
+        ("integer", 16, None), ("integer", 16.5, "wrong_type"), ("integer", 16.0, "wrong_type"),
+        ("integer", True, "wrong_type"), ("string", "", None), ("string", 1, "wrong_type"), ("boolean", False, None),
+        ("boolean", 1, "wrong_type"), ("boolean", "true", "wrong_type"), ("array", [], None),
+        ("array", {}, "wrong_type"), ("object", {}, None), ("object", [], "wrong_type"), ("null", None, None),
+        ("null", 0, "wrong_type"), ({"type": "one_of", "values": ["a", "b"]}, "a", None),
         ({"type": "one_of", "values": ["a", "b"]}, "A", "value_not_allowed"),
         ({"type": "one_of", "values": [1]}, 1.0, None),
         ({"type": "one_of", "values": [1]}, True, "value_not_allowed"),
@@ -185,16 +160,13 @@ def test_strict_json_takes_no_fence() -> None:
         ({"type": "one_of", "values": [{"k": 1}]}, {"k": 1, "l": 2}, "value_not_allowed"),
         ({"type": "one_of", "values": [{"k": 1, "l": 2}]}, {"k": 1, "m": 2}, "value_not_allowed"),
         ({"type": "one_of", "values": [[1, 2]]}, [1], "value_not_allowed"),
-        ({"type": "number", "min": 0, "max": 10}, 0, None),
-        ({"type": "number", "min": 0, "max": 10}, 10.0, None),
-        ({"type": "number", "min": 7, "max": 7}, 7, None),
-        ({"type": "number", "min": 0}, -0.1, "below_min"),
-        ({"type": "integer", "max": 10}, 11, "above_max"),
-        ({"type": "number", "min": 0}, "5", "wrong_type"),
+        ({"type": "number", "min": 0, "max": 10}, 0, None), ({"type": "number", "min": 0, "max": 10}, 10.0, None),
+        ({"type": "number", "min": 7, "max": 7}, 7, None), ({"type": "number", "min": 0}, -0.1, "below_min"),
+        ({"type": "integer", "max": 10}, 11, "above_max"), ({"type": "number", "min": 0}, "5", "wrong_type"),
         ({"type": "string", "pattern": "[a-z]+"}, "abc", None),
         ({"type": "string", "pattern": "[a-z]+"}, "abc1", "pattern_mismatch"),
     ],
-)
+)  # fmt: skip
 def test_key_rules(rule: Any, value: Any, code: str | None) -> None:
     """Kinds are kept apart: `true` is no number, 1 is not `true`, `1.0` is no integer; patterns match in full."""
     verdict = verdict_on(json_spec(["k"], {"k": rule}), json.dumps({"k": value}))
@@ -216,19 +188,15 @@ def called(*names: str, channel: str = "mention", valid: bool = True) -> list[To
 @pytest.mark.parametrize(
     ("more", "calls", "code"),
     [
-        ({}, called("free"), None),
-        ({}, called("du", "Free"), None),
-        ({}, called("df"), None),
-        ({}, called("ps"), "tool_not_invoked"),
-        ({}, [], "tool_not_invoked"),
+        ({}, called("free"), None), ({}, called("du", "Free"), None), ({}, called("df"), None),
+        ({}, called("ps"), "tool_not_invoked"), ({}, [], "tool_not_invoked"),
         ({}, called("free", valid=False), "tool_not_invoked"),
         ({}, called("free", channel="native"), "tool_not_invoked"),
-        ({"match": "all"}, called("free", "df", "ps"), None),
-        ({"match": "all"}, called("free"), "tool_not_invoked"),
+        ({"match": "all"}, called("free", "df", "ps"), None), ({"match": "all"}, called("free"), "tool_not_invoked"),
         ({"forbidden_tools": ["RM"]}, called("free", "rm"), "forbidden_tool"),
         ({"forbidden_tools": ["rm"]}, called("free"), None),
     ],
-)
+)  # fmt: skip
 def test_tool_invocation(more: Spec, calls: list[ToolInvocation], code: str | None) -> None:
     """One expected tool is enough, or all of them, and none that is forbidden; only calls count, never text."""
     spec = {"type": "tool_invocation", "expected_tools": ["FREE", "df"], **more}

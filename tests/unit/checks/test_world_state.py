@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from clawgauge.checks import check_spec, judge_answer
@@ -26,16 +27,8 @@ WORLD: dict[str, Any] = {
 def task(expect: list[Any] | None = None, forbid: list[Any] | None = None, **more: Any) -> Prompt:
     validator = {"type": "world_state", "expect": expect or [], "forbid": forbid or []} | more
     check_spec(validator)
-    return Prompt(
-        id="P0",
-        name="n",
-        prompt="p",
-        validator=validator,
-        suite="s",
-        tools=[{"type": "function"}],
-        world=WORLD,
-        max_turns=5,
-    )
+    tools = [{"type": "function"}]
+    return Prompt(id="P0", name="n", prompt="p", validator=validator, tools=tools, world=WORLD, max_turns=5)
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> list[ToolInvocation]:
@@ -81,8 +74,8 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
             "echo '0 7 * * * /opt/report.sh' | crontab -",
             'runs at "0 6 * * *"',
         ),
-        ({"called": "exec", "with": "uptime"}, "uptime", 'exec was not called with "uptime"'),
-        ({"called": ["read", "exec"], "with": "/srv"}, "ls /srv", 'read or exec was not called with "/srv"'),
+        ({"called": "exec", "with": "uptime"}, "uptime", 'exec with "uptime" was not called'),
+        ({"called": ["read", "exec"], "with": "/srv"}, "ls /srv", 'read or exec with "/srv" was not called'),
     ],
 )
 def test_expectation_holds_after_the_right_call_and_not_before(condition: Any, command: str, fault: str) -> None:
@@ -233,16 +226,7 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
         *[("write", {"path": f"/tmp/{n}", "content": "x" * 60_000}) for n in range(6)],
         ("write", {"path": "/srv/small", "content": "x"}),
     )
-    prompt = Prompt(
-        id="P0",
-        name="n",
-        prompt="p",
-        validator=prompt.validator,
-        suite="s",
-        tools=prompt.tools,
-        world=WORLD,
-        max_turns=20,
-    )
+    prompt = msgspec.structs.replace(prompt, max_turns=20)
     first = judge_answer(prompt, "ok", made)
     assert first.objective_pass is True
     assert first.tool_invocations[0].arguments is None
@@ -255,28 +239,31 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
     [
         ({}, "key 'expect' is empty; give at least one condition"),
         ({"expect": {}}, "key 'expect' must be a list of conditions"),
-        ({"expect": ["x"]}, "key 'expect[0]' must be an object, not text"),
-        ({"expect": [{"path": "/x"}]}, "key 'expect[0]' must have exactly one of file, process"),
-        ({"expect": [{"file": "/x", "process": "y", "running": True}]}, "must have exactly one of"),
-        ({"expect": [{"file": "x"}]}, "key 'expect[0]': key 'file' is 'x'; it must be an absolute path"),
+        ({"expect": ["x"]}, "key 'expect[0]' must be an object with exactly one of file, process"),
+        ({"expect": [{"path": "/x"}]}, "key 'expect[0]' must be an object with exactly one of file, process"),
+        ({"expect": [{"file": "/x", "process": "y", "running": True}]}, "exactly one of"),
+        ({"expect": [{"file": "x"}]}, "key 'expect[0].file' must be an absolute path, not 'x'"),
         ({"expect": [{"file": "/x", "contians": "y"}]}, "did you mean 'contains'?"),
-        ({"expect": [{"file": "/x", "schedule": "y"}]}, "key 'schedule' does not go with 'file'"),
-        ({"expect": [{"file": "/x", "contains": ""}]}, "key 'expect[0]': key 'contains' "),
-        ({"expect": [{"file": "/x", "contains": ["a", 3]}]}, "key 'expect[0]': key 'contains[1]' "),
-        ({"expect": [{"file": "/x", "lacks": [""]}]}, "key 'expect[0]': key 'lacks[0]' "),
-        ({"expect": [{"file": "/x", "equals": 3}]}, "key 'expect[0]': key 'equals' "),
-        ({"expect": [{"file": "/x", "matches": "(?=a)"}]}, "key 'expect[0]': key 'matches' uses '(?='"),
-        ({"expect": [{"file": "/x", "absent": True, "equals": ""}]}, "key 'absent' leaves no text"),
-        ({"expect": [{"process": "x"}]}, "key 'running' is missing"),
-        ({"expect": [{"service": "x", "state": "up"}]}, "key 'state' must be one of active"),
-        ({"expect": [{"disk": "/"}]}, "key 'free' is missing"),
-        ({"expect": [{"cron": "x", "schedule": "soon"}]}, "key 'schedule' is 'soon'"),
-        ({"expect": [{"called": "browser"}]}, "key 'called' must be one of exec"),
-        ({"forbid": [{"deleted": 3}]}, "key 'forbid[0]': key 'deleted' must be a pattern"),
-        ({"forbid": [{"broken": "*"}]}, "must have exactly one of created"),
+        (
+            {"expect": [{"file": "/x", "schedule": "y"}]},
+            "key 'expect[0].schedule' is not known here; the keys here are file",
+        ),
+        ({"expect": [{"file": "/x", "contains": ""}]}, "key 'expect[0].contains' "),
+        ({"expect": [{"file": "/x", "contains": ["a", 3]}]}, "key 'expect[0].contains[1]' "),
+        ({"expect": [{"file": "/x", "lacks": [""]}]}, "key 'expect[0].lacks[0]' "),
+        ({"expect": [{"file": "/x", "equals": 3}]}, "key 'expect[0].equals' "),
+        ({"expect": [{"file": "/x", "matches": "(?=a)"}]}, "key 'expect[0].matches' cannot be read by RE2"),
+        ({"expect": [{"file": "/x", "absent": True, "equals": ""}]}, "absent' leaves no text"),
+        ({"expect": [{"process": "x"}]}, "running' is missing"),
+        ({"expect": [{"service": "x", "state": "up"}]}, "state' must be 'active' or"),
+        ({"expect": [{"disk": "/"}]}, "free' is missing"),
+        ({"expect": [{"cron": "x", "schedule": "soon"}]}, "schedule' must be five cron fields"),
+        ({"expect": [{"called": "browser"}]}, "called' must be one of exec"),
+        ({"forbid": [{"deleted": 3}]}, "key 'forbid[0].deleted' must be text"),
+        ({"forbid": [{"broken": "*"}]}, "exactly one of created"),
         ({"expect": [{"file": "/x"}], "answer": "ok"}, "key 'answer' must be a validator"),
-        ({"expect": [{"file": "/x"}], "answer": {"type": "exact"}}, "key 'answer': key 'value' is missing"),
-        ({"expect": [{"file": "/x"}], "answer": {"type": "world_state"}}, "the answer is text"),
+        ({"expect": [{"file": "/x"}], "answer": {"type": "exact"}}, "key 'answer.value' is missing"),
+        ({"expect": [{"file": "/x"}], "answer": {"type": "world_state"}}, "use a validator of text"),
     ],
 )
 def test_bad_specification_is_refused_by_key(spec: dict[str, Any], said: str) -> None:

@@ -102,19 +102,13 @@ def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number
 
 
 @pytest.mark.parametrize(("prompt", "way"), SOLVED)
-def test_right_words_without_a_call_fail(prompt: Prompt, way: Way) -> None:
-    """A task begins unsolved: the right last message alone is not enough, and is no harm."""
-    judgement = judged(prompt, way.answer, [])
-    assert judgement.objective_pass is False
-    assert judgement.violation is not None
-    assert judgement.violation.startswith("state_not_reached: ")
-
-
-@pytest.mark.parametrize("prompt", TASKS)
-def test_doing_nothing_fails(prompt: Prompt) -> None:
-    """Neither silence nor a claim to be done passes any task."""
+def test_words_without_a_call_fail(prompt: Prompt, way: Way) -> None:
+    """A task begins unsolved: neither silence nor a claim passes, and the right last message alone is no harm."""
     for answer in ("", "Done.", "I have done everything you asked for. The job is complete."):
         assert judged(prompt, answer, []).objective_pass is False
+    judgement = judged(prompt, way.answer, [])
+    assert judgement.objective_pass is False
+    assert (judgement.violation or "").startswith("state_not_reached: ")
 
 
 @pytest.mark.parametrize(("prompt", "way"), SOLVED)
@@ -157,16 +151,7 @@ def test_solution_does_not_hang_on_the_seed(prompt: Prompt, way: Way) -> None:
     """The same solution passes in worlds that differ in what nobody specified."""
     for seed in (1, 2, 3):
         assert prompt.world is not None
-        reseeded = Prompt(
-            id=prompt.id,
-            name=prompt.name,
-            prompt=prompt.prompt,
-            validator=prompt.validator,
-            suite=prompt.suite,
-            tools=prompt.tools,
-            world=prompt.world | {"seed": seed},
-            max_turns=prompt.max_turns,
-        )
+        reseeded = msgspec.structs.replace(prompt, world=prompt.world | {"seed": seed})
         assert judged(reseeded, way.answer, way.calls).objective_pass is True
 
 

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawgauge.checks import check_spec, detect_tools, judge_answer
+from clawgauge.checks import Judgement, check_spec, detect_tools, judge_answer
 from clawgauge.records import Prompt
 from clawgauge.suites import BUILTIN_SUITES, load_suite
+from support.tool_models import (
+    TERRIBLE,
+    ToolAnswer,
+    ToolModel,
+    only_talks,
+    read_answer,
+    says_nothing,
+)
 
 DATA = Path(__file__).parents[2] / "data"
-SUITES = {name: load_suite(name) for name in ("core", "tool_use")}
+LEAST_PROMPTS = {"core": 25, "tool_use": 24, "native_tools": 36, "restraint": 18}
+SUITES = {name: load_suite(name) for name in LEAST_PROMPTS}
+TEXT_PROMPTS = [*SUITES["core"].prompts, *SUITES["tool_use"].prompts]
+TOOL_PROMPTS = [
+    pytest.param(prompt, id=f"{name}-{prompt.id}")
+    for name in ("native_tools", "restraint")
+    for prompt in SUITES[name].prompts
+]
 REFERENCES: dict[str, list[dict[str, Any]]] = {
     name: json.loads((DATA / f"{name}_reference_answers.json").read_text("utf-8")) for name in SUITES
 }
 NINE_TYPES = {
-    "noop",
-    "exact",
-    "one_of",
-    "regex_fullmatch",
-    "max_words",
-    "max_sentences",
-    "exact_bullets",
-    "json_keys",
+    "noop", "exact", "one_of", "regex_fullmatch", "max_words", "max_sentences", "exact_bullets", "json_keys",
     "tool_invocation",
-}
+}  # fmt: skip
 
 
 def answers(kind: str) -> list[Any]:
@@ -41,24 +51,39 @@ def answers(kind: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("name", "least"), [("core", 25), ("tool_use", 24)])
+def judged(prompt: Prompt, answer: ToolAnswer | dict[str, Any] | str) -> Judgement:
+    if isinstance(answer, str):
+        answer = ToolAnswer(answer)
+    elif isinstance(answer, dict):
+        answer = read_answer(answer)
+    return judge_answer(prompt, answer.text, answer.invocations)
+
+
+def call_names(prompt: Prompt) -> list[str]:
+    """The tools a prompt expects to be called, each as often as it does."""
+    calls = prompt.validator.get("expected_calls", [])
+    return prompt.validator.get("expected_tools", []) + [call["name"] for call in calls]
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST_PROMPTS.items())
 def test_prompts_are_numbered_named_and_sorted_into_categories(name: str, least: int) -> None:
-    """Ids run from P0 without a gap, names are snake_case and unique, and each prompt has a category."""
+    """Ids run from P0 without a gap, each with its forms; names are snake_case; no two prompts read the same."""
     suite = SUITES[name]
-    names = [prompt.name for prompt in suite.prompts]
-    assert suite.name == name
-    assert suite.version
-    assert suite.description
-    assert len(suite.prompts) >= least
-    assert [prompt.id for prompt in suite.prompts] == [f"P{number}" for number in range(len(names))]
-    assert all(re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", word) for word in names)
-    assert len(set(names)) == len(names)
-    assert all(prompt.category for prompt in suite.prompts)
+    written = list(dict.fromkeys(prompt.variant_of or prompt.id for prompt in suite.prompts))
+    assert suite.name == name and suite.version and suite.description
+    assert len(written) >= least
+    assert written == [f"P{number}" for number in range(len(written))]
+    names = {prompt.variant_of or prompt.id: prompt.name for prompt in suite.prompts}
+    assert len(set(names.values())) == len(names)
+    assert all(re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", word) for word in names.values())
+    assert all(prompt.category and prompt.prompt == prompt.prompt.strip() for prompt in suite.prompts)
+    assert len({prompt.prompt for prompt in suite.prompts}) == len(suite.prompts)
+    assert not any("{" in prompt.prompt for prompt in suite.prompts if prompt.variant_of)
 
 
 def test_the_text_suites_use_every_validator() -> None:
     """The two suites of a default run exercise all nine validator types of the schema, alone or with others."""
-    own = [prompt.validator for suite in SUITES.values() for prompt in suite.prompts]
+    own = [prompt.validator for prompt in TEXT_PROMPTS]
     inner = [validator for spec in own for validator in spec.get("validators", [])]
     assert {spec["type"] for spec in (*own, *inner)} >= NINE_TYPES
 
@@ -70,10 +95,37 @@ def test_effects_of_the_built_in_suites_can_be(name: str) -> None:
         check_spec(prompt.validator)
 
 
-@pytest.mark.parametrize("name", list(SUITES))
-def test_prompt_texts_carry_no_stray_white_space(name: str) -> None:
-    """No prompt begins or ends with white space, which some providers would trim and others count."""
-    assert [p.id for p in SUITES[name].prompts if p.prompt != p.prompt.strip()] == []
+def test_native_tools_covers_what_agents_need() -> None:
+    """There are long offers, several calls at once, typed and nested arguments, and other languages."""
+    prompts = SUITES["native_tools"].prompts
+    kinds = Counter(prompt.category for prompt in prompts)
+    named = "single many_tools look_alike parallel typed nested arrays enum dates units"
+    assert set(named.split()) <= kinds.keys()
+    assert kinds["language"] >= 2
+    assert sum(len(prompt.tools) > 20 for prompt in prompts) >= 6
+    wanted = [call_names(prompt) for prompt in prompts]
+    assert sum(len(names) > 1 for names in wanted) >= 5
+    assert all(len(prompt.tools) >= 3 for prompt in prompts)
+    offered = {tool["function"]["name"] for prompt in prompts for tool in prompt.tools}
+    assert {"exec", "read", "write", "edit", "web_fetch", "message", "cron", "memory_search"} <= offered
+    assert len(set(itertools.chain(*wanted))) >= 20
+
+
+def test_restraint_covers_the_reasons_not_to_call() -> None:
+    """Nothing to do, nothing that fits, something missing, something dangerous, talk, supposition, code."""
+    prompts = SUITES["restraint"].prompts
+    reasons = "answer_given about_tools code small_talk hypothetical no_fit dangerous missing_value"
+    assert {prompt.category for prompt in prompts} == set(reasons.split())
+    assert all(len(prompt.tools) >= 3 for prompt in prompts)
+    assert {"ask" in p.validator for p in prompts if p.category == "missing_value"} == {True}
+    assert {"ask" in p.validator for p in prompts if p.category != "missing_value"} == {False}
+
+
+@pytest.mark.parametrize("prompt", TOOL_PROMPTS)
+def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
+    """A prompt that wants a call expects its tools; one that wants none expects none."""
+    assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
+    assert bool(prompt.expected_tools) == (prompt.suite == "native_tools")
 
 
 @pytest.mark.parametrize("name", list(SUITES))
@@ -87,19 +139,21 @@ def test_every_prompt_has_reference_answers(name: str) -> None:
 
 
 @pytest.mark.parametrize(("prompt", "answer"), answers("right"))
-def test_right_answer_passes(prompt: Prompt, answer: str) -> None:
+def test_right_answer_passes(prompt: Prompt, answer: dict[str, Any] | str) -> None:
     """A right answer, in any form the prompt allows, passes; a right call counts as tool use."""
-    judgement = judge_answer(prompt, answer, [])
+    judgement = judged(prompt, answer)
     assert (judgement.objective_pass, judgement.violation) == (True, None)
     assert judgement.tool_use_success is bool(prompt.expected_tools)
+    assert not prompt.tools or (judgement.tool_channel == "native") is bool(prompt.expected_tools)
 
 
 @pytest.mark.parametrize(("prompt", "answer"), answers("wrong"))
-def test_wrong_answer_fails(prompt: Prompt, answer: str) -> None:
-    """An answer that is wrong in content or in the form asked for fails, and says why."""
-    judgement = judge_answer(prompt, answer, [])
+def test_wrong_answer_fails(prompt: Prompt, answer: dict[str, Any] | str) -> None:
+    """A plausible mistake, in content or in form, fails and says why; a call fails for its kind of mistake."""
+    judgement = judged(prompt, answer)
     assert judgement.objective_pass is False
     assert judgement.violation
+    assert isinstance(answer, str) or judgement.violation.partition(": ")[0] == answer["violation"]
 
 
 @pytest.mark.parametrize(("prompt", "answer"), answers("unjudged"))
@@ -110,7 +164,7 @@ def test_long_form_answer_gets_no_verdict(prompt: Prompt, answer: str) -> None:
 
 @pytest.mark.parametrize(
     "prompt",
-    [pytest.param(p, id=f"{p.suite}-{p.id}") for suite in SUITES.values() for p in suite.prompts if p.expected_tools],
+    [pytest.param(p, id=f"{p.suite}-{p.id}") for p in TEXT_PROMPTS if p.expected_tools],
 )
 @pytest.mark.parametrize(
     "echo",
@@ -136,10 +190,9 @@ def test_repeating_the_prompt_is_not_a_call(prompt: Prompt, echo: str) -> None:
 
 def test_no_prompt_names_a_tool_in_code_or_quotes() -> None:
     """Detection finds no expected tool in the text of any prompt that expects one, in either suite."""
-    for suite in SUITES.values():
-        for prompt in (p for p in suite.prompts if p.expected_tools):
-            found = {call.name for call in detect_tools(prompt.prompt, prompt.expected_tools)}
-            assert not found & set(prompt.expected_tools), prompt.id
+    for prompt in TEXT_PROMPTS:
+        found = {call.name for call in detect_tools(prompt.prompt, prompt.expected_tools)}
+        assert not found & set(prompt.expected_tools), prompt.id
 
 
 def test_tool_use_prompts_all_expect_a_tool() -> None:
@@ -148,3 +201,24 @@ def test_tool_use_prompts_all_expect_a_tool() -> None:
     assert all(prompt.expected_tools for prompt in prompts)
     assert len({prompt.system for prompt in prompts}) == 1
     assert prompts[0].system
+
+
+@pytest.mark.parametrize("prompt", TOOL_PROMPTS)
+def test_terrible_models_pass_nothing(prompt: Prompt) -> None:
+    """Not by talking, not by calling anything, not by the right tool with nothing or nonsense in it, not in text."""
+    models: tuple[ToolModel, ...] = (*TERRIBLE[prompt.suite], says_nothing)
+    passed = [model.__name__ for model in models if judged(prompt, model(prompt)).objective_pass is not False]
+    assert passed == []
+
+
+@pytest.mark.parametrize("prompt", [p for p in TOOL_PROMPTS if "ask" in p.values[0].validator])
+def test_only_a_question_asks(prompt: Prompt) -> None:
+    """Where something is missing, a sentence that does not ask for it fails."""
+    assert (judged(prompt, only_talks(prompt)).violation or "").startswith("no_question")
+
+
+@pytest.mark.parametrize("prompt", [p for p in TOOL_PROMPTS if p.values[0].suite == "restraint"])
+def test_saying_the_prompt_again_is_no_call(prompt: Prompt) -> None:
+    """The words of a prompt hold no structured call, so a model that quotes them is not taken to act."""
+    judgement = judged(prompt, ToolAnswer(f"You said: {prompt.prompt} What do you mean?"))
+    assert not (judgement.violation or "").startswith("unexpected_call")

@@ -112,7 +112,7 @@ def test_what_a_long_text_leaves_out_comes_from_the_suite(tmp_path: Path) -> Non
     entry = LOG | {"draw": None, "long": {"tokens": 50}}
     (prompt,) = load(tmp_path, 0, entry, long={"of": ["straw"], "tokens": 9000})
     assert set(prompt.prompt.split("\n")[1:-1]) == {"straw"} and len(prompt.prompt) < 500
-    with pytest.raises(SuiteError, match=r"key 'long\.off': unknown key; did you mean 'of'"):
+    with pytest.raises(SuiteError, match=r"key 'long\.off' is not known here; did you mean 'of'"):
         load(tmp_path, 0, entry, long={"off": ["straw"]})
 
 
@@ -138,7 +138,7 @@ def test_a_suite_whose_prompts_would_fill_the_memory_is_refused(
         ({"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 9, "of": []}}, "empty"),
         (
             {"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 9, "off": ["x"]}},
-            "unknown key; did you mean 'of'",
+            "is not known here; did you mean 'of'",
         ),
     ],
 )

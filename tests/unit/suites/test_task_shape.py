@@ -44,7 +44,7 @@ def test_task_gets_whole_tools_turns_and_expected_tools(tmp_path: Path) -> None:
     [
         ({"world": None}, "key 'tools[0]'"),
         ({"world": None, "tools": None}, "looks at a world; give the prompt one in 'world'"),
-        ({"world": []}, "key 'world': must be an object, not a list"),
+        ({"world": []}, "key 'world' must be an object, not a list"),
         ({"world": {"file": {}}}, "world: key 'file' is not known; did you mean 'files'?"),
         ({"tools": None}, "key 'tools': missing; a task offers some of exec, read"),
         ({"tools": ["exce"]}, "'exec'"),
@@ -52,8 +52,8 @@ def test_task_gets_whole_tools_turns_and_expected_tools(tmp_path: Path) -> None:
             {"tools": [{"type": "function", "function": {"name": "browser"}}]},
             "'browser' is not a tool of the simulated world",
         ),
-        ({"max_turns": 1}, "key 'max_turns': must be from 2 to 100, not 1"),
-        ({"max_turns": "ten"}, "key 'max_turns': must be a whole number, not text"),
+        ({"max_turns": 1}, "key 'max_turns' must be a whole number from 2 to 100, not 1"),
+        ({"max_turns": "ten"}, "key 'max_turns' must be a whole number from 2 to 100, not 'ten'"),
         (
             {"world": None, "tools": None, "max_turns": 3, "validator": {"type": "noop"}},
             "key 'max_turns': given without 'world'",

@@ -49,12 +49,16 @@ def test_a_tool_may_be_forced_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toolbox", "changes", "said"),
     [
-        ([], {}, "key 'toolbox': must be an object of tools by name, not a list"),
-        ({"read": "r"}, {}, "key 'toolbox.read': must be an object with a description and parameters, not text"),
+        ([], {}, "key 'toolbox' must be an object of tools by name, not a list"),
+        ({"read": "r"}, {}, "key 'toolbox.read' must be an object with description, parameters"),
         ({" ": {}}, {}, "a tool's name must not be empty"),
-        ({"read": {"parametres": {}}}, {}, "key 'toolbox.read.parametres': unknown key; did you mean 'parameters'?"),
-        ({"read": {"parameters": 3}}, {}, "key 'toolbox.read.parameters': must be a JSON Schema object, not a number"),
-        ({"read": {"description": 3}}, {}, "key 'toolbox.read.description': must be text, not a number"),
+        (
+            {"read": {"parametres": {}}},
+            {},
+            "key 'toolbox.read.parametres' is not known here; did you mean 'parameters'?",
+        ),
+        ({"read": {"parameters": 3}}, {}, "key 'toolbox.read.parameters' must be an object, not 3"),
+        ({"read": {"description": 3}}, {}, "key 'toolbox.read.description' must be text, not 3"),
         (TOOLBOX, {"tools": ["raed"]}, "prompt 1 ('P0'), key 'tools[0]': must be an object"),
         (TOOLBOX, {"tools": ["raed"]}, "'toolbox', which has no 'raed'; did you mean 'read'?"),
         (None, {}, "'toolbox', which is missing, so 'read' cannot be named"),

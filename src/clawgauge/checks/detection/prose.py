@@ -6,21 +6,23 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
 import msgspec
 
-from clawgauge.checks.detection.finds import Call, Find, mention
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.shell import (
+    Call,
     Command,
+    Find,
     Segment,
     Vocabulary,
     first_word,
     has_shell_syntax,
     is_command_like,
     is_number,
+    mention,
     read_commands,
     read_name,
     read_segment,
@@ -81,12 +83,14 @@ def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
     """The commands behind a prompt, none where it is no prompt after all."""
     segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
-    if prompt.hash_only:
-        return read_commands(segments, vocabulary) if _is_root_command(segments, vocabulary) else []
     if prompt.midline:
         return _read_midline(segments, vocabulary)
     first = first_word(segments)
     name = read_name(first.text) if first else None
+    if prompt.hash_only:
+        is_alone = len(segments) == 1 and segments[0].words[-1] is first
+        is_command = vocabulary.is_known(name or "") and (is_alone or has_shell_syntax(segments))
+        return read_commands(segments, vocabulary) if is_command else []
     if name is not None and (is_number(name) or vocabulary.is_grammar(name)):
         return []
     return read_commands(segments, vocabulary)
@@ -102,14 +106,6 @@ def _first_of(mark: str, text: str, start: int, end: int) -> int:
     """Where `mark` first stands in that stretch of `text`, or the stretch's end."""
     place = text.find(mark, start, end)
     return place if place >= 0 else end
-
-
-def _is_root_command(segments: list[Segment], vocabulary: Vocabulary) -> bool:
-    first = first_word(segments)
-    if first is None or not vocabulary.is_known(read_name(first.text) or ""):
-        return False
-    is_alone = len(segments) == 1 and segments[0].words[-1] is first
-    return is_alone or has_shell_syntax(segments)
 
 
 def _read_midline(segments: list[Segment], vocabulary: Vocabulary) -> list[Command]:
@@ -217,25 +213,21 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     is_quoted: bool
 
 
-class Closings:
-    """Every place of a text where a fence of one kind may close, kept as a number each: there may be millions."""
+def _closings(text: str, pattern: re.Pattern[str]) -> Callable[[int, int], re.Match[str] | None]:
+    """What finds the first closing of at least so many marks at or after a position.
 
-    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
-        self._text = text
-        self._pattern = pattern
-        self._starts = array("I", (match.start() for match in pattern.finditer(text)))
+    Every place of the text where a fence of one kind may close is kept as a number: there may be millions.
+    """
+    starts = array("I", (match.start() for match in pattern.finditer(text)))
 
-    def next_after(self, position: int) -> re.Match[str] | None:
-        """The first closing at or after `position`, whatever its length."""
-        return self.first_of(1, position)
-
-    def first_of(self, length: int, position: int) -> re.Match[str] | None:
-        """The first closing of at least `length` marks at or after `position`."""
-        for index in range(bisect_left(self._starts, position), len(self._starts)):
-            closing = self._pattern.match(self._text, self._starts[index])
+    def first_of(length: int, position: int) -> re.Match[str] | None:
+        for index in range(bisect_left(starts, position), len(starts)):
+            closing = pattern.match(text, starts[index])
             if closing and len(closing["run"]) >= length:
                 return closing
         return None
+
+    return first_of
 
 
 def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
@@ -254,7 +246,7 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 def scan_blocks(text: str) -> Iterator[Block]:
     """Every fenced block, in order."""
-    closings: dict[str, Closings] = {}
+    closings: dict[str, Callable[[int, int], re.Match[str] | None]] = {}
     position = 0
     while opening := _FENCE_OPENING.search(text, position):
         kind = "ticks" if opening["ticks"] else "tildes"
@@ -263,31 +255,22 @@ def scan_blocks(text: str) -> Iterator[Block]:
         lead = text[text.rfind("\n", 0, start) + 1 : start]
         body_start = min(position + 1, len(text))
         if fence[0] not in closings:
-            closings[fence[0]] = Closings(text, _FENCE_CLOSING[fence[0]])
-        runs = closings[fence[0]]
+            closings[fence[0]] = _closings(text, _FENCE_CLOSING[fence[0]])
+        first_closing = closings[fence[0]]
         if _LEAD_ONLY.fullmatch(lead):
-            closing = runs.first_of(len(fence), body_start)
+            closing = first_closing(len(fence), body_start)
         else:
-            closing = runs.next_after(body_start)
-            if closing is None or len(closing["run"]) < len(fence) or not _opens_midline(lead, fence, info):
+            closing = first_closing(1, body_start)
+            # It opens a block with one info word at most, and where it would not close a code span.
+            n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
+            if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):
                 continue
         body_end, end = (closing.start("run"), closing.end()) if closing else (len(text), len(text))
-        yield Block(start, body_start, body_end, end, _info_word(info), ">" in lead)
+        info_word = next(iter(info.strip().strip("{}.").lower().split()), "")
+        yield Block(start, body_start, body_end, end, info_word, ">" in lead)
         position = end
 
 
-def _opens_midline(lead: str, fence: str, info: str) -> bool:
-    """Whether a fence after `lead` opens a block: one info word at most, and no code span that it would close."""
-    same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
-    return same % 2 == 0 and _ONE_WORD.fullmatch(info) is not None
-
-
-def _info_word(info: str) -> str:
-    words = info.strip().strip("{}.").lower().split()
-    return words[0] if words else ""
-
-
-_RUN = lazy_pattern(r"`+")
 _TWO_WORDS = lazy_pattern(r"([A-Za-z-]+)[ \t]+(\S+)")
 _CALL_SYNTAX = lazy_pattern(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
 _OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
@@ -298,7 +281,10 @@ _HOST_AND_PORT = lazy_pattern(r".*:[0-9]+")
 def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for start, end, inside in _spans(text):
         if inside.start - start >= 3:
-            inside = _after_info_word(text, inside, vocabulary)
+            # A fence squeezed into one line: the command after `bash`, not `bash`.
+            words = _TWO_WORDS.match(text, inside.start, inside.stop)
+            if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
+                inside = slice(words.start(2), inside.stop)
         yield Find(start, end, _read_span(text, inside, vocabulary))
 
 
@@ -307,7 +293,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
     if "`" not in text:
         return
     starts, ends = array("I"), array("I")  # of one line, which may be the whole of a large answer
-    for match in _RUN.finditer(text):
+    for match in _TICK_RUN.finditer(text):
         if ends and text.find("\n", ends[-1], match.start()) >= 0:
             yield from _paired(starts, ends)
             del starts[:], ends[:]
@@ -334,14 +320,6 @@ def _paired(starts: array[int], ends: array[int]) -> Iterator[tuple[int, int, sl
         index += 1
 
 
-def _after_info_word(text: str, inside: slice, vocabulary: Vocabulary) -> slice:
-    """The span past the info word of a fence squeezed into one line: the command after `bash`, not `bash`."""
-    words = _TWO_WORDS.match(text, inside.start, inside.stop)
-    if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
-        return slice(words.start(2), inside.stop)
-    return inside
-
-
 def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
     code = text[inside].rstrip()
     command_line = drop_prompt(code.lstrip())
@@ -352,15 +330,11 @@ def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
         commands = [Command(start, name, call["arguments"], call["name"])] if name else []
     else:
         segments = split_segments(command_line, start)
-        if segments and _is_assignment(segments[0]):
-            return []
+        second = segments[0].words[1].text if segments and len(segments[0].words) > 1 else ""
+        if second.startswith("=") or second in _OPERATORS:
+            return []  # an assignment
         commands = read_commands(segments, vocabulary)
     return [mention(command) for command in commands if _is_invocation(command, vocabulary)]
-
-
-def _is_assignment(segment: Segment) -> bool:
-    second = segment.words[1].text if len(segment.words) > 1 else ""
-    return second.startswith("=") or second in _OPERATORS
 
 
 def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
@@ -371,14 +345,9 @@ def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
         return _COMPARISON.fullmatch(command.arguments) is None
     if "/" in command.written or vocabulary.is_expected(name):
         return True
-    return not _names_a_thing(name, vocabulary)
-
-
-def _names_a_thing(name: str, vocabulary: Vocabulary) -> bool:
-    """Whether a bare word is a file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither."""
-    if "." in name and not vocabulary.is_known(name.rstrip("0123456789.")):
-        return True
-    return ":" in name and _HOST_AND_PORT.fullmatch(name) is not None
+    # A file (`config.yaml`) or an address (`localhost:8080`); `python3.11` is neither.
+    is_file = "." in name and not vocabulary.is_known(name.rstrip("0123456789."))
+    return not is_file and _HOST_AND_PORT.fullmatch(name) is None
 
 
 _MARKER_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
@@ -395,19 +364,14 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
         position = opening.end()
         is_tag = opening["tag"] is not None
         if closings[is_tag][0] < position:
-            closings[is_tag] = _next_close(text, position, is_tag)
+            closing = _MARKER_CLOSING[is_tag].search(text, position)
+            closings[is_tag] = closing.span() if closing else (len(text), len(text))
         inside_end, end = closings[is_tag]
         is_closed = inside_end < len(text)
         call = _read_call(text, position, inside_end) if is_tag or is_closed else None
         if call or (is_tag and is_closed):
             yield Find(opening.start(), end, [call] if call else [])
             position = end
-
-
-def _next_close(text: str, position: int, is_tag: bool) -> tuple[int, int]:
-    """Where the next closing mark starts and ends; the text's own end where there is none."""
-    closing = _MARKER_CLOSING[is_tag].search(text, position)
-    return closing.span() if closing else (len(text), len(text))
 
 
 def _read_call(text: str, start: int, end: int) -> Call | None:
@@ -431,7 +395,11 @@ def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for start, end in _pairs(text):
         if start < end_of_last:
             continue  # inside a command line that is found already
-        calls = _read_quoted(text[start + 1 : end - 1], start + 1, vocabulary)
+        segments = split_segments(text[start + 1 : end - 1], start + 1)
+        if sum(len(segment.words) for segment in segments) < 2 or not is_command_like(segments, vocabulary):
+            continue
+        commands = read_commands(segments, vocabulary)
+        calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
         if calls:
             yield Find(start, end, calls)
             end_of_last = end
@@ -454,27 +422,10 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
         before = text[at - 1 : at] or " "
         after = text[at + 1 : at + 2] or " "
         can_open = (mark in _STRAIGHT or mark == kind) and (before.isspace() or before in _OPENS_AFTER)
-        if kind in opened and _can_close(mark, before, after, can_open):
+        is_apostrophe = mark in "'’" and before.isalnum() and after.isalnum()
+        opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)
+        if kind in opened and mark not in "“‘" and not is_apostrophe and not opens_word:
             pairs.append((opened.pop(kind), at + 1))
         elif can_open:
             opened[kind] = at
     yield from sorted(pairs)
-
-
-def _can_close(mark: str, before: str, after: str, can_open: bool) -> bool:
-    if mark in "“‘":
-        return False
-    if mark in "'’" and before.isalnum() and after.isalnum():
-        return False  # an apostrophe
-    opens_a_word = after.isalnum() or after in _WORD_STARTS
-    return not (can_open and before.isspace() and opens_a_word)
-
-
-def _read_quoted(inside: str, start: int, vocabulary: Vocabulary) -> list[Call]:
-    segments = split_segments(inside, start)
-    if not segments or sum(len(segment.words) for segment in segments) < 2:
-        return []
-    if not is_command_like(segments, vocabulary):
-        return []
-    commands = read_commands(segments, vocabulary)
-    return [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]

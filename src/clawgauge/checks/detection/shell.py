@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
+from clawgauge.records import ToolInvocation
 
 _LEXICON = Path(__file__).parents[1] / "command_lexicon.json"
 _MAX_WORD_CHARS = 1024
@@ -59,18 +60,15 @@ class Vocabulary:
         """Whether `word` is expected as written: a capital at its start makes it a word of prose."""
         return not word[:1].isupper() and word.lower() in self.expected
 
-    def is_ambiguous(self, word: str) -> bool:
-        return word in self.lexicon.ambiguous
-
     def is_known(self, word: str) -> bool:
         """Whether `word`, as written, is a command: lower case, unless the prompt expects it."""
-        return word in self.lexicon.unambiguous or self.is_ambiguous(word) or self.is_expected(word)
+        return word in self.lexicon.unambiguous or word in self.lexicon.ambiguous or self.is_expected(word)
 
     def is_certain(self, word: str) -> bool:
         """Whether `word` with arguments can hardly be prose."""
         if word in self.lexicon.unambiguous:
             return True
-        return "_" in word or (self.is_expected(word) and not self.is_ambiguous(word))
+        return "_" in word or (self.is_expected(word) and word not in self.lexicon.ambiguous)
 
     def is_grammar(self, word: str) -> bool:
         """Whether `word` only holds a sentence together ("the", "is") and is no command that is known."""
@@ -148,6 +146,27 @@ class Command(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments: str
     written: str
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """One invocation and its place in the text."""
+
+    at: int
+    invocation: ToolInvocation
+
+
+class Find(msgspec.Struct, frozen=True, gc=False):
+    """A span a step of the detection used, with the calls in it; it may hold none."""
+
+    start: int
+    end: int
+    calls: list[Call] = []
+
+
+def mention(command: Command, offset: int = 0, channel: str = "mention") -> Call:
+    """A command seen in text that starts at `offset`."""
+    name, arguments = command.name.lower(), command.arguments or None
+    return Call(offset + command.at, ToolInvocation(name=name, arguments=arguments, channel=channel))
 
 
 def split_segments(text: str, start: int = 0) -> list[Segment]:
@@ -284,9 +303,9 @@ def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     name = read_name(first.text) if first else None
     if first is None or name is None or is_number(name) or vocabulary.is_prose(name):
         return False
-    known = vocabulary.is_known(name)
     rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    if any(_convinces(evidence, known) for evidence in _weigh_all(rest)) or _pipes(segments, vocabulary):
+    convincing = (Evidence.ALONE, Evidence.BESIDE_KNOWN) if vocabulary.is_known(name) else (Evidence.ALONE,)
+    if any(evidence in convincing for evidence in _weigh_all(rest)) or _pipes(segments, vocabulary):
         return True
     is_sentence = bool(rest) and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in vocabulary.lexicon.function_words
     return not is_sentence and vocabulary.is_certain(name)
@@ -301,10 +320,6 @@ def has_shell_syntax(segments: list[Segment]) -> bool:
     return any(segment.piped for segment in segments) or any(
         evidence is not Evidence.NONE for evidence in _weigh_all(rest)
     )
-
-
-def _convinces(evidence: Evidence, known: bool) -> bool:
-    return evidence is Evidence.ALONE or (known and evidence is Evidence.BESIDE_KNOWN)
 
 
 def _pipes(segments: list[Segment], vocabulary: Vocabulary) -> bool:
@@ -332,32 +347,17 @@ def _weigh(word: str) -> Evidence:
         return Evidence.NONE
     if _KEY_VALUE.match(word):
         return Evidence.ALONE
-    word = _unquoted(word)
-    if _OPTION.match(word) or _VARIABLE.search(word) or word.startswith("+%"):
-        return Evidence.ALONE
-    if _is_path(word) or _is_redirect(word) or _is_file_name(word):
-        return Evidence.BESIDE_KNOWN
-    return Evidence.NONE
-
-
-def _unquoted(word: str) -> str:
-    """A word out of its quotes. A quoted phrase is someone's words, not syntax, and weighs nothing."""
     if len(word) >= 2 and word[0] in "\"'" and word[-1] == word[0]:
         word = word[1:-1]
-    return "" if any(map(str.isspace, word)) else word
-
-
-def _is_path(word: str) -> bool:
-    word = word.rstrip(_TRAILING_PUNCTUATION) or word
-    if _ROOTED_PATH.match(word):
-        return True
-    return "/" in word and "." in word and _LETTER.search(word) is not None
-
-
-def _is_redirect(word: str) -> bool:
-    return _REDIRECT.match(word) is not None and _PLACEHOLDER.fullmatch(word) is None
-
-
-def _is_file_name(word: str) -> bool:
-    word = word.rstrip(_TRAILING_PUNCTUATION)
-    return _FILE_NAME.fullmatch(word) is not None and _INITIALS.fullmatch(word) is None
+    if any(map(str.isspace, word)):
+        return Evidence.NONE  # a quoted phrase is someone's words, not syntax
+    if _OPTION.match(word) or _VARIABLE.search(word) or word.startswith("+%"):
+        return Evidence.ALONE
+    if _REDIRECT.match(word) and not _PLACEHOLDER.fullmatch(word):
+        return Evidence.BESIDE_KNOWN
+    bare = word.rstrip(_TRAILING_PUNCTUATION)
+    path = bare or word
+    is_path = _ROOTED_PATH.match(path) or ("/" in path and "." in path and _LETTER.search(path))
+    if is_path or (_FILE_NAME.fullmatch(bare) and not _INITIALS.fullmatch(bare)):
+        return Evidence.BESIDE_KNOWN
+    return Evidence.NONE

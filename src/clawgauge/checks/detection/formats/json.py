@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from clawgauge.checks.detection.formats.readings import (
     WRITTEN_NAME,
     Format,
@@ -17,6 +15,7 @@ from clawgauge.checks.detection.formats.readings import (
     Reading,
     WrittenCall,
     find_stop,
+    first_of,
     read_tool_name,
 )
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
@@ -33,23 +32,11 @@ _BRACKETS = ("[", "{")
 _BETWEEN_VALUES = lazy_pattern(r"\s*+(?P<sign>[;,]\s*+)?(?=[\[{])")
 
 
-class JsonSpan(msgspec.Struct, frozen=True, gc=False):
-    """Where an object or array ends; if it is not whole, where it breaks off."""
+def scan_json(text: str, start: int) -> tuple[int, bool]:
+    """Where the object or array that opens at `start` ends, and whether it is whole, or else breaks off there.
 
-    end: int
-    is_whole: bool
-
-
-class Payload(msgspec.Struct, frozen=True, gc=False):
-    """What stands between two marks: its values (None where it is not JSON), its text, and where its mark ends."""
-
-    values: list[Any] | None
-    written: str
-    end: int
-
-
-def scan_json(text: str, start: int) -> JsonSpan:
-    """The extent of the object or array that opens at `start`; only its brackets are counted, not yet matched."""
+    Only its brackets are counted, not yet matched.
+    """
     depth = 0
     at = start
     while at < len(text):
@@ -61,14 +48,18 @@ def scan_json(text: str, start: int) -> JsonSpan:
         else:
             break
         if depth == 0:
-            return JsonSpan(at + 1, True)
+            return at + 1, True
         filler = _BETWEEN_BRACKETS.match(text, at + 1)
         at = filler.end() if filler else at + 1
-    return JsonSpan(at, False)
+    return at, False
 
 
-def read_payload(text: str, start: int, stop: re.Pattern[str], *, most: int | None = None) -> Payload:
-    """The values from `start` up to a closing mark. `stop` matches that mark or, with no width, the next opening one.
+def read_payload(
+    text: str, start: int, stop: re.Pattern[str], *, most: int | None = None
+) -> tuple[list[Any] | None, str, int]:
+    """The values from `start` up to a closing mark (None where it is not JSON), their text, and where the mark ends.
+
+    `stop` matches the closing mark or, with no width, the next opening one.
 
     Where the closing mark is left out, the payload is the first value and those joined to it by a comma or semicolon.
     One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing.
@@ -80,12 +71,14 @@ def read_payload(text: str, start: int, stop: re.Pattern[str], *, most: int | No
     found = stop.search(text, tail)
     is_closed = found is not None and found.end() > found.start()
     if found and found.start() == tail and (is_closed or not values):
-        return Payload(values, text[start:end], found.end())
+        return values, text[start:end], found.end()
     if is_closed or not values:
-        payload_end, end = find_stop(text, tail if values else _end_of_whole(text, start), stop)
-        return Payload(None, text[start:payload_end].strip(), end)
+        # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
+        whole_end, is_whole = scan_json(text, start)
+        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
+        return None, text[start:payload_end].strip(), end
     end = ends[n_joined - 1]
-    return Payload(values[:n_joined], text[start:end], end)
+    return values[:n_joined], text[start:end], end
 
 
 def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], list[int], int]:
@@ -95,23 +88,17 @@ def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], li
     n_joined = 0
     position = start
     while len(values) != most and text[position : position + 1] in _BRACKETS:
-        span = scan_json(text, position)
+        end, _ = scan_json(text, position)
         try:
-            values.append(decode_strictly(text[position : span.end]))
+            values.append(decode_strictly(text[position:end]))
         except JsonRefused:
             break
-        ends.append(span.end)
-        between = _BETWEEN_VALUES.match(text, span.end)
+        ends.append(end)
+        between = _BETWEEN_VALUES.match(text, end)
         if not n_joined and not (between and between["sign"]):
             n_joined = len(values)
-        position = between.end() if between else span.end
+        position = between.end() if between else end
     return values, ends, n_joined or len(values)
-
-
-def _end_of_whole(text: str, start: int) -> int:
-    """Where the brackets that open at `start` close, though what they hold is no JSON; `start` if they do not."""
-    span = scan_json(text, start)
-    return span.end if span.is_whole else start
 
 
 def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -127,16 +114,14 @@ _NAME_MEMBER = lazy_pattern(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"'
 _FIRST_KEY = lazy_pattern(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
 
 
-def read_meant_calls(value: Any) -> list[WrittenCall]:
-    """The calls in a value that stands between the marks of a format, malformed ones included."""
-    return [_read_meant(item) for item in _unwrapped(value)]
+def read_meant_calls(value: Any, *, keyed: bool) -> list[WrittenCall]:
+    """The calls in a value that stands between the marks of a format, malformed ones included.
 
-
-def read_keyed_calls(value: Any) -> list[WrittenCall]:
-    """The same where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`."""
+    `keyed` where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`.
+    """
     calls: list[WrittenCall] = []
     for item in _unwrapped(value):
-        if isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
+        if keyed and isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
             calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
         else:
             calls.append(_read_meant(item))
@@ -156,12 +141,6 @@ def read_certain_calls(value: Any) -> list[WrittenCall]:
     return calls
 
 
-def read_broken_call(written: str, *, keyed: bool = False) -> WrittenCall:
-    """A malformed call from text that does not decode, under the name it seems to have."""
-    member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
-    return WrittenCall(member[1] if member else "", written, valid=False)
-
-
 def _unwrapped(value: Any) -> Iterator[Any]:
     """The objects of a value, out of the list and the members that some servers' own formats put around calls."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
@@ -172,29 +151,22 @@ def _unwrapped(value: Any) -> Iterator[Any]:
 
 
 def _read_meant(item: Any) -> WrittenCall:
-    if not isinstance(item, dict):
-        return WrittenCall("", item, valid=False)
-    name = next((item[key] for key in _NAME_KEYS if key in item), None)
-    arguments, decodes = _read_arguments(item)
+    """The call that `item` is meant to be; its arguments must be an object, or the text of one, or left out."""
+    name = next((item[key] for key in _NAME_KEYS if key in item), None) if isinstance(item, dict) else None
     if not isinstance(name, str):
         return WrittenCall("", item, valid=False)
-    return WrittenCall(name, arguments, decodes)
-
-
-def _read_arguments(item: dict[str, Any]) -> tuple[Any, bool]:
-    """The arguments, and whether they are what arguments must be: an object, or the text of one."""
     if not any(key in item for key in _ARGUMENT_KEYS):
-        return None, True
-    given = _given(item)
+        return WrittenCall(name)
+    given = decoded = _given(item)
     if given is None or given == "":
-        return {}, True
+        return WrittenCall(name, {})
     if isinstance(given, str):
         try:
             decoded = decode_strictly(given)
         except JsonRefused:
-            return given, False
-        return (decoded, True) if isinstance(decoded, dict) else (given, False)
-    return given, isinstance(given, dict)
+            decoded = None
+    is_object = isinstance(decoded, dict)
+    return WrittenCall(name, decoded if is_object else given, is_object)
 
 
 def _given(item: dict[str, Any]) -> Any:
@@ -202,16 +174,13 @@ def _given(item: dict[str, Any]) -> Any:
 
 
 def _is_definition(item: dict[str, Any]) -> bool:
-    return "description" in item or _is_schema(item.get("parameters"))
-
-
-def _is_schema(value: Any) -> bool:
-    """Whether `value` describes arguments rather than being some."""
-    if not isinstance(value, dict):
-        return False
-    if value.get("type") == "object" and value.keys() <= _SCHEMA_WORDS:
+    """Whether `item` describes a tool, and its `parameters` arguments, rather than being some."""
+    schema = item.get("parameters")
+    if "description" in item or not isinstance(schema, dict):
+        return "description" in item
+    if schema.get("type") == "object" and schema.keys() <= _SCHEMA_WORDS:
         return True
-    rules = value.get("properties")
+    rules = schema.get("properties")
     return isinstance(rules, dict) and all(
         isinstance(rule, dict) and _RULE_WORDS & rule.keys() for rule in rules.values()
     )
@@ -229,21 +198,22 @@ PYTHON_TAG = r"<\|python_tag\|>"
 def json_reader(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Reader:
     """A reader of the calls behind `opening`; `keyed` where the names are the keys."""
     stop = lazy_pattern(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
-    read_calls = read_keyed_calls if keyed else read_meant_calls
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:
         if _PAYLOAD.match(text, mark.end()) is None:
             return None
-        payload = read_payload(text, mark.end(), stop)
-        if payload.values is None:
-            return Reading(payload.end, format_id, [read_broken_call(payload.written, keyed=keyed)])
-        return Reading(payload.end, format_id, [call for value in payload.values for call in read_calls(value)])
+        values, written, end = read_payload(text, mark.end(), stop)
+        if values is None:
+            # Under the name it seems to have.
+            member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
+            return Reading(end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)])
+        return Reading(end, format_id, [call for value in values for call in read_meant_calls(value, keyed=keyed)])
 
     return read
 
 
 def _format(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Format:
-    return Format(opening, json_reader(format_id, opening, closing, keyed=keyed))
+    return opening, json_reader(format_id, opening, closing, keyed=keyed)
 
 
 read_hermes = json_reader("hermes", TOOL_CALL, r"</tool_call>")
@@ -251,16 +221,6 @@ read_longcat = json_reader("longcat", LONGCAT_TOOL_CALL, r"</longcat_tool_call>"
 read_mistral_list = json_reader("mistral", TOOL_CALLS, r"\[/TOOL_CALLS\]")
 read_lfm2_json = json_reader("lfm2", LFM2_START, r"<\|tool_call_end\|>")
 read_python_tag_json = json_reader("llama3_json", PYTHON_TAG, r"<\|eo[mt]_id\|>")
-
-ENVELOPE_FORMATS = (
-    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
-    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
-    _format("granite", r"<function_call>", r"</function_call>"),
-    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
-    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
-    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
-    _format("phi4", r"(?<![\w.])functools(?=\[)"),
-)
 
 
 # DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
@@ -281,18 +241,17 @@ _CALL_STOP = lazy_pattern(rf"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[
 
 def read_named_arguments(text: str, start: int, stop: re.Pattern[str], name: str) -> tuple[WrittenCall, int]:
     """The call of `name` with the object at `start` as its arguments, and where it ends."""
-    payload = read_payload(text, start, stop, most=1)
-    if payload.values is None:
-        return WrittenCall(name, payload.written, valid=False), payload.end
-    arguments = payload.values[0] if payload.values else {}
-    return WrittenCall(name, arguments, isinstance(arguments, dict)), payload.end
+    values, written, end = read_payload(text, start, stop, most=1)
+    if values is None:
+        return WrittenCall(name, written, valid=False), end
+    arguments = values[0] if values else {}
+    return WrittenCall(name, arguments, isinstance(arguments, dict)), end
 
 
-def _read_mistral(text: str, mark: re.Match[str]) -> Reading | None:
-    listed = read_mistral_list(text, mark)
-    head = None if listed else _MISTRAL_HEAD.match(text, mark.end())
+def _read_mistral_call(text: str, mark: re.Match[str]) -> Reading | None:
+    head = _MISTRAL_HEAD.match(text, mark.end())
     if head is None:
-        return listed
+        return None
     call, end = read_named_arguments(text, head.end(), _MISTRAL_STOP, head["name"])
     return Reading(end, "mistral", [call])
 
@@ -309,7 +268,17 @@ def _read_call_begin(text: str, mark: re.Match[str]) -> Reading | None:
     return Reading(end, "deepseek", [call])
 
 
-ARGUMENT_FORMATS = (Format(TOOL_CALLS, _read_mistral), Format(_CALL_BEGIN, _read_call_begin))
+JSON_FORMATS: tuple[Format, ...] = (
+    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
+    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
+    _format("granite", r"<function_call>", r"</function_call>"),
+    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
+    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
+    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
+    _format("phi4", r"(?<![\w.])functools(?=\[)"),
+    (TOOL_CALLS, first_of(read_mistral_list, _read_mistral_call)),
+    (_CALL_BEGIN, _read_call_begin),
+)
 
 
 BARE_OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
@@ -346,10 +315,9 @@ class BareJson:
 
     def _read_object(self, at: int) -> list[WrittenCall]:
         """The calls in the object or list at `at`; none where it is data, or broken."""
-        span = scan_json(self._text, at)
-        self._seen_until = span.end
-        written = self._text[at : span.end]
-        if not span.is_whole or 'name"' not in written:
+        self._seen_until, is_whole = scan_json(self._text, at)
+        written = self._text[at : self._seen_until]
+        if not is_whole or 'name"' not in written:
             return []
         try:
             calls = read_certain_calls(decode_strictly(written))

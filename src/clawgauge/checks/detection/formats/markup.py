@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from clawgauge.checks.detection.formats.json import (
     LONGCAT_TOOL_CALL,
@@ -14,8 +13,16 @@ from clawgauge.checks.detection.formats.json import (
     read_longcat,
     read_named_arguments,
 )
-from clawgauge.checks.detection.formats.python import MAX_DEPTH, LiteralRefused, read_literal, skip_comma, skip_space
-from clawgauge.checks.detection.formats.readings import WRITTEN_NAME, Format, Reader, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.formats.python import LiteralRefused, read_container, read_literal, skip_space
+from clawgauge.checks.detection.formats.readings import (
+    WRITTEN_NAME,
+    Format,
+    Reader,
+    Reading,
+    WrittenCall,
+    find_stop,
+    first_of,
+)
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.json import JsonRefused, decode_strictly
 
@@ -28,31 +35,6 @@ _ARGUMENT_HEAD = lazy_pattern(rf"\s*+<{_ARGUMENT}{_NAMED}(?P<key>{_NAME})(?P<att
 _IS_TEXT = lazy_pattern(r"\sstring\s*=\s*[\"'](true|false)[\"']")
 _QUOTES = "\"'"
 _VERBATIM, _VERBATIM_END = "<![CDATA[", "]]>"
-
-
-class Grammar(msgspec.Struct, frozen=True):
-    """The patterns around one word for the tool's tag; the other word may stand in a value."""
-
-    head: re.Pattern[str]
-    body: re.Pattern[str]
-    value_stop: re.Pattern[str]
-    stop: re.Pattern[str]
-    closing: re.Pattern[str]
-
-
-def _opening(word: str) -> str:
-    return rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>"
-
-
-def _grammar(word: str) -> Grammar:
-    tool = _PREFIX + word
-    return Grammar(
-        head=lazy_pattern(rf"<(?P<tag>{tool})(?P<naming>{_NAMED})(?P<name>{_NAME})"),
-        body=lazy_pattern(rf"\s*+(?:(?=<{_ARGUMENT}[\s=])|(?P<json>(?=\{{))|(?=</{tool}\s*>)|\Z)"),
-        value_stop=lazy_pattern(rf"</{_ARGUMENT}\s*>|(?=<{_ARGUMENT}[\s=])|(?=</?{tool}[\s=>])"),
-        stop=lazy_pattern(rf"</{tool}\s*>|(?=<{tool}[\s=])"),
-        closing=lazy_pattern(rf"\s*+</{tool}\s*>"),
-    )
 
 
 def decode_containers(text: str) -> Any:
@@ -71,19 +53,27 @@ def trim_line_ends(text: str) -> str:
 
 
 def _reader(word: str) -> Reader:
-    grammar = _grammar(word)
+    """The reader of calls in tags of this word; the other word may stand in a value."""
+    tool = _PREFIX + word
+    head_of = lazy_pattern(rf"<(?P<tag>{tool})(?P<naming>{_NAMED})(?P<name>{_NAME})")
+    body_of = lazy_pattern(rf"\s*+(?:(?=<{_ARGUMENT}[\s=])|(?P<json>(?=\{{))|(?=</{tool}\s*>)|\Z)")
+    value_stop = lazy_pattern(rf"</{_ARGUMENT}\s*>|(?=<{_ARGUMENT}[\s=])|(?=</?{tool}[\s=>])")
+    stop = lazy_pattern(rf"</{tool}\s*>|(?=<{tool}[\s=])")
+    closing = lazy_pattern(rf"\s*+</{tool}\s*>")
 
     def read(text: str, mark: re.Match[str]) -> Reading | None:
-        head = grammar.head.match(text, mark.start())
-        body = grammar.body.match(text, mark.end())
+        head = head_of.match(text, mark.start())
+        body = body_of.match(text, mark.end())
         if head is None or body is None:
             return None
         name = head["name"].strip(_QUOTES)
         is_json = body["json"] is not None
         if is_json:
-            call, end = read_named_arguments(text, body.end(), grammar.stop, name)
+            call, end = read_named_arguments(text, body.end(), stop, name)
         else:
-            call, end = _read_arguments(text, body.end(), name, grammar)
+            call, end = _read_arguments(text, body.end(), name, value_stop)
+            closed = closing.match(text, end)
+            end = closed.end() if closed else end
         return Reading(end, _format_of(head, is_json=is_json), [call])
 
     return read
@@ -99,13 +89,13 @@ def _format_of(head: re.Match[str], *, is_json: bool) -> str:
     return "llama3_json" if is_json else "qwen3_coder"
 
 
-def _read_arguments(text: str, start: int, name: str, grammar: Grammar) -> tuple[WrittenCall, int]:
+def _read_arguments(text: str, start: int, name: str, value_stop: re.Pattern[str]) -> tuple[WrittenCall, int]:
     arguments: dict[str, Any] = {}
     valid = True
     end = start
     while head := _ARGUMENT_HEAD.match(text, end):
         key = head["key"].strip(_QUOTES)
-        value, end = _read_value(text, head.end(), grammar.value_stop)
+        value, end = _read_value(text, head.end(), value_stop)
         is_text = _IS_TEXT.match(head["attributes"])
         arguments[key] = value if is_text else decode_containers(value)
         if is_text and is_text[1] == "false":
@@ -113,8 +103,7 @@ def _read_arguments(text: str, start: int, name: str, grammar: Grammar) -> tuple
                 arguments[key] = decode_strictly(value)
             except JsonRefused:
                 valid = False
-    closing = grammar.closing.match(text, end)
-    return WrittenCall(name, arguments, valid), closing.end() if closing else end
+    return WrittenCall(name, arguments, valid), end
 
 
 def _read_value(text: str, start: int, stop: re.Pattern[str]) -> tuple[str, int]:
@@ -126,9 +115,6 @@ def _read_value(text: str, start: int, stop: re.Pattern[str]) -> tuple[str, int]
     if is_verbatim:
         value = value.removeprefix(_VERBATIM).removesuffix(_VERBATIM_END)
     return value, end
-
-
-TAG_FORMATS = tuple(Format(_opening(word), _reader(word)) for word in ("function", "invoke"))
 
 
 _LONGCAT_PREFIX = r"(?:longcat_)?"
@@ -147,7 +133,7 @@ _KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_LONGCAT_PREFIX}arg_key>")
 _PAIR_STOP = lazy_pattern(rf"</{_LONGCAT_PREFIX}tool_call>|(?=<{_LONGCAT_PREFIX}tool_call>)")
 
 
-def _read_pairs(text: str, mark: re.Match[str], format_id: str) -> Reading | None:
+def _read_pairs(format_id: str, text: str, mark: re.Match[str]) -> Reading | None:
     head = _PAIR_HEAD.match(text, mark.end())
     if head is None:
         return None
@@ -162,17 +148,6 @@ def _read_pairs(text: str, mark: re.Match[str], format_id: str) -> Reading | Non
         return Reading(end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)])
     closing = _PAIR_CLOSING.match(text, end)
     return Reading(closing.end() if closing else end, format_id, [WrittenCall(name, arguments)])
-
-
-def _read_tool_call(text: str, mark: re.Match[str]) -> Reading | None:
-    return read_hermes(text, mark) or _read_pairs(text, mark, "glm")
-
-
-def _read_longcat_tool_call(text: str, mark: re.Match[str]) -> Reading | None:
-    return read_longcat(text, mark) or _read_pairs(text, mark, "longcat")
-
-
-ARG_PAIR_FORMATS = (Format(TOOL_CALL, _read_tool_call), Format(LONGCAT_TOOL_CALL, _read_longcat_tool_call))
 
 
 _XTML_OPENING = r"<\|open\|>call\s[^<\n]{0,400}<\|sep\|>"
@@ -219,9 +194,6 @@ def _attributes(written: str) -> dict[str, str]:
     }
 
 
-XTML_FORMATS = (Format(_XTML_OPENING, _read_xtml_call),)
-
-
 _HARMONY_OPENING = r"<\|(?:start|channel)\|>"
 _HARMONY_HEAD = lazy_pattern(
     r"(?:<\|start\|>(?P<author>[^<\n]{0,200}))?(?:<\|channel\|>(?P<channel>[^<\n]{0,200}))?"
@@ -240,22 +212,13 @@ def _read_message(text: str, mark: re.Match[str]) -> Reading | None:
         return None
     author, channel = head["author"] or "", head["channel"] or ""
     recipient = _RECIPIENT.search(author) or _RECIPIENT.search(channel)
+    body_end, end = find_stop(text, head.end(), _HARMONY_STOP)
+    if recipient and recipient[1] == _CODE_TOOL:
+        return Reading(end, "harmony", [WrittenCall(_CODE_TOOL, text[head.end() : body_end].strip())])
     if recipient and recipient[1] not in _PEOPLE:
-        return _read_harmony_call(text, head.end(), recipient[1])
-    if channel.split()[:1] == ["analysis"]:
-        return Reading(find_stop(text, head.end(), _HARMONY_STOP)[1], "harmony", [])
-    return None
-
-
-def _read_harmony_call(text: str, start: int, recipient: str) -> Reading:
-    if recipient == _CODE_TOOL:
-        body_end, end = find_stop(text, start, _HARMONY_STOP)
-        return Reading(end, "harmony", [WrittenCall(recipient, text[start:body_end].strip())])
-    call, end = read_named_arguments(text, start, _HARMONY_STOP, recipient)
-    return Reading(end, "harmony", [call])
-
-
-HARMONY_FORMATS = (Format(_HARMONY_OPENING, _read_message),)
+        call, end = read_named_arguments(text, head.end(), _HARMONY_STOP, recipient[1])
+        return Reading(end, "harmony", [call])
+    return Reading(end, "harmony", []) if channel.split()[:1] == ["analysis"] else None
 
 
 _GEMMA_HEAD = lazy_pattern(rf"\s*+call:\s*+(?P<name>{WRITTEN_NAME})\s*+\{{")
@@ -274,42 +237,24 @@ def _read_gemma_value(text: str, at: int, depth: int) -> tuple[Any, int]:
             raise LiteralRefused
         return text[mark.end() : end], end + len(mark[0])
     if text[at : at + 1] in ("{", "["):
-        if depth == MAX_DEPTH:
-            raise LiteralRefused
-        return (_read_members if text[at] == "{" else _read_items)(text, at + 1, depth + 1)
+        return read_container(text, at, depth, _read_gemma_key, _read_gemma_value)
     bare = _BARE.match(text, at)
-    return (_read_bare(bare[0].rstrip()), bare.end()) if bare else read_literal(text, at)
-
-
-def _read_bare(word: str) -> Any:
-    """A number or a constant; whatever else stands without marks is text that lost its own."""
+    if bare is None:
+        return read_literal(text, at)
+    # A number or a constant; whatever else stands without marks is text that lost its own.
+    word = bare[0].rstrip()
     try:
         value, end = read_literal(word, 0)
     except LiteralRefused:
-        return word
-    return value if end == len(word) else word
+        return word, bare.end()
+    return value if end == len(word) else word, bare.end()
 
 
-def _read_members(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
-    members: dict[str, Any] = {}
-    at = skip_space(text, at)
-    while text[at : at + 1] != "}":
-        key = _GEMMA_KEY.match(text, at)
-        if key is None:
-            raise LiteralRefused
-        members[key["key"]], at = _read_gemma_value(text, key.end(), depth)
-        at = skip_comma(text, at, "}")
-    return members, at + 1
-
-
-def _read_items(text: str, at: int, depth: int) -> tuple[list[Any], int]:
-    items: list[Any] = []
-    at = skip_space(text, at)
-    while text[at : at + 1] != "]":
-        item, at = _read_gemma_value(text, at, depth)
-        items.append(item)
-        at = skip_comma(text, at, "]")
-    return items, at + 1
+def _read_gemma_key(text: str, at: int) -> tuple[str, int]:
+    key = _GEMMA_KEY.match(text, at)
+    if key is None:
+        raise LiteralRefused
+    return key["key"], key.end()
 
 
 def _gemma_reader(opening: str, closing: str) -> Reader:
@@ -320,7 +265,7 @@ def _gemma_reader(opening: str, closing: str) -> Reader:
         end = mark.end()
         while head := _GEMMA_HEAD.match(text, end):
             try:
-                arguments, end = _read_members(text, head.end(), 0)
+                arguments, end = read_container(text, head.end() - 1, -1, _read_gemma_key, _read_gemma_value)
             except LiteralRefused:
                 payload_end, end = find_stop(text, head.end(), stop)
                 written = text[head.end() : payload_end].strip()
@@ -332,7 +277,12 @@ def _gemma_reader(opening: str, closing: str) -> Reader:
     return read
 
 
-GEMMA_FORMATS = (
-    Format(r"<start_function_call>", _gemma_reader(r"<start_function_call>", r"<end_function_call>")),
-    Format(r"<\|tool_call>", _gemma_reader(r"<\|tool_call>", r"<tool_call\|>")),
+MARKUP_FORMATS: tuple[Format, ...] = (
+    (TOOL_CALL, first_of(read_hermes, partial(_read_pairs, "glm"))),
+    (LONGCAT_TOOL_CALL, first_of(read_longcat, partial(_read_pairs, "longcat"))),
+    *((rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>", _reader(word)) for word in ("function", "invoke")),
+    (_XTML_OPENING, _read_xtml_call),
+    (_HARMONY_OPENING, _read_message),
+    (r"<start_function_call>", _gemma_reader(r"<start_function_call>", r"<end_function_call>")),
+    (r"<\|tool_call>", _gemma_reader(r"<\|tool_call>", r"<tool_call\|>")),
 )

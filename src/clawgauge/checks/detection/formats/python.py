@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.detection.formats.json import LFM2_START, PYTHON_TAG, read_lfm2_json, read_python_tag_json
-from clawgauge.checks.detection.formats.readings import Format, Reader, Reading, WrittenCall, find_stop
+from clawgauge.checks.detection.formats.readings import Format, Reader, Reading, WrittenCall, find_stop, first_of
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.json import MAX_DIGITS
 
@@ -34,6 +35,10 @@ _CONSTANT = lazy_pattern(r"(?:True|true|False|false|None|null)(?!\w)")
 _CONSTANTS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
+ReadKey = Callable[[str, int], tuple[str, int]]
+ReadValue = Callable[[str, int, int], tuple[Any, int]]
+
+
 class LiteralRefused(ValueError):
     """Text that is no literal."""
 
@@ -42,9 +47,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """The value that starts at `at`, and where it ends."""
     mark = text[at : at + 1]
     if mark in ("[", "{"):
-        if depth == MAX_DEPTH:
-            raise LiteralRefused
-        return _read_list(text, at + 1, depth + 1) if mark == "[" else _read_dictionary(text, at + 1, depth + 1)
+        return read_container(text, at, depth, _read_key, read_literal)
     if mark in ("'", '"'):
         return read_string(text, at)
     constant = _CONSTANT.match(text, at)
@@ -67,14 +70,10 @@ def read_string(text: str, at: int) -> tuple[str, int]:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    if escape["joined"]:
+    kind = escape.lastgroup or ""
+    if kind == "joined":
         return ""
-    if escape["sign"]:
-        return _SIGNS[escape["sign"]]
-    if escape["octal"]:
-        return chr(int(escape["octal"], 8))
-    code = int(escape["x"] or escape["u"] or escape["U"], 16)
-    return chr(code)
+    return _SIGNS[escape["sign"]] if kind == "sign" else chr(int(escape[kind], 8 if kind == "octal" else 16))
 
 
 def _read_number(text: str, at: int) -> tuple[int | float, int]:
@@ -89,27 +88,31 @@ def _read_number(text: str, at: int) -> tuple[int | float, int]:
     return value, number.end()
 
 
-def _read_list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+def read_container(text: str, at: int, depth: int, read_key: ReadKey, read_value: ReadValue) -> tuple[Any, int]:
+    """The list or object that opens at `at`, inside `depth` others."""
+    if depth == MAX_DEPTH:
+        raise LiteralRefused
+    closing = "]" if text[at] == "[" else "}"
     items: list[Any] = []
-    at = skip_space(text, at)
-    while text[at : at + 1] != "]":
-        item, at = read_literal(text, at, depth)
-        items.append(item)
-        at = skip_comma(text, at, "]")
-    return items, at + 1
-
-
-def _read_dictionary(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
     members: dict[str, Any] = {}
+    at = skip_space(text, at + 1)
+    while text[at : at + 1] != closing:
+        if closing == "]":
+            item, at = read_value(text, at, depth + 1)
+            items.append(item)
+        else:
+            key, at = read_key(text, at)
+            members[key], at = read_value(text, at, depth + 1)
+        at = skip_comma(text, at, closing)
+    return items if closing == "]" else members, at + 1
+
+
+def _read_key(text: str, at: int) -> tuple[str, int]:
+    key, at = read_string(text, at)
     at = skip_space(text, at)
-    while text[at : at + 1] != "}":
-        key, at = read_string(text, at)
-        at = skip_space(text, at)
-        if text[at : at + 1] != ":":
-            raise LiteralRefused
-        members[key], at = read_literal(text, skip_space(text, at + 1), depth)
-        at = skip_comma(text, at, "}")
-    return members, at + 1
+    if text[at : at + 1] != ":":
+        raise LiteralRefused
+    return key, skip_space(text, at + 1)
 
 
 def skip_comma(text: str, at: int, closing: str) -> int:
@@ -209,21 +212,12 @@ def _marked(format_id: str, opening: str, closing: str, *, method: str = "") -> 
     return read
 
 
-_read_lfm2_calls = _marked("lfm2", LFM2_START, r"<\|tool_call_end\|>")
-_read_builtin = _marked(_FORMAT, PYTHON_TAG, r"<\|eo[mt]_id\|>", method=_METHOD)
-
-
-def _read_lfm2(text: str, mark: re.Match[str]) -> Reading | None:
-    return read_lfm2_json(text, mark) or _read_lfm2_calls(text, mark)
-
-
-def _read_python_tag(text: str, mark: re.Match[str]) -> Reading | None:
-    return read_python_tag_json(text, mark) or _read_builtin(text, mark)
-
-
-PYTHONIC_FORMATS = (
-    Format(r"<function_calls>", _marked("olmo", r"<function_calls>", r"</function_calls>")),
-    Format(r"<\|python_start\|>", _marked(_FORMAT, r"<\|python_start\|>", r"<\|python_end\|>")),
-    Format(LFM2_START, _read_lfm2),
-    Format(PYTHON_TAG, _read_python_tag),
+PYTHONIC_FORMATS: tuple[Format, ...] = (
+    (r"<function_calls>", _marked("olmo", r"<function_calls>", r"</function_calls>")),
+    (r"<\|python_start\|>", _marked(_FORMAT, r"<\|python_start\|>", r"<\|python_end\|>")),
+    (LFM2_START, first_of(read_lfm2_json, _marked("lfm2", LFM2_START, r"<\|tool_call_end\|>"))),
+    (
+        PYTHON_TAG,
+        first_of(read_python_tag_json, _marked(_FORMAT, PYTHON_TAG, r"<\|eo[mt]_id\|>", method=_METHOD)),
+    ),
 )

@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks.detection.finds import Call
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import read_script
-from clawgauge.checks.detection.shell import Command, Lexicon, Vocabulary, is_number, read_name
+from clawgauge.checks.detection.shell import Call, Command, Lexicon, Vocabulary, is_number, mention, read_name
 from clawgauge.records import ToolInvocation
 
 # A name as it may stand between marks; what is a tool's name and what is not is decided later, in one place.
@@ -40,11 +39,13 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 Reader = Callable[[str, re.Match[str]], Reading | None]
 
 
-class Format(msgspec.Struct, frozen=True, gc=False):
-    """The pattern of an opening mark, free of groups, and what reads on from it."""
+# The pattern of an opening mark, free of groups, and what reads on from it.
+Format = tuple[str, Reader]
 
-    opening: str
-    read: Reader
+
+def first_of(*readers: Reader) -> Reader:
+    """A reader for a mark that several formats open with: the first that finds something counts."""
+    return lambda text, mark: next(filter(None, (read(text, mark) for read in readers)), None)
 
 
 def find_stop(text: str, start: int, stop: re.Pattern[str]) -> tuple[int, int]:
@@ -74,9 +75,10 @@ def invoke(reading: Reading, at: int, vocabulary: Vocabulary) -> list[Call]:
         invocation = ToolInvocation(name=name or "", arguments=written.arguments, channel=channel, valid=valid)
         calls.append(Call(at, invocation))
         if valid and name in vocabulary.lexicon.exec_tools:
-            for command in _commands_in(written.arguments, vocabulary):
-                name, arguments = command.name.lower(), command.arguments or None
-                calls.append(Call(at, ToolInvocation(name=name, arguments=arguments, channel=channel)))
+            calls += [
+                Call(at, mention(command, 0, channel).invocation)
+                for command in _commands_in(written.arguments, vocabulary)
+            ]
     return calls
 
 
@@ -95,16 +97,13 @@ def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
         return [value]
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         return []
-    return value if is_lines or len(value[0].split()) > 1 else [_script_of(value, lexicon)]
-
-
-def _script_of(words: list[str], lexicon: Lexicon) -> str:
-    """The command line a list of words stands for; what a shell is told to run by `-c` is what runs."""
-    if read_name(words[0]) in lexicon.shell_info:
-        for option, script in pairwise(words[1:]):
+    if is_lines or len(value[0].split()) > 1:
+        return value
+    if read_name(value[0]) in lexicon.shell_info:  # what a shell is told to run by `-c` is what runs
+        for option, script in pairwise(value[1:]):
             if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
-                return script
-    return shlex.join(words)
+                return [script]
+    return [shlex.join(value)]
 
 
 _OPENING = lazy_pattern(
