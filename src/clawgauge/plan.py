@@ -63,11 +63,6 @@ class OpenWork:
     beside_usd: float = 0.0
     stretch: int = 0
 
-    @property
-    def spent_usd(self) -> float:
-        """What the run has cost so far: also for answers that were asked again, and for what has no record."""
-        return self.beside_usd + sum(known.cost_usd for known in self.evidence.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -41,7 +41,7 @@ from clawgauge.plan import (
     refuse_secrets,
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.runner.budgets import tier_pool
+from clawgauge.runner.agenda import tier_pool
 
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]

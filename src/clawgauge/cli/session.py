@@ -31,8 +31,7 @@ from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.terminal import as_text
-from clawgauge.runner.agenda import make_agenda
-from clawgauge.runner.budgets import cost_budget
+from clawgauge.runner.agenda import cost_budget, make_agenda
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings

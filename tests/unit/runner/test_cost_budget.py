@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.agenda import Agenda, CostBudget, make_agenda
 from support.plans import plan_of
 
 from .prompts import TARGET, plain_prompt, result_of
