@@ -12,7 +12,6 @@ import io
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -112,16 +111,6 @@ class Directory:
             raise
         return fd
 
-    def read(self, name: str, cap_bytes: int) -> bytes | None:
-        """The whole of `name`, None where there is none; refused unread where it is larger than `cap_bytes`."""
-        try:
-            fd = self.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
-        except FileNotFoundError:
-            return None
-        with os.fdopen(fd, "rb") as file:
-            # Of a file that somebody makes longer meanwhile no more than was looked at.
-            return file.read(os.fstat(fd).st_size)
-
     def stat(self, name: str) -> os.stat_result | None:
         """What bears `name`, itself and not what it may point to; None where nothing does."""
         try:
@@ -219,10 +208,11 @@ def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.Buffe
 
 
 def read_file(folder: Path, name: str, cap_bytes: int) -> bytes | None:
-    """`Directory.read` of a folder that need not be there either."""
+    """The whole of `name`; None where there is none, or no folder. Refused unread where larger than `cap_bytes`."""
     try:
-        with Directory(folder, search_only=True) as directory:
-            return directory.read(name, cap_bytes)
+        with open_file(folder, name, cap_bytes) as file:
+            # Of a file that somebody makes longer meanwhile no more than was looked at.
+            return file.read(os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
 
@@ -242,13 +232,6 @@ def stat_file(folder: Path, name: str) -> os.stat_result | None:
         return (folder / name).lstat()
     except (OSError, ValueError):
         return None
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder that holds run folders last."""
-    if sys.platform != "win32":
-        with Directory(path) as directory:
-            directory.sync()
 
 
 def _is_same(name: str | Path, fd: int, dir_fd: int | None) -> bool:

@@ -20,7 +20,7 @@ from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_result, run_child
+from .samples import append_now, make_result, run_child
 
 
 class Stuck(Directory):
@@ -126,6 +126,7 @@ from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
+from samples import append_now
 
 class Stuck(Directory):
     def open(self, name, flags):
@@ -138,7 +139,7 @@ appender = Appender(Stuck(pipe.parent), "pipe")
 
 def record(line):
     with suppress(DiskFailure):
-        appender.append_sync(line)
+        append_now(appender, line)
 
 def drain():
     while os.read(far_end, 1 << 20):
@@ -213,7 +214,7 @@ def test_close_leaves_no_thread(tmp_path: Path) -> None:
     before = writer_threads()
     with RunFolder.create(tmp_path, "r") as folder:
         assert writer_threads() == before
-        folder.append_sync(make_result())
+        append_now(folder, make_result())
         assert len(writer_threads()) == len(before) + 1
     assert writer_threads() == before
 
@@ -224,7 +225,7 @@ def test_threads_may_record_side_by_side(tmp_path: Path) -> None:
 
         def record(first: int) -> None:
             for n in range(first, first + 50):
-                folder.append_sync(make_result(repeat=n))
+                append_now(folder, make_result(repeat=n))
 
         threads = [threading.Thread(target=record, args=(first,)) for first in (0, 50, 100)]
         for thread in threads:
@@ -241,7 +242,7 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
 import asyncio
 from pathlib import Path
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 
 async def main():
     folder = RunFolder.create(Path(sys.argv[1]), "r")
@@ -261,7 +262,7 @@ def test_resumed_rows_follow_the_old_ones(tmp_path: Path) -> None:
     for n in range(3):
         folder = RunFolder.open_existing(tmp_path / "r") if n else RunFolder.create(tmp_path, "r")
         with folder:
-            folder.append_sync(make_result(repeat=n))
+            append_now(folder, make_result(repeat=n))
             assert folder.warnings == []
     assert (tmp_path / "r" / "results.jsonl").read_bytes() == b"".join(
         encode_line(make_result(repeat=n)) for n in range(3)

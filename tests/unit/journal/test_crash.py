@@ -16,13 +16,13 @@ import pytest
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
 
-from .samples import ends_whole, make_result, start_child
+from .samples import append_now, ends_whole, make_result, start_child
 
 KEEP_WRITING = """
 import asyncio
 from pathlib import Path
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 
 async def main():
     folder = RunFolder.open_existing(Path(sys.argv[1]))
@@ -100,7 +100,7 @@ def test_a_line_torn_at_every_byte_is_put_aside(quick_disk: Path) -> None:
         torn.unlink(missing_ok=True)
         results.write_bytes(first + last[:cut])
         with RunFolder.open_existing(quick_disk / "r") as folder:
-            folder.append_sync(make_result(repeat=2))
+            append_now(folder, make_result(repeat=2))
         added = encode_line(make_result(repeat=2))
         if cut >= len(last) - 1:
             assert results.read_bytes() == first + last + added
@@ -120,7 +120,7 @@ def test_tails_that_are_no_record_are_torn(tmp_path: Path, tail: bytes) -> None:
     RunFolder.create(tmp_path, "r").close()
     (tmp_path / "r" / "results.jsonl").write_bytes(tail)
     with RunFolder.open_existing(tmp_path / "r") as folder:
-        folder.append_sync(make_result())
+        append_now(folder, make_result())
     assert (tmp_path / "r" / "results.torn").read_bytes() == tail
     assert list(iter_results(folder.path)) == [make_result()]
 
@@ -142,7 +142,7 @@ def test_an_interrupt_tears_no_line(tmp_path: Path) -> None:
 import signal
 from pathlib import Path
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 n = 0
 interrupts = 0
@@ -164,7 +164,7 @@ while interrupts < 20:
             raise KeyboardInterrupt
         while True:
             n += 1
-            folder.append_sync(make_result(repeat=n, raw_output="é" * 30_000))
+            append_now(folder, make_result(repeat=n, raw_output="é" * 30_000))
     except KeyboardInterrupt:
         interrupts += 1
         print(interrupts, flush=True)

@@ -12,7 +12,7 @@ import pytest
 from clawgauge.errors import RunLocked
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_result, run_child, start_child
+from .samples import append_now, make_result, run_child, start_child
 
 HOLD = """
 import time
@@ -54,7 +54,7 @@ def test_the_lock_dies_with_its_holder(run_path: Path) -> None:
     holder.communicate()
     assert (run_path / ".lock").exists()
     with RunFolder.open_existing(run_path) as folder:
-        folder.append_sync(make_result())
+        append_now(folder, make_result())
     assert not (run_path / ".lock").exists()
 
 
@@ -74,13 +74,13 @@ import os, signal, time
 from pathlib import Path
 from clawgauge.errors import RunFolderError
 from clawgauge.journal.folder import RunFolder
-from samples import make_event, make_result
+from samples import append_now, make_event, make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
-folder.append_sync(make_result())
+append_now(folder, make_result())
 ready, told = os.pipe()
 child = os.fork()
 if child == 0:
-    for write in (lambda: folder.append_sync(make_result()), lambda: folder.event(make_event())):
+    for write in (lambda: append_now(folder, make_result()), lambda: folder.event(make_event())):
         try:
             write()
         except RunFolderError:

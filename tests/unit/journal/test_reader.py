@@ -15,7 +15,7 @@ from clawgauge.journal.disk import LINE_CAP_BYTES
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import CellRow
 
-from .samples import make_config, make_result
+from .samples import append_now, make_config, make_result
 
 
 class Latency(CellRow, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ def test_the_index_tells_how_each_cell_ended(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, "r") as folder:
         folder.write_json("config.json", make_config())
         for result in (failed, make_result(prompt_id="P1", thinking_level="low"), make_result()):
-            folder.append_sync(result)
+            append_now(folder, result)
     cells = index_cells(folder.path)
     assert cells[CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", 0)] == "ok"
     assert cells[CellKey("ollama_openai", "llama3.2:3b", "low", "core", "P1", 0)] == "ok"

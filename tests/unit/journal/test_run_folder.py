@@ -15,7 +15,7 @@ from clawgauge.errors import RunFolderError, RunLocked
 from clawgauge.journal import iter_results, read_config, read_events
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_config, make_event, make_result, run_child
+from .samples import append_now, make_config, make_event, make_result, run_child
 
 NOON = datetime(2026, 2, 13, 12, 0, 0)
 
@@ -150,7 +150,7 @@ def test_reading_needs_no_right_to_write(shared_dir: Path) -> None:
     """A run folder on a read-only place can be read in full, without leaving a trace."""
     with RunFolder.create(shared_dir, "r") as folder:
         folder.write_json("config.json", make_config())
-        folder.append_sync(make_result())
+        append_now(folder, make_result())
         folder.event(make_event())
     with (folder.path / "results.jsonl").open("ab") as file:
         file.write(b'{"torn')
@@ -222,7 +222,7 @@ def test_a_closed_folder_takes_nothing_more(tmp_path: Path) -> None:
     folder.close()
     folder.close()
     for write in (
-        lambda: folder.append_sync(make_result()),
+        lambda: append_now(folder, make_result()),
         lambda: folder.event(make_event()),
         lambda: folder.write_text("summary.md", ""),
         lambda: folder.supersede(set()),
