@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
-from clawgauge.cli.process import DONE, keep_secrets
+from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
 from clawgauge.config import (
     FIELDS,
@@ -139,7 +139,6 @@ def execute(arguments: argparse.Namespace) -> int:
         if resumed is None:
             RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
         return rehearse(plan, resumed, as_json=arguments.json)
-    from clawgauge.cli.loop import run_async
     from clawgauge.cli.session import run_session
 
     return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json))
@@ -191,9 +190,6 @@ def _make_plan(
         tell(_describe(configuration))
     if named is not None:
         return named
-    # The event loop is loaded only where a pattern needs a server's list.
-    from clawgauge.cli.loop import run_async
-
     return run_async(choose_listed_targets(plan, patterns, tell))
 
 

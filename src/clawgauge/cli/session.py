@@ -16,8 +16,15 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
-from clawgauge.cli.loop import interruptible
-from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
+from clawgauge.cli.process import (
+    DONE,
+    GATE_FAILED,
+    INTERRUPTED,
+    NOTHING_ANSWERED,
+    UNREADABLE_LINES,
+    cancellable,
+    interruption,
+)
 from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
 from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
@@ -61,7 +68,11 @@ async def run_session(
             plan = _go_on(plan, resumed, folder, tell)
         try:
             with make_observer(plan, quiet=quiet) as observer:
-                await interruptible(_measure(plan, folder, observer))
+                try:
+                    await cancellable(_measure(plan, folder, observer))
+                except asyncio.CancelledError:
+                    if not interruption.happened:
+                        raise
             return _conclude(plan, folder, quiet=quiet, as_json=as_json)
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.

@@ -25,7 +25,7 @@ READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20
 
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # macOS and Windows have no fdatasync.
 sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -72,7 +72,7 @@ def disk_failure(path: Path, error: OSError) -> DiskFailure:
 
 def folder_failure(path: Path, error: OSError) -> ClawgaugeError:
     """The error for a folder that cannot be made or written: a full disk, or a place the user must change."""
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return disk_failure(path, error)
     return RunFolderError(
         f"Cannot write to {path} ({error.strerror or error}); check its permissions or choose another --runs-dir."
