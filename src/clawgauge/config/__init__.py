@@ -1,5 +1,9 @@
 """Flags, environment and TOML made into settings. Nothing after this room reads any of them again."""
 
+from clawgauge.config.providers import TargetPattern as TargetPattern
+from clawgauge.config.providers import apply_patterns as apply_patterns
+from clawgauge.config.providers import parse_target as parse_target
+from clawgauge.config.providers import provider_name as provider_name
 from clawgauge.config.providers import provider_settings as provider_settings
 from clawgauge.config.secrets import find_secrets as find_secrets
 from clawgauge.config.settings import DEFAULT_NAME as DEFAULT_NAME
@@ -14,9 +18,5 @@ from clawgauge.config.settings import make_settings as make_settings
 from clawgauge.config.settings import read_configuration as read_configuration
 from clawgauge.config.settings import read_environment as read_environment
 from clawgauge.config.settings import read_file as read_file
-from clawgauge.config.targets import TargetPattern as TargetPattern
-from clawgauge.config.targets import apply_patterns as apply_patterns
-from clawgauge.config.targets import parse_target as parse_target
-from clawgauge.config.targets import provider_name as provider_name
 from clawgauge.config.trust import TrustStore as TrustStore
 from clawgauge.config.trust import place_of as place_of

@@ -49,12 +49,11 @@ def harmless_fields(settings: type) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if HARMLESS in get_args(hint)[1:])
 
 
-def _declared(hint: Any) -> Option:
-    return next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
-
-
 _HINTS = get_type_hints(Settings, include_extras=True)
-OPTIONS: dict[str, Option] = {field: _declared(hint) for field, hint in _HINTS.items()}
+OPTIONS: dict[str, Option] = {
+    field: next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
+    for field, hint in _HINTS.items()
+}
 """What is declared of each field of `Settings`."""
 FIELDS = {option.name or field: field for field, option in OPTIONS.items() if option.variable is None}
 """The field of each option, by the option's name: what a flag or `[run]` may set."""
@@ -65,8 +64,13 @@ def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settin
     values = {field: _bounded(field, said[name]) for name, field in FIELDS.items() if name in said}
     values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
-        if option.variable and environ.get(option.variable):
-            values[field] = _number_in(option.variable, environ[option.variable], option)
+        if option.variable and (word := environ.get(option.variable)):
+            try:
+                values[field] = float(word)
+            except ValueError:
+                values[field] = math.nan
+            if not option.low <= values[field] <= option.high:
+                raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
     return Settings(**values)
 
 
@@ -87,16 +91,6 @@ def _bounded(field: str, value: Any) -> Any:
     if option.meaning and value is not None and not option.low <= value <= option.high:
         raise ConfigError(f"{flag_of(field)} is {value}: it must be {option.meaning}")
     return value
-
-
-def _number_in(variable: str, word: str, option: Option) -> float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = math.nan
-    if not option.low <= number <= option.high:
-        raise ConfigError(f"{variable} is {word!r}: give {option.meaning}")
-    return number
 
 
 def read_environment() -> dict[str, str]:
