@@ -16,7 +16,7 @@ from clawgauge.journal import CellKey, iter_results, read_events
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
 
-from .samples import append_now, ends_whole, make_config, make_event, make_result, run_child
+from .samples import append_now, ends_whole, make_config, make_event, make_result
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 
@@ -74,16 +74,6 @@ def test_a_burst_into_a_full_disk_tells_each_row_the_truth(small_disk: Path) -> 
     assert [result.repeat for result in iter_results(small_disk / "r")] == recorded
 
 
-def test_a_full_disk_leaves_the_old_document(small_disk: Path) -> None:
-    """A document that does not fit leaves the one before it, and no temporary file."""
-    with RunFolder.create(small_disk, "r") as folder:
-        folder.write_text("summary.md", "old")
-        with pytest.raises(DiskFailure, match=r"summary\.md"):
-            folder.write_text("summary.md", "x" * 400_000)
-    assert (folder.path / "summary.md").read_text() == "old"
-    assert sorted(path.name for path in folder.path.iterdir()) == ["results.jsonl", "summary.md"]
-
-
 def test_a_full_disk_while_superseding_loses_no_line(small_disk: Path) -> None:
     """Cells that cannot be moved for want of room stay where they were."""
     with RunFolder.create(small_disk, "r") as folder:
@@ -98,19 +88,6 @@ def test_a_full_disk_while_superseding_loses_no_line(small_disk: Path) -> None:
     assert len(list(iter_results(folder.path))) == 30
 
 
-def test_room_made_again_lets_the_run_go_on(small_disk: Path) -> None:
-    """After a full disk has room again, the run is opened and written as if nothing had been."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 100_000)
-    with RunFolder.create(small_disk, "r") as folder:
-        recorded = fill(folder)
-    ballast.unlink()
-    with RunFolder.open_existing(folder.path) as folder:
-        append_now(folder, make_result(repeat=recorded))
-        assert folder.warnings == []
-    assert len(list(iter_results(folder.path))) == recorded + 1
-
-
 @needs_dev_full
 def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """/dev/full in the place of results.jsonl ends the run at once, and events are let go without a word."""
@@ -120,38 +97,6 @@ def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path, monk
             append_now(folder, make_result())
         folder.event(make_event())
         assert folder.n_events_lost == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a file size limit")
-def test_a_file_size_limit_is_a_disk_failure(tmp_path: Path) -> None:
-    """A limit on file sizes ends a run as a full disk does, cut back to whole rows."""
-    printed = run_child(
-        """
-import resource
-from pathlib import Path
-from clawgauge.errors import DiskFailure
-from clawgauge.journal import iter_results
-from clawgauge.journal.disk import Directory
-from clawgauge.journal.folder import RunFolder
-from samples import append_now, ends_whole, make_result
-resource.setrlimit(resource.RLIMIT_FSIZE, (54_000, 54_000))
-folder = RunFolder.create(Path(sys.argv[1]), "r")
-n = 0
-try:
-    while True:
-        append_now(folder, make_result(repeat=n, raw_output="x" * 5000))
-        n += 1
-except DiskFailure as failure:
-    reader = iter_results(folder.path)
-    print(n, len(list(reader)), ends_whole(folder.path), failure.exit_code)
-try:
-    folder.write_text("summary.md", "x" * 60_000)
-except DiskFailure:
-    print(sorted(path.name for path in folder.path.iterdir()))
-""",
-        tmp_path,
-    )
-    assert printed == "8 8 True 4\n['.lock', 'results.jsonl']\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps open files")
