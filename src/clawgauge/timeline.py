@@ -23,6 +23,7 @@ _MAX_NAME_CHARS = 256
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
 NOT_EXECUTED = "(not executed)"
+TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
 class Completion(msgspec.Struct):
@@ -53,28 +54,6 @@ class Completion(msgspec.Struct):
 class Timeline:
     """Collects one attempt. Hot path: `text` and `reasoning` only append."""
 
-    __slots__ = (
-        "_answers",
-        "_calls",
-        "_captured",
-        "_connect_ns",
-        "_end_ns",
-        "_finish",
-        "_first_reasoning_ns",
-        "_first_tool_ns",
-        "_last_ns",
-        "_n_chunks",
-        "_notes",
-        "_reasoning",
-        "_refusal",
-        "_stamps",
-        "_start_ns",
-        "_text",
-        "_turns",
-        "_usage",
-        "_warnings",
-    )
-
     def __init__(self) -> None:
         self._start_ns: int | None = None
         self._end_ns: int | None = None
@@ -89,7 +68,7 @@ class Timeline:
         self._calls: dict[int | str, tuple[dict[str, None], list[str]]] = {}
         self._turns: list[tuple[int, int]] = []
         self._answers: dict[int | str, str] = {}
-        self._usage: dict[str, int] = {}
+        self._usage: dict[str, Any] = {}
         self._finish: str | None = None
         self._captured = True
         self._refusal: list[str] = []
@@ -152,21 +131,9 @@ class Timeline:
         self._last_ns = at_ns
         self._n_chunks += 1
 
-    def usage(
-        self,
-        *,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        cached_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-    ) -> None:
-        for name, n in (
-            ("input_tokens", input_tokens),
-            ("output_tokens", output_tokens),
-            ("cached_tokens", cached_tokens),
-            ("reasoning_tokens", reasoning_tokens),
-        ):
-            if (said := as_count(n, MAX_TOKENS)) is not None:
+    def usage(self, **counts: int | None) -> None:
+        for name in TOKEN_COUNTS:
+            if (said := as_count(counts.get(name), MAX_TOKENS)) is not None:
                 self._usage[name] = said
 
     def finish(self, reason: str | None) -> None:
@@ -204,10 +171,7 @@ class Timeline:
             finish_reason=self._finish,
             refusal="".join(self._refusal),
             warnings=list(self._warnings),
-            input_tokens=self._usage.get("input_tokens"),
-            output_tokens=self._usage.get("output_tokens"),
-            cached_tokens=self._usage.get("cached_tokens"),
-            reasoning_tokens=self._usage.get("reasoning_tokens"),
+            **self._usage,
         )
         if self._turns:
             self._tell_turns(done)
@@ -222,9 +186,11 @@ class Timeline:
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
-            first_ns = self._first_of_any()
-            done.ttft_ns = _since(start, first_ns)
-            done.ttfa_ns = _since(start, self._first_of_answer(text))
+            first_text_ns = self._stamps[0] if self._stamps else None
+            first_ns = _earliest(first_text_ns, self._first_reasoning_ns, self._first_tool_ns)
+            answer_ns = _earliest(self._first_visible_ns(text), self._first_tool_ns)
+            done.ttft_ns = None if first_ns is None else max(0, first_ns - start)
+            done.ttfa_ns = None if answer_ns is None else max(0, answer_ns - start)
             # Between the turns of a task no token is made: the span from first to last would not be theirs.
             done.output_tps = self._tokens_per_second(first_ns) if len(self._turns) < 2 else None
         return done
@@ -244,20 +210,14 @@ class Timeline:
         done.native_calls = [call for turn in done.transcript for call in turn.calls]
         done.text = done.transcript[-1].text
 
-    def _first_of_any(self) -> int | None:
-        first_text_ns = self._stamps[0] if self._stamps else None
-        return _earliest(first_text_ns, _earliest(self._first_reasoning_ns, self._first_tool_ns))
-
-    def _first_of_answer(self, text: str) -> int | None:
-        offset = answer_start(text)
-        first_text = None
-        if offset is not None:
-            piece = 0
-            # The first visible character is nearly always in the first piece; thinking is why it may not be.
-            if offset >= len(self._text[0]):
-                piece = bisect_right(list(accumulate(map(len, self._text))), offset)
-            first_text = self._stamps[piece]
-        return _earliest(first_text, self._first_tool_ns)
+    def _first_visible_ns(self, text: str) -> int | None:
+        offset, piece = answer_start(text), 0
+        if offset is None:
+            return None
+        # The first visible character is nearly always in the first piece; thinking is why it may not be.
+        if offset >= len(self._text[0]):
+            piece = bisect_right(list(accumulate(map(len, self._text))), offset)
+        return self._stamps[piece]
 
     def _tokens_per_second(self, first: int | None) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
@@ -272,14 +232,8 @@ class Timeline:
         return rate if rate < _MAX_TOKENS_PER_S else None
 
 
-def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:
-    if one_ns is None or other_ns is None:
-        return other_ns if one_ns is None else one_ns
-    return min(one_ns, other_ns)
-
-
-def _since(start_ns: int, at_ns: int | None) -> int | None:
-    return None if at_ns is None else max(0, at_ns - start_ns)
+def _earliest(*stamps_ns: int | None) -> int | None:
+    return min((stamp_ns for stamp_ns in stamps_ns if stamp_ns is not None), default=None)
 
 
 def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:

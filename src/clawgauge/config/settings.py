@@ -16,7 +16,7 @@ import msgspec
 from clawgauge.config.trust import TrustStore, hash_content
 from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
-from clawgauge.small_file import fit_toml, parse_toml, read_toml_bytes
+from clawgauge.small_file import fit_toml, read_tables
 
 _OLLAMA_PORT = 11434
 DEFAULT_NAME = "clawgauge.toml"
@@ -210,9 +210,15 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
     """A file, all of it, and the hash of what was read, from one reading."""
-    raw = read_toml_bytes(path, _WHAT)
-    table = parse_toml(raw, path, _WHAT)
-    _refuse_keys(path, table)
+    table, raw = read_tables(path, _WHAT)
+    providers = table.get("providers")
+    for name, provider in (providers if isinstance(providers, dict) else {}).items():
+        if (field := _find_key_field(provider)) is not None:
+            # Its own sentence, in which the key is not echoed.
+            raise ConfigError(
+                f"{path}: [providers.{name}] holds {field!r}; "
+                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            )
     file: Any = fit_toml(table, _FileConfig, path, _WHAT)
     said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
     return Configuration(said, file.providers, path, standing), hash_content(raw)
@@ -230,17 +236,6 @@ def _refuse_far_suites(refs: list[str]) -> None:
             raise ConfigError(
                 f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
                 "name it with -s, or run `clawgauge trust`"
-            )
-
-
-def _refuse_keys(path: Path, table: dict[str, Any]) -> None:
-    """A key written into the file gets its own sentence, and is not echoed."""
-    providers = table.get("providers")
-    for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        if (field := _find_key_field(provider)) is not None:
-            raise ConfigError(
-                f"{path}: [providers.{name}] holds {field!r}; "
-                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
             )
 
 

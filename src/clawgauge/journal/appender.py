@@ -148,7 +148,18 @@ class Appender:
             self._require_usable()
             if self._writer is None or self._writer.told_to_end:
                 self._stop()
-                self._writer = self._start()
+                if self._failure is not None:
+                    raise DiskFailure(self._failure)
+                try:
+                    writer = WriterThread(self._directory, self._path.name)
+                except OSError as error:
+                    self._directory.require_present()
+                    raise disk_failure(self._path, error) from error
+                except RunFolderError as error:
+                    # Put there while the run was under way: by now the request was not wrong, and something was sent.
+                    raise DiskFailure(str(error)) from error
+                writer.start()
+                self._writer = writer
             self._writer.queue.put((line, waiter))
         await waiter
 
@@ -167,20 +178,6 @@ class Appender:
         with self._lock:
             self._stop()
             self._closed = True
-
-    def _start(self) -> WriterThread:
-        if self._failure is not None:
-            raise DiskFailure(self._failure)
-        try:
-            writer = WriterThread(self._directory, self._path.name)
-        except OSError as error:
-            self._directory.require_present()
-            raise disk_failure(self._path, error) from error
-        except RunFolderError as error:
-            # Put there while the run was under way: by now the request was not wrong, and something was sent.
-            raise DiskFailure(str(error)) from error
-        writer.start()
-        return writer
 
     def _stop(self) -> None:
         if self._writer is not None:

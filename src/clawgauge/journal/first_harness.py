@@ -87,7 +87,10 @@ def _timing(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
     raw_output = _text(record.get("raw_output")) or ""
-    status = _status(record)
+    said = record.get("availability_status")
+    answered = record.get("success") is not False or record.get("failure_type") == "empty_response"
+    unknown: Status = "ok" if said is None and answered else "error"
+    status = next((status for status in STATUSES if status == said), unknown)
     success = status == "ok" and record.get("success", bool(raw_output.strip())) is True
     passed = record.get("objective_pass") if success else None
     objective_pass = passed if isinstance(passed, bool) else None
@@ -110,15 +113,6 @@ def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
         "expected_tools": _tool_names(record.get("expected_tools") or record.get("expected_tool_calls")),
         "error": _text(record.get("error")),
     }
-
-
-def _status(record: Mapping[str, Any]) -> Status:
-    value = record.get("availability_status")
-    for status in STATUSES:
-        if value == status:
-            return status
-    answered = record.get("success") is not False or record.get("failure_type") == "empty_response"
-    return "ok" if value is None and answered else "error"
 
 
 def _tool_names(value: Any) -> list[str]:

@@ -28,7 +28,7 @@ from clawgauge.journal.disk import (
 from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
 from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
 from clawgauge.journal.lock import RunLock
-from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_file_name, check_run_id, default_run_id
+from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_run_id
 from clawgauge.journal.reader import CellKey, cell_key, is_first_harness, line_decoder
 from clawgauge.records import CellRow, Event, Result
 
@@ -280,7 +280,6 @@ class RunFolder:
         self.close()
 
     def _write_file(self, name: str, data: bytes) -> None:
-        check_file_name(name)
         self._require_open()
         with self._directory.replacement(name) as file:
             file.write(clean(data))
@@ -318,7 +317,7 @@ def _taken(path: Path) -> RunFolderError:
 
 
 def _make_dated(runs_dir: Path, now: datetime | None) -> Path:
-    base = default_run_id(now)
+    base = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
     for suffix in chain([""], (f"_{number}" for number in count(2))):
         with suppress(FileExistsError):
             (runs_dir / f"{base}{suffix}").mkdir()

@@ -14,9 +14,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
 from clawgauge.records import ToolInvocation, TranscriptTurn
 from clawgauge.runner.record import Asked, dropped_warning
-from clawgauge.timeline import Completion
-
-TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+from clawgauge.timeline import TOKEN_COUNTS, Completion
 
 
 async def converse(

@@ -14,7 +14,7 @@ from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Cell
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion
+from clawgauge.timeline import TOKEN_COUNTS, Completion
 from clawgauge.world import engine
 
 # Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
@@ -26,9 +26,7 @@ RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
 # What a provider reports goes into the record under the same name.
-_AS_REPORTED = (
-    "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "output_tps", "cli_overhead_ms",
-)  # fmt: skip
+_AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
 _UNJUDGED: dict[str, Any] = {
     "objective_pass": None,
     "violation": None,
@@ -142,7 +140,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         judged = msgspec.structs.asdict(judge(prompt, text, completion.native_calls))
         verdict = {**judged, "judged_by": VALIDATORS_VERSION}
     # Nothing is ever estimated: where there is a count, it is the server's.
-    counts = (completion.input_tokens, completion.output_tokens, completion.cached_tokens, completion.reasoning_tokens)
+    counts = [getattr(completion, name) for name in TOKEN_COUNTS]
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
     transcript, transcript_cut = bounded_transcript(completion.transcript)
     cost, cost_source = call_cost(completion, source.price)

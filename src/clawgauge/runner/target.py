@@ -26,11 +26,11 @@ from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvoca
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, make_prefix, prefixed
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s, suspended_ns
 from clawgauge.runner.clock import Clock, LagWatch
-from clawgauge.runner.conversation import TOKEN_COUNTS, converse
+from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
 from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
