@@ -63,11 +63,6 @@ class OpenWork:
     beside_usd: float = 0.0
     stretch: int = 0
 
-    @property
-    def spent_usd(self) -> float:
-        """What the run has cost so far: also for answers that were asked again, and for what has no record."""
-        return self.beside_usd + sum(known.cost_usd for known in self.evidence.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -169,7 +164,12 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
 
     The id a prompt with variants was written under keeps all its forms; `P1#1`, `P1#2`, … keep one.
     """
-    names_of = [_names_of(prompt) for prompt in prompts]
+    names_of: list[set[str]] = []
+    for prompt in prompts:
+        ids = {prompt.id}
+        if prompt.variant_of is not None:
+            ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
+        names_of.append(ids | {f"{prompt.suite}/{one}" for one in ids})
     known = set().union(*names_of)
     missing = [wanted for wanted in prompt_ids if wanted not in known]
     if missing or not prompt_ids:
@@ -178,14 +178,6 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
         raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
     wanted_ids = set(prompt_ids)
     return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
-
-
-def _names_of(prompt: Prompt) -> set[str]:
-    """The words that select a prompt."""
-    ids = {prompt.id}
-    if prompt.variant_of is not None:
-        ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
-    return ids | {f"{prompt.suite}/{one}" for one in ids}
 
 
 def refuse_unusable(providers: Mapping[str, ProviderSettings], names: Collection[str]) -> None:

@@ -72,17 +72,17 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temp.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask() if mode is None else mode)
+        if path.exists():
+            mode = path.stat().st_mode & 0o777
+        elif mode is None:
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        temp.chmod(mode)
         temp.replace(path)
     finally:
         with suppress(OSError):
             temp.unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 T = TypeVar("T")
@@ -95,24 +95,20 @@ def has_key_bomb(toml: str) -> bool:
 
 def read_toml(path: Path, type: type[T], what: str) -> T:
     """The file as a `type`. `what` is what refusals call it: `policy`, `prices`."""
-    return fit_toml(parse_toml(read_toml_bytes(path, what), path, what), type, path, what)
+    return fit_toml(read_tables(path, what)[0], type, path, what)
 
 
-def read_toml_bytes(path: Path, what: str) -> bytes:
-    """The file as it is."""
+def read_tables(path: Path, what: str) -> tuple[dict[str, Any], bytes]:
+    """The file as tables, and the bytes they were read from."""
     try:
-        return read_small_file(path, _MAX_BYTES, "it is over 1 MiB; it should hold a few tables")
+        raw = read_small_file(path, _MAX_BYTES, "it is over 1 MiB; it should hold a few tables")
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read the {what} {path}: {unfit}") from None
-
-
-def parse_toml(raw: bytes, path: Path, what: str) -> dict[str, Any]:
-    """The bytes as tables."""
     try:
         text = raw.decode("utf-8-sig")
         if has_key_bomb(text):
             raise ConfigError(f"the {what} {path} has a key of too many dotted parts; flatten it")
-        return tomllib.loads(text)
+        return tomllib.loads(text), raw
     # Python's own cap on the digits of a number is a plain ValueError, which the others are kinds of.
     except (ValueError, RecursionError) as fault:
         raise ConfigError(f"the {what} {path} cannot be used, it is not TOML: {fault}") from fault

@@ -23,7 +23,7 @@ _MAX_NAME_CHARS = 256
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
-_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 NOT_EXECUTED = "(not executed)"
 
 
@@ -141,7 +141,7 @@ class Timeline:
         reasoning_tokens: int | None = None,
     ) -> None:
         counts = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
-        for name, n in zip(_COUNTS, counts, strict=True):
+        for name, n in zip(TOKEN_COUNTS, counts, strict=True):
             if (said := as_count(n, MAX_TOKENS)) is not None:
                 self._usage[name] = said
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from clawgauge.providers.embedded.model import fetch
-from support.command import clawgauge, clean_environment, read_records, write_suite
-from support.slow_rest import slow_rest
-from support.waiting import PATIENCE_S, wait_until
+from support.command import clawgauge, clean_environment, write_suite
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -40,12 +35,6 @@ def servers_of(gguf: Path) -> list[str]:
     return found
 
 
-def is_answering(gguf: Path) -> bool:
-    """Whether the server of this file has a connection: it has loaded, and was asked."""
-    tcp = [c.pid for c in psutil.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED]
-    return any(int(pid) in tcp for pid in servers_of(gguf))
-
-
 def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     """`embedded:PATH` answers from that file, is recorded under the path, and its server is gone afterwards."""
     done = clawgauge(gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "64")
@@ -55,26 +44,6 @@ def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     assert record["output_tokens"] == 64 and record["finish_reason"] == "length" and record["cached_tokens"] == 0
     assert record["warnings"] == [] and record["output_tps"] > 0
     assert servers_of(gguf) == []
-
-
-@pytest.mark.parametrize(
-    "number", slow_rest([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], every=3), ids=lambda n: n.name
-)
-def test_the_server_ends_with_the_run(gguf: Path, number: signal.Signals) -> None:
-    """Ctrl-C, SIGTERM and even kill -9 in the middle of an answer leave no server behind."""
-    words = ["run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--run-id", "cut"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clawgauge", *words],
-        cwd=gguf.parent,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    wait_until(lambda: is_answering(gguf))
-    process.send_signal(number)
-    process.communicate(timeout=PATIENCE_S)
-    wait_until(lambda: not servers_of(gguf))
-    assert read_records(gguf.parent / "runs" / "cut") == []
 
 
 @pytest.mark.parametrize(("name", "content"), [("missing.gguf", None), ("broken.gguf", b"GGUF but not really")])

@@ -3,78 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-from support.command import chat_config, clawgauge, clean_environment, read_records
+from support.command import chat_config, clawgauge
 from support.scripted_server import Held, ScriptedServer, Status, Text
-from support.waiting import FOREVER_S, PATIENCE_S, wait_until
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
-
-
-def start(place: Path, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "clawgauge", *words],
-        cwd=place,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def wait_for_calls(server: ScriptedServer, n_calls: int) -> None:
-    wait_until(lambda: len(server.calls) >= n_calls)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-def test_one_signal_ends_the_run_well(place: Path, server: ScriptedServer, number: signal.Signals) -> None:
-    """The call in flight is given up, what was recorded stands and is summed up, exit 130, no traceback."""
-    server.script(Text("yes"), Text("yes", first_delay_s=FOREVER_S))
-    process = start(place, *SMALL, "--run-id", "cut")
-    wait_for_calls(server, 2)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert out.decode() == "runs/cut\n" and b"Traceback" not in err
-    assert b"clawgauge run --resume cut" in err
-    assert [r["prompt_id"] for r in read_records(place / "runs" / "cut")] == ["P0"]
-    group = json.loads((place / "runs" / "cut" / "summary.json").read_bytes())["models"][0]
-    assert group["n_total"] == 1 and group["pass_rate_scheduled"] == pytest.approx(1 / 3)
-
-
-def test_a_second_signal_ends_it_at_once(place: Path, server: ScriptedServer) -> None:
-    """An impatient second Ctrl-C does not wait for anything; the records before it stand."""
-    server.script(Text("yes"), Text("yes", first_delay_s=FOREVER_S))
-    process = start(place, *SMALL, "--run-id", "cut")
-    wait_for_calls(server, 2)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert len(read_records(place / "runs" / "cut")) == 1
-
-
-def test_resume_asks_only_what_is_open(place: Path, server: ScriptedServer) -> None:
-    """After kill -9 the run goes on where it was: each cell once, in one file, as if nothing had happened."""
-    server.script(Text("yes"), Text("yes"), Text("yes", first_delay_s=FOREVER_S))
-    process = start(place, *SMALL, "--run-id", "cut")
-    wait_for_calls(server, 3)
-    process.kill()
-    process.communicate()
-    done = clawgauge(place, "run", "--resume", "cut")
-    assert done.code == 0, done.stderr
-    assert [r["prompt_id"] for r in done.records()] == ["P0", "P1", "P2", "P3"]
-    assert [r["stretch"] for r in done.records()] == [0, 0, 1, 1]
-    assert len(server.calls) == 5
-    group = done.summary()["models"][0]
-    assert group["n_total"] == 4
-    span = done.records()[-1]["ended_at_ms"] - done.records()[0]["started_at_ms"]
-    assert group["wall_clock_ms"] < span
 
 
 def test_a_finished_run_resumes_to_itself(place: Path, server: ScriptedServer) -> None:
@@ -83,55 +17,6 @@ def test_a_finished_run_resumes_to_itself(place: Path, server: ScriptedServer) -
     before = (first.folder / "results.jsonl").read_bytes()
     again = clawgauge(place, "run", "--resume", first.folder.name)
     assert again.code == 0 and (first.folder / "results.jsonl").read_bytes() == before
-    assert len(server.calls) == 4
-
-
-def test_retry_errors_refills_failed_cells(place: Path, server: ScriptedServer) -> None:
-    """--retry-errors asks failed cells again; the old lines move to superseded.jsonl; one line per cell remains."""
-    server.script(Text("yes"), Status(400), Text("yes"), Status(400))
-    first = clawgauge(place, *SMALL)
-    assert [r["availability_status"] for r in first.records()] == ["ok", "error", "ok", "error"]
-    again = clawgauge(place, "run", "--resume", first.folder.name, "--retry-errors")
-    assert again.code == 0
-    records = again.records()
-    assert sorted(r["prompt_id"] for r in records) == ["P0", "P1", "P2", "P3"]
-    assert {r["availability_status"] for r in records} == {"ok"}
-    old = [json.loads(line) for line in (first.folder / "superseded.jsonl").read_text().splitlines()]
-    assert sorted(r["prompt_id"] for r in old) == ["P1", "P3"]
-    assert len(server.calls) == 6
-
-
-def test_resume_after_the_suite_changed_is_refused(place: Path, server: ScriptedServer) -> None:
-    """An edited prompt is named; nothing is asked; --force goes on and says what it gives up."""
-    done = clawgauge(place, *SMALL)
-    suite = json.loads((place / "small.json").read_text())
-    suite["prompts"][1]["prompt"] = "at most four words"
-    suite["prompts"].append({"id": "P4", "name": "late", "prompt": "late", "validator": {"type": "noop"}})
-    (place / "small.json").write_text(json.dumps(suite))
-    refused = clawgauge(place, "run", "--resume", done.folder.name)
-    assert refused.code == 2
-    assert "small/P1" in refused.stderr and "small/P4" in refused.stderr and "--force" in refused.stderr
-    assert len(server.calls) == 4
-    forced = clawgauge(place, "run", "--resume", done.folder.name, "--force")
-    assert forced.code == 0 and "not comparable" in forced.stderr
-    assert [r["prompt_id"] for r in forced.records()] == ["P0", "P1", "P2", "P3", "P4"]
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("-t", "fake:other-model"), "other-model"),
-        (("--max-tokens", "7"), "--max-tokens"),
-        (("--temperature", "1"), "--temperature"),
-    ],
-)
-def test_resume_with_another_plan_is_refused(
-    place: Path, server: ScriptedServer, words: tuple[str, ...], named: str
-) -> None:
-    """Another target or option that changes answers is refused by name; the records stay as they are."""
-    done = clawgauge(place, *SMALL)
-    refused = clawgauge(place, "run", "--resume", done.folder.name, *words)
-    assert refused.code == 2 and named in refused.stderr
     assert len(server.calls) == 4
 
 
@@ -194,18 +79,6 @@ def test_another_server_behind_the_same_name_is_refused(place: Path, server: Scr
         assert elsewhere.requests == []
 
 
-def test_a_provider_that_is_gone_is_named(place: Path, server: ScriptedServer) -> None:
-    """Without the file that named the provider nothing is touched; the sentence says what is missing."""
-    server.script(Status(400))
-    done = clawgauge(place, *SMALL)
-    before = (done.folder / "results.jsonl").read_bytes()
-    (place / "clawgauge.toml").rename(place / "other.toml")
-    refused = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors")
-    assert refused.code == 2 and "'fake'" in refused.stderr and "--config" in refused.stderr
-    assert (done.folder / "results.jsonl").read_bytes() == before
-    assert clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", "--config", "other.toml").code == 0
-
-
 def test_resume_keeps_the_recorded_concurrency(place: Path, server: ScriptedServer) -> None:
     """The calls of a resumed run are as many at once as before, each on its own connection."""
     server.script(*(Status(400) for _ in range(4)))
@@ -225,18 +98,6 @@ def test_a_dry_run_of_a_resume_counts_what_is_open(place: Path, server: Scripted
     shown = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", "--dry-run", "--json")
     assert json.loads(shown.stdout)["calls"] == 1 and "1 call" in shown.stderr
     assert len(server.calls) == 4
-
-
-def test_two_writers_of_one_folder(place: Path, server: ScriptedServer) -> None:
-    """A second process on the same folder is turned away with the first one's id; after a kill the lock is gone."""
-    server.script(Text("yes", first_delay_s=FOREVER_S))
-    process = start(place, *SMALL, "--run-id", "held")
-    wait_for_calls(server, 1)
-    second = clawgauge(place, "run", "--resume", "held")
-    assert second.code == 4 and str(process.pid) in second.stderr
-    process.kill()
-    process.communicate()
-    assert clawgauge(place, "run", "--resume", "held").code == 0
 
 
 def test_a_target_is_given_up_after_as_many_failures_in_a_row_as_allowed(place: Path, server: ScriptedServer) -> None:

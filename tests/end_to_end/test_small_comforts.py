@@ -50,13 +50,6 @@ def test_what_needs_no_table_loads_no_layout(place: Path, server: ScriptedServer
     assert done.stderr.endswith("False\n"), done.stderr
 
 
-def test_an_error_sentence_cannot_steer_the_terminal(place: Path) -> None:
-    """A name with escape sequences in it is shown without them."""
-    done = clawgauge(place, "show", "\x1b]0;owned\x07\x1b[31mrun")
-    assert done.code == 2 and "There is no run" in done.stderr
-    assert "\x1b" not in done.stderr and "\x07" not in done.stderr
-
-
 def test_a_level_that_does_nothing_is_said_to(place: Path) -> None:
     """`@high` on the embedded model is ignored in one line; the run goes on."""
     done = clawgauge(place, "run", "-t", "embedded:smollm2-135m@high", "-s", "small.json", "--prompt-ids", "P0",

@@ -86,14 +86,6 @@ def test_several_calls_in_flight_may_overshoot_and_all_count(tools: Path, server
     assert decided["detail"]["not_needed"] == 20 - n_tool
 
 
-def test_a_target_that_cannot_answer_still_has_a_record_for_every_cell(tools: Path, server: ScriptedServer) -> None:
-    """After a 401 the target is not asked again, and each of its cells says so."""
-    server.reply_with(Status(401))
-    done = clawgauge(tools, *ENOUGH, "--max-calls", "5")
-    assert done.code == 3 and len(server.calls) == 1
-    assert {record["failure_type"] for record in done.records()} == {"http_401"} and len(done.records()) == 22
-
-
 def test_the_plan_says_what_a_tier_is_likely_to_take(tools: Path, server: ScriptedServer) -> None:
     """--dry-run counts the tool prompts and forecasts; nothing is asked. --json has the same figures."""
     shown = clawgauge(tools, *ENOUGH, "--dry-run", "--json")

@@ -20,9 +20,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, Target
-from clawgauge.runner.agenda import Agenda
-from clawgauge.runner.budgets import Cell
-from clawgauge.runner.clock import Clock, LagWatch, SystemClock
+from clawgauge.runner.agenda import Agenda, Cell
+from clawgauge.runner.clock import Clock, LagWatch
 from clawgauge.runner.judging import Judge
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from clawgauge.secrets import Redactor
@@ -36,7 +35,7 @@ PROTOCOLS = ["openai_chat", "openai_responses"]
 
 
 @dataclass
-class WaitingClock:
+class WaitingClock(Clock):
     """Real clocks, but a wait takes no time: it only moves them."""
 
     waits_s: list[float] = field(default_factory=list)
@@ -80,7 +79,7 @@ def ask_provider(
     async def asked(run_folder: RunFolder) -> None:
         plan = plan_of(prompts, redact=Redactor(), **{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options})
         context = RunContext(
-            plan, run_folder, Observer(), clock or SystemClock(), rng=random.Random(1), judge=judge or Judge()
+            plan, run_folder, Observer(), clock or Clock(), rng=random.Random(1), judge=judge or Judge()
         )
         agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
         with LagWatch() as lag_watch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -122,7 +123,7 @@ def holds_for(n_examples: int, claim: Callable[[Path, list[Result]], None], plac
             write_folder(runs / run_id, [], PROMPTS, TARGETS, repeats=5, run_id=run_id)
             with RunFolder.open_existing(runs / run_id) as folder:
                 for row in rows:
-                    folder.append_sync(row)
+                    asyncio.run(folder.append(row))
         claim(runs, rows)
 
     check()

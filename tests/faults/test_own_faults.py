@@ -19,8 +19,8 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.claude.provider import _spawn_failure
 from clawgauge.records import Prompt
+from clawgauge.runner.attempts import own_fault
 from clawgauge.runner.judging import Judge
-from clawgauge.runner.retry import own_fault
 from faults.asking import ask_provider, verdict
 from support.command import clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Text

@@ -29,7 +29,7 @@ from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Intake, Reader, SseD
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
-from clawgauge.runner.budgets import Cell
+from clawgauge.runner.agenda import Cell
 from clawgauge.runner.record import Asked, Source, answered_result
 from clawgauge.suites import load_suite, prompts_sha256
 from clawgauge.timeline import Completion, Timeline

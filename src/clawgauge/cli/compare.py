@@ -68,23 +68,21 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError("--map puts targets of two runs together; with --models there is one run")
     if arguments.significant and not arguments.fail_on:
         raise ConfigError("--significant is about the rules of --fail-on: give at least one")
-    path_a, path_b = _locate(arguments.a, arguments.b, arguments.runs_dir)
+    path_a = open_run(arguments.a, arguments.runs_dir)
+    path_b = path_a if arguments.b is None else open_run(arguments.b, arguments.runs_dir)
+    if arguments.b is not None and path_a.resolve() == path_b.resolve():
+        raise ConfigError(f"A and B are both {path_a}: name two runs, or two of its targets with --models X Y")
     try:
         comparison = compare_runs(path_a, path_b, wishes)
     except IncomparableRuns as wrong:
-        sys.stderr.write(_say_refusal(wrong))
+        lines = [f"clawgauge: {wrong}, because these differ:"]
+        lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
+        sys.stderr.write("".join(map(one_row, [*lines, "compare them anyway with --force"])))
         return wrong.exit_code
-    rendered = _render(comparison, arguments.format)
-    print_output(arguments.output, rendered)
-    return _exit_code(comparison)
-
-
-def _locate(a: str, b: str | None, runs_dir: Path | None) -> tuple[Path, Path]:
-    first = open_run(a, runs_dir)
-    second = first if b is None else open_run(b, runs_dir)
-    if b is not None and first.resolve() == second.resolve():
-        raise ConfigError(f"A and B are both {first}: name two runs, or two of its targets with --models X Y")
-    return first, second
+    print_output(arguments.output, _render(comparison, arguments.format))
+    if comparison.gate_failed:
+        return GATE_FAILED
+    return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
 
 
 def _render(comparison: Comparison, form: str) -> str:
@@ -98,15 +96,3 @@ def _render(comparison: Comparison, form: str) -> str:
     from clawgauge.reports.terminal import as_text
 
     return as_text(sections, output_width(100))
-
-
-def _say_refusal(wrong: IncomparableRuns) -> str:
-    lines = [f"clawgauge: {wrong}, because these differ:"]
-    lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
-    return "".join(map(one_row, [*lines, "compare them anyway with --force"]))
-
-
-def _exit_code(comparison: Comparison) -> int:
-    if comparison.gate_failed:
-        return GATE_FAILED
-    return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE

@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.loop import run_async
-from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets
+from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async
 from clawgauge.config import find_secrets, provider_settings, read_configuration, read_environment
 from clawgauge.errors import CallFailure, ConfigError, MachineError
-from clawgauge.journal import encode_document
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded.model import fetch
 from clawgauge.providers.registry import create_provider
@@ -43,39 +41,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    if arguments.get_embedded:
-        return get_embedded()
-    return examine(arguments.config, as_json=arguments.json)
-
-
-def examine(config: Path | None, *, as_json: bool) -> int:
-    """Probe everything; exit 0 as long as something can be used."""
+    """Probe everything, and exit 0 as long as something can be used; or fetch the embedded model."""
     environ = read_environment()
-    configuration = read_configuration(config, environ)
+    if arguments.get_embedded:
+        try:
+            sys.stdout.write(f"{fetch(environ, _tell)}\n")
+        except CallFailure as failure:
+            raise MachineError(failure.message) from failure
+        return DONE
+    configuration = read_configuration(arguments.config, environ)
     if configuration.path is not None:
         _tell(clean_cell(f"using {configuration.path} ({configuration.standing})"))
     settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
     redact = keep_secrets(find_secrets(settings, environ))
     configured = configuration.withheld_providers | set(configuration.providers)
-    probes = run_async(_probe_all(_worth_probing(settings, configured)))
+    # The bare `openai_chat` type has no address of its own unless one was given.
+    if settings["openai_chat"].base_url is None and "openai_chat" not in configured:
+        del settings["openai_chat"]
+    probes = run_async(_probe_all(settings.values()))
     # Masked as a whole: versions and model names are the server's words too.
-    if as_json:
-        sys.stdout.write(encode_document(mask_strings(msgspec.to_builtins(probes), redact)).decode())
+    if arguments.json:
+        print_json(mask_strings(msgspec.to_builtins(probes), redact))
     else:
         sys.stdout.write(redact("".join(map(_lines, probes))))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
-def _worth_probing(settings: dict[str, ProviderSettings], configured: Collection[str]) -> list[ProviderSettings]:
-    """Everything but the bare `openai_chat` type, which has no address of its own unless one was given."""
-    return [
-        setting
-        for name, setting in settings.items()
-        if name != "openai_chat" or setting.base_url is not None or name in configured
-    ]
-
-
-async def _probe_all(settings: list[ProviderSettings]) -> list[ProviderProbe]:
+async def _probe_all(settings: Iterable[ProviderSettings]) -> list[ProviderProbe]:
     return list(await asyncio.gather(*(_probe(setting) for setting in settings)))
 
 
@@ -98,16 +90,6 @@ def _lines(probe: ProviderProbe) -> str:
     if probe.hint:
         lines.append(f"      → {probe.hint}")
     return "".join(map(one_row, lines))
-
-
-def get_embedded() -> int:
-    """Fetch the embedded model now, so that later runs need no network."""
-    try:
-        path = fetch(read_environment(), _tell)
-    except CallFailure as failure:
-        raise MachineError(failure.message) from failure
-    sys.stdout.write(f"{path}\n")
-    return DONE
 
 
 def _tell(line: str) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_file, tell_unreadable
 from clawgauge.cli.process import interruption
 from clawgauge.errors import ConfigError
-from clawgauge.export import Column, ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.export import ResultStream, choose_columns, iter_csv, iter_jsonl
 from clawgauge.reports.clean import clean_lines, clean_terminal
 from clawgauge.words import plural
 
@@ -44,32 +44,37 @@ def execute(arguments: argparse.Namespace) -> int:
     form = _choose_format(arguments.format, arguments.output, excel_safe=arguments.excel_safe)
     names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
     columns = choose_columns(names)
-    results = ResultStream(_open_runs(arguments.runs, arguments.runs_dir))
+    # Each once: `latest` and a run's own id may be the same one.
+    folders: dict[Path, Path] = {}
+    for ref in arguments.runs:
+        folder = open_run(ref, arguments.runs_dir)
+        if folder.resolve() in folders:
+            sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
+        folders.setdefault(folder.resolve(), folder)
+    results = ResultStream(list(folders.values()))
     if form == "parquet":
-        _write_parquet(results, columns, arguments.output)
+        from clawgauge.export.parquet import write_parquet
+
+        with output_file(arguments.output) as file:
+            write_parquet(results, columns, file)
+    elif form == "csv":
+        _write_lines(iter_csv(results, columns, excel_safe=arguments.excel_safe), arguments.output)
     else:
-        lines = iter_jsonl(results, columns)
-        if form == "csv":
-            lines = iter_csv(results, columns, excel_safe=arguments.excel_safe)
-        _write_lines(lines, arguments.output)
+        _write_lines(iter_jsonl(results, columns), arguments.output)
     if arguments.output is not None:
         sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {arguments.output}\n")
     return tell_unreadable(results.n_unreadable)
 
 
-def _open_runs(refs: Sequence[str], runs_dir: Path | None) -> list[Path]:
-    """The folders named, each once: `latest` and a run's own id may be the same one."""
-    folders: dict[Path, Path] = {}
-    for ref in refs:
-        folder = open_run(ref, runs_dir)
-        if folder.resolve() in folders:
-            sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
-        folders.setdefault(folder.resolve(), folder)
-    return list(folders.values())
-
-
 def _choose_format(named: str | None, output: Path | None, *, excel_safe: bool) -> str:
-    form = named or _format_of(output)
+    """The format that was named, else the one a file's name asks for; CSV where it asks for none."""
+    suffix = output.suffix if output is not None else ""
+    form = named or _SUFFIXES.get(suffix.lower(), "" if suffix else "csv")
+    if not form:
+        raise ConfigError(
+            f"export writes no {suffix} files, as {output} would be: "
+            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
+        )
     if excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:
@@ -77,26 +82,6 @@ def _choose_format(named: str | None, output: Path | None, *, excel_safe: bool) 
     if form == "parquet" and find_spec("pyarrow") is None:
         raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
     return form
-
-
-def _format_of(output: Path | None) -> str:
-    """The format a file's name asks for; CSV where it asks for none."""
-    if output is None or not output.suffix:
-        return "csv"
-    form = _SUFFIXES.get(output.suffix.lower())
-    if form is None:
-        raise ConfigError(
-            f"export writes no {output.suffix} files, as {output} would be: "
-            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
-        )
-    return form
-
-
-def _write_parquet(results: ResultStream, columns: Sequence[Column], output: Path) -> None:
-    from clawgauge.export.parquet import write_parquet
-
-    with output_file(output) as file:
-        write_parquet(results, columns, file)
 
 
 def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shlex
 import shutil
 import sys
@@ -14,8 +13,15 @@ from typing import BinaryIO
 
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration, read_environment
-from clawgauge.errors import ClawgaugeError, ConfigError, DiskFailure
-from clawgauge.journal import is_run_folder, locate_run, read_config, read_events, replace_beside_records
+from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.journal import (
+    is_run_folder,
+    locate_run,
+    read_config,
+    read_events,
+    replace_beside_records,
+)
+from clawgauge.journal.disk import FULL
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
@@ -23,7 +29,6 @@ from clawgauge.reports.words import word_unreadable
 from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
 
 
@@ -35,19 +40,17 @@ def open_run(ref: str, runs_dir: Path | None) -> Path:
     return locate_run(ref, runs_dir or configured_runs_dir())
 
 
-def configured_prices() -> Path | None:
-    """The user's own price file, where ./clawgauge.toml names one."""
+def configured_path(option: str) -> Path | None:
+    """What ./clawgauge.toml says of `prices` or `runs_dir`, where it does."""
     configuration = read_configuration(None, read_environment())
-    configuration.refuse_withheld(["prices"])
-    prices = configuration.under({}).get("prices")
-    return Path(prices) if prices else None
+    configuration.refuse_withheld([option])
+    said = configuration.under({}).get(option)
+    return Path(said) if said else None
 
 
 def configured_runs_dir() -> Path:
     """Where runs are kept unless the command line says otherwise."""
-    configuration = read_configuration(None, read_environment())
-    configuration.refuse_withheld(["runs_dir"])
-    return Path(configuration.run.get("runs_dir") or DEFAULT_RUNS_DIR)
+    return configured_path("runs_dir") or Path(DEFAULT_RUNS_DIR)
 
 
 def tell_unreadable(n_lines: int) -> int:
@@ -73,7 +76,10 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         with replacing(path.resolve()) as file:
             yield file
     except OSError as error:
-        raise _refusal(path, error) from error
+        said = error.strerror or str(error)
+        if error.errno in FULL:
+            raise DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.") from error
+        raise ConfigError(f"Cannot write {path} ({said}); choose another place with -o.") from error
 
 
 def output_width(default: int | None = None) -> int | None:
@@ -93,13 +99,6 @@ def write_output(path: Path, text: str) -> None:
     """`text` as the whole of `path`, in UTF-8."""
     with output_file(path) as file:
         file.write(text.encode("utf-8", "replace"))
-
-
-def _refusal(path: Path, error: OSError) -> ClawgaugeError:
-    said = error.strerror or str(error)
-    if error.errno in _FULL:
-        return DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.")
-    return ConfigError(f"Cannot write {path} ({said}); choose another place with -o.")
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
@@ -135,10 +134,8 @@ def _larger_budget(path: Path) -> list[str]:
         elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
             # A run folder may come from anyone, and this is to be pasted into a shell.
             option = _BUDGETS.get(str(event.detail.get("budget")))
-            words = [option, _written_out(2 * limit)] if option else []
+            # As an option takes it: no exponent, and no fraction where there is none.
+            larger = 2 * limit
+            written = str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"
+            words = [option, written] if option else []
     return words
-
-
-def _written_out(number: float) -> str:
-    """A number as an option takes it: no exponent, and no fraction where there is none."""
-    return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"

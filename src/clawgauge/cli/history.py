@@ -55,8 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
     )
     if arguments.fill:
         history = msgspec.structs.replace(history, fill=[_command(step, arguments.runs_dir) for step in steps])
-    rendered = _render(history, arguments.format)
-    print_output(arguments.output, rendered)
+    print_output(arguments.output, _render(history, arguments.format))
     spoilt = history.unreadable or any(run.n_unreadable_lines for run in history.runs)
     return UNREADABLE_LINES if spoilt else DONE
 
@@ -90,17 +89,13 @@ def _run_command(step: FillStep, runs_dir: Path | None) -> str:
         words += ["-s", sources.get(suite, suite)]
     if not step.whole_suites:
         words += ["--prompt-ids", ",".join(f"{suite}/{prompt_id}" for suite, prompt_id in step.prompts)]
-    words += _options(step.like.options)
-    if runs_dir is not None:
-        words += ["--runs-dir", str(runs_dir)]
-    return shlex.join(words)
-
-
-def _options(options: RunOptions) -> list[str]:
-    usual, words = RunOptions(), []
+    usual, options = RunOptions(), step.like.options
     for name, flag in _CARRIED.items():
         value = getattr(options, name)
         if value != getattr(usual, name):
             words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
     words += [flag for name, flag in _CARRIED_SWITCHES.items() if getattr(options, name)]
-    return words if options.stream else [*words, "--no-stream"]
+    words += [] if options.stream else ["--no-stream"]
+    if runs_dir is not None:
+        words += ["--runs-dir", str(runs_dir)]
+    return shlex.join(words)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import atexit
 import codecs
 import errno
+import gc
 import io
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from clawgauge.child_processes.groups import kill_all_groups
+from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.reports.clean import clean_lines
 
@@ -37,6 +39,9 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 _ONE_BREATH_S = 1.0
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _STDERR = 2
+# What an event loop and a run folder take before anything is asked.
+_DESCRIPTORS = 10
+T = TypeVar("T")
 
 
 def keep_secrets(secrets: Mapping[str, str]) -> Redactor:
@@ -56,6 +61,13 @@ def keep_secrets(secrets: Mapping[str, str]) -> Redactor:
 
     sys.excepthook = show
     return redact
+
+
+def print_json(document: Any) -> None:
+    """Indented JSON and a line end, with the escapes of the files: nothing in it steers a terminal."""
+    from clawgauge.journal import encode_document
+
+    sys.stdout.write(encode_document(document).decode())
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -122,16 +134,7 @@ class _Output(io.TextIOBase):
 @contextmanager
 def guarded_streams() -> Iterator[None]:
     """Within the block stdout and stderr are there, and fail as the module says."""
-    _open_missing()
-    _masks.clear()
-    results = _Output(sys.stdout, "stdout", must_arrive=True)
-    words = _Output(sys.stderr, "stderr", must_arrive=False)
-    with redirect_stdout(results), redirect_stderr(words):
-        yield
-
-
-def _open_missing() -> None:
-    """A command started with `>&-` has no stdout, and the next file it opens would become it."""
+    # A command started with `>&-` has no stdout, and the next file it opens would become it.
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -140,6 +143,11 @@ def _open_missing() -> None:
     # Never closed: they stand for streams that live as long as the process.
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    _masks.clear()
+    results = _Output(sys.stdout, "stdout", must_arrive=True)
+    words = _Output(sys.stderr, "stderr", must_arrive=False)
+    with redirect_stdout(results), redirect_stderr(words):
+        yield
 
 
 def machine_failure(fault: BaseException) -> MachineError | None:
@@ -198,7 +206,7 @@ class Interruption:
         self.happened = True
         for number in _SIGNALS:
             if signal.getsignal(number) == self._hear:
-                signal.signal(number, _overhear)
+                signal.signal(number, lambda _number, _frame: None)
                 # The interpreter gives up handlers before its end, but leaves alone what is ignored. Only at the very
                 # end: a program started by whoever called us would inherit it.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
@@ -233,7 +241,12 @@ class Interruption:
         if self._first_signal_s is None:
             self._first_signal_s = now_s
         elif number == signal.SIGINT or now_s - self._first_signal_s > _ONE_BREATH_S:
-            _end_at_once()
+            kill_all_groups()
+            if os.isatty(_STDERR):
+                # The live table hides it.
+                with suppress(OSError):
+                    os.write(_STDERR, _SHOW_CURSOR)
+            os._exit(INTERRUPTED)
         self.request()
 
 
@@ -249,17 +262,47 @@ def _is_importing() -> bool:
     return False
 
 
-def _overhear(_number: int, _frame: object) -> None:
-    """A signal that comes too late to matter."""
-
-
-def _end_at_once() -> None:
-    kill_all_groups()
-    if os.isatty(_STDERR):
-        # The live table hides it.
-        with suppress(OSError):
-            os.write(_STDERR, _SHOW_CURSOR)
-    os._exit(INTERRUPTED)
-
-
 interruption = Interruption()
+
+
+def run_async(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in the one event loop: uvloop where it installs.
+
+    Objects made while importing are taken out of the collector's way first.
+    """
+    # Loaded only now: a help text needs none of it.
+    import asyncio
+
+    try:
+        require_descriptors(_DESCRIPTORS)
+    except OSError as fault:
+        main.close()
+        raise MachineError("this program may open too few files to work: raise the limit with ulimit -n 256") from fault
+    loop_factory = None
+    if sys.platform != "win32":
+        with suppress(ImportError):
+            from uvloop import new_event_loop as loop_factory  # type: ignore[assignment]
+    # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
+    with interruption.cancelling(lambda: None):
+        gc.freeze()
+        # A thread that judges gives way to the loop that stamps within a millisecond.
+        sys.setswitchinterval(0.001)
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            try:
+                return runner.run(cancellable(main))
+            except asyncio.CancelledError:
+                if interruption.happened:
+                    raise Interrupted from None
+                raise
+
+
+async def cancellable(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which an interruption cancels; what stands after it can still be done."""
+    import asyncio
+
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    # Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of one.
+    with interruption.cancelling(lambda: loop.call_soon_threadsafe(task.cancel)):
+        if interruption.happened:
+            task.cancel()
+        return await task

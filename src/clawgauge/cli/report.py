@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, tell_unreadable, write_output
@@ -30,29 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    return report_runs(arguments.runs, arguments.runs_dir, arguments.output)
-
-
-def report_runs(refs: Sequence[str], runs_dir: Path | None, output: str | None) -> int:
-    """`report RUN…`: prints the path of the file alone, or the page itself for `-`."""
-    found = [open_run(ref, runs_dir) for ref in refs]
+    """Prints the path of the file alone, or the page itself for `-`."""
+    found = [open_run(ref, arguments.runs_dir) for ref in arguments.runs]
     paths = list({path.resolve(): path for path in found}.values())
     survey = Survey()
     runs = read_runs(paths, survey)
     page = render_report(runs, survey)
-    if output == _STDOUT:
-        _write_stdout(page)
-    elif output is not None:
-        write_output(Path(output), page)
-        sys.stdout.write(f"{output}\n")
+    if arguments.output == _STDOUT:
+        # The page says that it is UTF-8, whatever this terminal speaks.
+        if isinstance(sys.__stdout__, io.TextIOWrapper):
+            sys.__stdout__.reconfigure(encoding="utf-8", newline="\n")
+        sys.stdout.write(page)
     else:
-        write_output(paths[0] / REPORT, page)
-        sys.stdout.write(f"{paths[0] / REPORT}\n")
+        output = Path(arguments.output) if arguments.output is not None else paths[0] / REPORT
+        write_output(output, page)
+        sys.stdout.write(f"{arguments.output or output}\n")
     return tell_unreadable(sum(run.summary.n_unreadable_lines for run in runs))
-
-
-def _write_stdout(page: str) -> None:
-    # The page says that it is UTF-8, whatever this terminal speaks.
-    if isinstance(sys.__stdout__, io.TextIOWrapper):
-        sys.__stdout__.reconfigure(encoding="utf-8", newline="\n")
-    sys.stdout.write(page)

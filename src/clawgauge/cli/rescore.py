@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ import msgspec
 
 from clawgauge.checks import NATIVE, VALIDATORS_VERSION
 from clawgauge.cli.files import open_run, write_summary
-from clawgauge.cli.process import DONE, UNREADABLE_LINES
-from clawgauge.cli.show import to_json
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
@@ -40,6 +40,7 @@ examples:
 """
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
+_WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     path = open_run(arguments.run, arguments.runs_dir)
-    return rescore(path, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
+    with closing(Judge()) as judge:
+        return rescore(path, judge, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
 
 
 class Rescoring:
@@ -61,13 +63,8 @@ class Rescoring:
     def __init__(self, prompts: dict[tuple[str, str], Prompt], judge: Judge | None = None) -> None:
         self._prompts = prompts
         self._judge = judge or Judge()
-        self.n_judged = 0
-        self.n_without_prompt = 0
-        self.n_truncated = 0
-        self.n_withheld = 0
-        self.n_dropped = 0
-        self.n_other_engine = 0
-        self.n_without_engine = 0
+        self.n_judged = self.n_other_engine = 0
+        self.kept: Counter[str] = Counter()
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -76,21 +73,18 @@ class Rescoring:
             return result
         prompt = self._prompts.get(result.prompt)
         if prompt is None:
-            self.n_without_prompt += 1
-            return result
-        if result.raw_output_truncated:
-            self.n_truncated += 1
-            return result
-        if KEY_WITHHELD in result.warnings:
-            self.n_withheld += 1
+            self.kept[_WITHOUT_PROMPT] += 1
             return result
         native = [call for call in result.tool_invocations if call.channel == NATIVE]
-        if any(call.arguments is None for call in native):
-            self.n_dropped += 1
-            return result
         needs_world = prompt.world is not None or prompt.validator.get("type") == "effect"
-        if needs_world and not can_run():
-            self.n_without_engine += 1
+        obstacles = {
+            "ran over 64 KB": result.raw_output_truncated,
+            "held a key, which is not recorded": KEY_WITHHELD in result.warnings,
+            "made calls too large to be recorded": any(call.arguments is None for call in native),
+            "needs the package bashkit to be judged": needs_world and not can_run(),
+        }
+        if (why := next((why for why, holds in obstacles.items() if holds), None)) is not None:
+            self.kept[why] += 1
             return result
         self.n_judged += 1
         ran_in = engine() if needs_world else None
@@ -120,19 +114,14 @@ class Rescoring:
         return judged
 
 
-def rescore(path: Path, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
+def rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
-    with closing(Judge()) as judge:
-        return _rescore(path, judge, suite=suite, dry_run=dry_run, as_json=as_json)
-
-
-def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     config = read_config(path)
     prompts = _prompts(path, config, suite)
     rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
 
     def approve() -> None:
-        if not rescoring.n_judged and rescoring.n_without_prompt:
+        if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
             raise RunFolderError(
                 f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
             )
@@ -144,16 +133,16 @@ def _rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_j
         approve()
         _tell(rescoring, reader.bad_lines, dry_run=True)
         return UNREADABLE_LINES if reader.bad_lines else DONE
-    folder = RunFolder.open_existing(path)
-    try:
+    with RunFolder.open_existing(path) as folder:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
         folder.rewrite_results(rescoring.judge, approve)
         _explain(folder, config, prompts, rescoring)
         summary = write_summary(folder)
-    finally:
-        folder.close()
     _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
-    sys.stdout.write(to_json(summary) if as_json else f"{path}\n")
+    if as_json:
+        print_json(summary)
+    else:
+        sys.stdout.write(f"{path}\n")
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 
@@ -223,14 +212,7 @@ def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
     lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
-    kept = {
-        "ran over 64 KB": rescoring.n_truncated,
-        "held a key, which is not recorded": rescoring.n_withheld,
-        "made calls too large to be recorded": rescoring.n_dropped,
-        "belonged to a prompt that is not known": rescoring.n_without_prompt,
-        "needs the package bashkit to be judged": rescoring.n_without_engine,
-    }
-    lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in kept.items() if n]
+    lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in sorted(rescoring.kept.items())]
     if rescoring.n_other_engine:
         answers = plural(rescoring.n_other_engine, "answer")
         lines.append(f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.config import FIELDS, OPTIONS, Settings, check_options, flag_of
+from clawgauge.config import FIELDS, OPTIONS, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import (
     CellKey,
@@ -31,10 +31,10 @@ from clawgauge.plan import (
     refuse_unusable,
     with_settings,
 )
-from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
+from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row
-from clawgauge.runner.budgets import pool_key, tier_pool
+from clawgauge.runner.agenda import tier_pool
 from clawgauge.stats import is_decided, tier_posterior
 from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
 
@@ -49,10 +49,9 @@ class Resumed(NamedTuple):
 
 
 def read_evidence(
-    path: Path, pool: Collection[Prompt], *, without: Collection[CellKey] = frozenset()
+    path: Path, pool: Collection[PromptKey], *, without: Collection[CellKey] = frozenset()
 ) -> dict[Target, Evidence]:
     """The evidence in run folder `path`; cells in `without` are about to lose their record and count as open."""
-    keys = {pool_key(prompt) for prompt in pool}
     counts: dict[Target, Counter[str]] = {}
     costs: dict[Target, float] = {}
     for line in iter_results(path, Row):
@@ -62,7 +61,7 @@ def read_evidence(
         count = counts.setdefault(target, Counter())
         costs[target] = costs.get(target, 0.0) + _paid(line.cost_usd)
         count["n_calls"] += bool(line.attempts)
-        if (line.suite, line.prompt_id) not in keys:
+        if (line.suite, line.prompt_id) not in pool:
             continue
         count["n_pool"] += 1
         count["n_repeats"] += line.repeat > 0
@@ -72,20 +71,9 @@ def read_evidence(
     return {target: Evidence(**count, cost_usd=costs[target]) for target, count in counts.items()}
 
 
-def read_superseded_cost(path: Path) -> float:
-    """What the calls cost whose records were superseded: they were paid for, though they count in no figure."""
-    return sum(_paid(line.cost_usd) for line in iter_superseded(path, Row))
-
-
-def read_unrecorded_cost(path: Path) -> float:
-    """What earlier stretches spent, or may have, that no record tells: warm-ups, lost attempts, calls given up."""
-    ended = (event.detail.get("unrecorded_usd") for event in read_events(path) if event.event == "stretch_ended")
-    return sum(float(usd) for usd in ended if isinstance(usd, int | float) and usd > 0)
-
-
-def _paid(cost_usd: float | None) -> float:
+def _paid(cost_usd: Any) -> float:
     """A folder may come from anyone, and no line in it earns money back."""
-    return max(0.0, cost_usd or 0.0)
+    return max(0.0, float(cost_usd)) if isinstance(cost_usd, int | float) else 0.0
 
 
 def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
@@ -105,11 +93,24 @@ def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
     """The recorded plan, with what the command line says anew; a change that matters is refused without --force."""
     config = resumed.recorded
     named = [field for name, field in FIELDS.items() if name in said and field in RunOptions.__struct_fields__]
-    settings = _merged(plan.settings, config.options, named)
+    # The recorded options, overridden by those that were named now and by the environment. Which prompts the run has
+    # is decided: --prompt-ids chooses among them.
+    kept = {
+        name: getattr(config.options, name)
+        for name in RunOptions.__struct_fields__
+        if name == "prompt_ids" or (name not in named and OPTIONS[name].variable is None)
+    }
+    settings = msgspec.structs.replace(plan.settings, **kept)
     check_options(settings)
     suites, prompts, suite_changes = _prompts(plan, config, from_files="suites" in said)
     targets = [*config.targets, *(target for target in plan.targets if target not in config.targets)]
-    _require_providers(plan, targets)
+    for target in targets:
+        if target.provider not in plan.providers:
+            raise TargetError(
+                f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
+                "name the configuration file that has it with --config"
+            )
+    refuse_unusable(plan.providers, {target.provider for target in targets})
     changes = [
         *(_target_changes(config.targets, plan.targets) if "targets" in said else []),
         *_option_changes(config.options, settings, named),
@@ -159,49 +160,29 @@ def forced_changes(plan: Plan, config: RunConfig) -> list[str]:
 def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
     """The cells that are done, those whose record is to be superseded because they failed, and what is known by now."""
     folder, settings = resumed.path, plan.settings
-    stretch = sum(1 for event in read_events(folder) if event.event == "stretch_started")
-    index = index_cells(folder)
-    planned = {
-        CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, repeat)
-        for target in plan.targets
-        for prompt in plan.asked
-        for repeat in range(settings.repeats)
+    events, index = read_events(folder), index_cells(folder)
+    stretch = sum(event.event == "stretch_started" for event in events)
+    targets, asked = set(plan.targets), {prompt.key for prompt in plan.asked}
+    refill = {
+        key
+        for key, status in index.items()
+        if resumed.retry_errors and status != "ok" and key.repeat in range(settings.repeats)
+        if Target(*key[:3]) in targets and (key.suite, key.prompt_id) in asked
     }
-    failed = {key for key, status in index.items() if status != "ok" and key in planned}
-    refill = failed if resumed.retry_errors else set()
     if not settings.until_decided and settings.max_calls is None and settings.max_cost_usd is None:
         return OpenWork(set(index) - refill, refill, stretch=stretch)
-    pool = tier_pool(plan.prompts) if settings.until_decided else []
+    pool = {prompt.key for prompt in tier_pool(plan.prompts)} if settings.until_decided else set()
     known = read_evidence(folder, pool)
-    refill -= _not_needed(pool, known, refill)
-    evidence = read_evidence(folder, pool, without=refill) if refill else known
-    # What is about to be asked again was paid for all the same.
-    given_up_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
-    beside_usd = read_superseded_cost(folder) + read_unrecorded_cost(folder) + given_up_usd
-    return OpenWork(set(index) - refill, refill, evidence, beside_usd, stretch)
-
-
-def _not_needed(
-    pool: Collection[Prompt], known: Mapping[Target, Evidence], failed: Collection[CellKey]
-) -> set[CellKey]:
-    """Failed cells whose answer would no longer be asked for: their tier is decided without them."""
-    keys = {pool_key(prompt) for prompt in pool}
+    # Not asked again: failed cells whose tier is decided without them.
     decided = {target for target, seen in known.items() if is_decided(tier_posterior(seen.k, seen.n))}
-    return {
-        key
-        for key in failed
-        if (key.suite, key.prompt_id) in keys and Target(key.provider, key.model, key.thinking_level) in decided
-    }
-
-
-def _require_providers(plan: Plan, targets: list[Target]) -> None:
-    for target in targets:
-        if target.provider not in plan.providers:
-            raise TargetError(
-                f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
-                "name the configuration file that has it with --config"
-            )
-    refuse_unusable(plan.providers, {target.provider for target in targets})
+    refill = {key for key in refill if (key.suite, key.prompt_id) not in pool or Target(*key[:3]) not in decided}
+    evidence = read_evidence(folder, pool, without=refill) if refill else known
+    # What is about to be asked again was paid for all the same, and so was what has been superseded; of warm-ups, lost
+    # attempts and calls given up only the events tell.
+    beside_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
+    beside_usd += sum(_paid(line.cost_usd) for line in iter_superseded(folder, Row))
+    beside_usd += sum(_paid(event.detail.get("unrecorded_usd")) for event in events if event.event == "stretch_ended")
+    return OpenWork(set(index) - refill, refill, evidence, beside_usd, stretch)
 
 
 def _target_changes(before: list[Target], now: list[Target]) -> list[str]:
@@ -221,19 +202,6 @@ def _option_changes(before: RunOptions, now: RunOptions, names: Iterable[str]) -
         if old != new and (resume == "fixed" or (resume == "more" and new < old)):
             lines.append(f"{flag_of(name)} was {old} and is now {new}")
     return lines
-
-
-def _merged(settings: Settings, recorded: RunOptions, named: Collection[str]) -> Settings:
-    """The recorded options, overridden by those that were named now and by the environment.
-
-    Which prompts the run has is decided: --prompt-ids chooses among them.
-    """
-    kept = {
-        name: getattr(recorded, name)
-        for name in RunOptions.__struct_fields__
-        if name == "prompt_ids" or (name not in named and OPTIONS[name].variable is None)
-    }
-    return msgspec.structs.replace(settings, **kept)
 
 
 def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[SuiteInfo], list[Prompt], list[str]]:
@@ -264,13 +232,9 @@ def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list
 def _prompt_differences(before: list[Prompt], now: list[Prompt]) -> list[str]:
     old = {f"{p.suite}/{p.id}": p for p in before}
     new = {f"{p.suite}/{p.id}": p for p in now}
-    lines = [
-        f"{what} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
-        for what, ids in (
-            ("changed prompts", [key for key in new if key in old and new[key] != old[key]]),
-            ("prompts gone", [key for key in old if key not in new]),
-            ("new prompts", [key for key in new if key not in old]),
-        )
-        if ids
-    ]
-    return lines
+    found = {
+        "changed prompts": [key for key in new if key in old and new[key] != old[key]],
+        "prompts gone": [key for key in old if key not in new],
+        "new prompts": [key for key in new if key not in old],
+    }
+    return [f"{what} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}" for what, ids in found.items() if ids]

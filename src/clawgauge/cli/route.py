@@ -10,11 +10,19 @@ import sys
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
-from clawgauge.cli.files import configured_prices, open_run, output_width, print_output, tell_unreadable, write_output
+from clawgauge.cli.files import (
+    configured_path,
+    open_run,
+    output_width,
+    print_output,
+    tell_unreadable,
+    write_output,
+)
+from clawgauge.cli.process import print_json
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices
@@ -64,41 +72,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
 
 
-class Request(NamedTuple):
-    """What the command line asks for."""
-
-    run: list[str]
-    runs_dir: Path | None
-    made_for: str
-    policy: Path | None
-    prices: Path | None
-    config: Path | None
-    dry_run: bool
-    write: bool
-    simulate: str | None
-    reasons: Path | None
-    output: Path | None
-    json: bool
-
-    @property
-    def patched(self) -> Path | None:
-        """The file to patch, where one is to be."""
-        return self.config.expanduser() if self.config and (self.dry_run or self.write) else None
-
-
-def execute(arguments: argparse.Namespace) -> int:
-    request = Request(**{name: getattr(arguments, name) for name in Request._fields})
-    return route(request) if request.simulate is None else simulate(request, request.simulate)
-
-
 _NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}
 
 
-def route(request: Request) -> int:
-    """Print, show as a diff, or write the configuration; the reasons go beside it."""
-    _refuse_contradictions(request)
-    folders, decision, code = _decide(request)
-    if request.made_for == "litellm":
+def execute(arguments: argparse.Namespace) -> int:
+    """Print, show as a diff, or write the configuration, with the reasons beside it; or forecast a chain."""
+    config, made_for, output = arguments.config, arguments.made_for, arguments.output
+    patches = arguments.dry_run or arguments.write
+    if arguments.simulate is not None and (patches or config or output or arguments.reasons):
+        raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
+    if arguments.dry_run and arguments.write:
+        raise RequestError("--dry-run shows what --write would do: give one of them")
+    if config is not None and not patches:
+        raise RequestError("--config names a file to patch: say --dry-run or --write with it")
+    if patches and made_for != "openclaw":
+        raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
+    if patches and config is None:
+        raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
+    folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
+    policy = read_policy(arguments.policy)
+    prices = load_prices(arguments.prices or configured_path("prices"))
+    evidence, n_unreadable = gather_evidence(folders, prices)
+    decision = decide(evidence, policy)
+    code = tell_unreadable(n_unreadable)
+    if arguments.simulate is not None:
+        _simulate(arguments.simulate, decision, as_json=arguments.json)
+        return code
+    if made_for == "litellm":
         made = litellm_config(decision)
         settings, reasons, notes = made.config, made.reasons, made.notes
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
@@ -106,35 +106,33 @@ def route(request: Request) -> int:
         routing = openclaw_routing(decision)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes
         text = encode_document(settings).decode()
-    before = None
-    if (path := request.patched) is not None:
-        before = read_openclaw(path) if path.exists() else {}
-    notes += find_conflicts(before or {}, settings) if request.made_for == "openclaw" else []
+    path = config.expanduser() if patches else None
+    before = read_openclaw(path) if path is not None and path.exists() else {}
+    notes += find_conflicts(before, settings) if made_for == "openclaw" else []
     from clawgauge.reports.terminal import as_text
 
     _tell(as_text([describe_decision(decision)], output_width()))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
-    if path is not None and before is not None:
-        _apply(path, before, settings, dry_run=request.dry_run)
+    if path is not None:
+        _apply(path, before, settings, dry_run=arguments.dry_run)
     else:
-        _print(request, text, _facts(request.made_for, decision, settings, reasons, notes))
-    if not request.dry_run:
-        _write_reasons(request, folders, decision, reasons, notes)
+        facts = _facts(made_for, decision, settings, reasons, notes)
+        print_output(output, encode_document(facts).decode() if arguments.json else text)
+        if output is not None:
+            _tell(f"wrote {output}\n")
+    if not arguments.dry_run:
+        _write_reasons(arguments.reasons, folders[-1], made_for, decision, reasons, notes)
     return code
 
 
-def simulate(request: Request, chain: str) -> int:
-    """`--simulate CHAIN`: what that chain would have done, and the best one the policy allows."""
-    if request.write or request.dry_run or request.config or request.output or request.reasons:
-        raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
-    _, decision, code = _decide(request)
+def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
+    """What that chain would have done, and the best one the policy allows."""
     asked = forecast(parse_chain(chain, decision))
     best = best_chain(decision)
-    if request.json:
-        facts = {"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None}
-        sys.stdout.write(encode_document(facts).decode())
-        return code
+    if as_json:
+        print_json({"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None})
+        return
     from clawgauge.reports.terminal import as_text
 
     sections = [describe_forecast(asked)]
@@ -145,28 +143,6 @@ def simulate(request: Request, chain: str) -> int:
     else:
         sections += [Section("", [Prose(["the best under the policy"])]), describe_forecast(best)]
     sys.stdout.write(as_text(sections, output_width()))
-    return code
-
-
-def _refuse_contradictions(request: Request) -> None:
-    if request.dry_run and request.write:
-        raise RequestError("--dry-run shows what --write would do: give one of them")
-    if not (request.dry_run or request.write):
-        if request.config is not None:
-            raise RequestError("--config names a file to patch: say --dry-run or --write with it")
-        return
-    if request.made_for != "openclaw":
-        raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
-    if request.config is None:
-        raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
-
-
-def _decide(request: Request) -> tuple[list[Path], Decision, int]:
-    """The run folders, what they amount to under the policy, and the exit code of having read them."""
-    folders = [open_run(ref, request.runs_dir) for ref in request.run]
-    policy = read_policy(request.policy)
-    evidence, n_unreadable = gather_evidence(folders, load_prices(request.prices or configured_prices()))
-    return folders, decide(evidence, policy), tell_unreadable(n_unreadable)
 
 
 def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run: bool) -> None:
@@ -182,23 +158,12 @@ def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run
     _tell(f"wrote {path}{kept}\n")
 
 
-def _print(request: Request, text: str, facts: dict[str, Any]) -> None:
-    content = encode_document(facts).decode() if request.json else text
-    print_output(request.output, content)
-    if request.output is not None:
-        _tell(f"wrote {request.output}\n")
-
-
 def _write_reasons(
-    request: Request,
-    folders: list[Path],
-    decision: Decision,
-    reasons: list[Reason],
-    notes: list[str],
+    named: Path | None, folder: Path, made_for: str, decision: Decision, reasons: list[Reason], notes: list[str]
 ) -> None:
-    path = request.reasons or folders[-1] / f"routing_{request.made_for}.md"
+    path = named or folder / f"routing_{made_for}.md"
     text = render_reasons(
-        made_for=_NAMES[request.made_for],
+        made_for=_NAMES[made_for],
         decision=decision,
         reasons=reasons,
         notes=notes,
@@ -207,7 +172,7 @@ def _write_reasons(
     try:
         write_output(path, text)
     except (RunFolderError, ConfigError, DiskFailure) as failure:
-        if request.reasons is not None:
+        if named is not None:
             raise
         # A run folder that is read-only can still be routed from.
         _tell(f"the reasons are not kept: {failure}\n")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
-from clawgauge.cli.process import DONE, keep_secrets
+from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
 from clawgauge.config import (
     FIELDS,
-    Configuration,
     find_secrets,
     make_settings,
     parse_target,
@@ -41,7 +40,7 @@ from clawgauge.plan import (
     refuse_secrets,
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.runner.budgets import tier_pool
+from clawgauge.runner.agenda import tier_pool
 
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]
@@ -124,7 +123,11 @@ def execute(arguments: argparse.Namespace) -> int:
     said = {name: value for name in FIELDS if (value := getattr(arguments, name)) is not None}
     if "prompt_ids" in said:
         said["prompt_ids"] = [word.strip() for word in said["prompt_ids"].split(",") if word.strip()]
-    tell = _teller(arguments.quiet)
+
+    def tell(line: str) -> None:
+        if not arguments.quiet:
+            sys.stderr.write(clean_lines(line))
+
     plan = _make_plan(said, words, arguments.config, tell, resumes=arguments.resume is not None)
     if arguments.run_id is not None:
         check_run_id(arguments.run_id)
@@ -138,19 +141,15 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         if resumed is None:
             RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
-        return rehearse(plan, resumed, as_json=arguments.json)
-    from clawgauge.cli.loop import run_async
+        # What a run would refuse has been refused, by the same code and in the same words.
+        plan = plan if resumed is None else replace(plan, work=open_work(plan, resumed))
+        sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *tier_lines(plan)]))
+        if arguments.json:
+            sys.stdout.write(encode_document(plan_facts(plan), pretty=False).decode())
+        return DONE
     from clawgauge.cli.session import run_session
 
     return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json))
-
-
-def _teller(quiet: bool) -> Callable[[str], None]:
-    def tell(line: str) -> None:
-        if not quiet:
-            sys.stderr.write(clean_lines(line))
-
-    return tell
 
 
 def _make_plan(
@@ -188,21 +187,14 @@ def _make_plan(
     patterns = [parse_target(text, providers) for text in settings.targets]
     named = choose_named_targets(plan, patterns) if names_targets else plan
     if configuration.path is not None:
-        tell(_describe(configuration))
+        # Which file has a say in the run, by which right, and what of it has none.
+        withheld = [f"[run] {name}" for name in sorted(configuration.withheld_run)]
+        withheld += [f"[providers.{name}]" for name in sorted(configuration.withheld_providers)]
+        left_out = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
+        tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
     if named is not None:
         return named
-    # The event loop is loaded only where a pattern needs a server's list.
-    from clawgauge.cli.loop import run_async
-
     return run_async(choose_listed_targets(plan, patterns, tell))
-
-
-def _describe(used: Configuration) -> str:
-    """Which file has a say in the run, by which right, and what of it has none."""
-    withheld = [f"[run] {name}" for name in sorted(used.withheld_run)]
-    withheld += [f"[providers.{name}]" for name in sorted(used.withheld_providers)]
-    told = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
-    return clean_cell(f"using {used.path} ({used.standing}){told}")
 
 
 def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:
@@ -220,13 +212,3 @@ def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *,
     if price or settings.max_cost_usd is not None or settings.prices is not None:
         plan = price_targets(plan, resumed.recorded.prices if resumed else {})
     return plan
-
-
-def rehearse(plan: Plan, resumed: Resumed | None, *, as_json: bool) -> int:
-    """Show what a run would do; what it would refuse has been refused, by the same code and in the same words."""
-    if resumed is not None:
-        plan = replace(plan, work=open_work(plan, resumed))
-    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *tier_lines(plan)]))
-    if as_json:
-        sys.stdout.write(encode_document(plan_facts(plan), pretty=False).decode())
-    return DONE

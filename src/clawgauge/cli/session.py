@@ -16,8 +16,15 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
-from clawgauge.cli.loop import interruptible
-from clawgauge.cli.process import DONE, GATE_FAILED, INTERRUPTED, NOTHING_ANSWERED, UNREADABLE_LINES, interruption
+from clawgauge.cli.process import (
+    DONE,
+    GATE_FAILED,
+    INTERRUPTED,
+    NOTHING_ANSWERED,
+    UNREADABLE_LINES,
+    cancellable,
+    interruption,
+)
 from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
 from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
@@ -25,14 +32,12 @@ from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.base import Provider
 from clawgauge.providers.registry import create_provider
-from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunSummary
+from clawgauge.records import SCHEMA_VERSION, Event, RunConfig
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.terminal import as_text
-from clawgauge.runner.agenda import make_agenda
-from clawgauge.runner.budgets import cost_budget
+from clawgauge.runner.agenda import cost_budget, make_agenda
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
@@ -62,7 +67,11 @@ async def run_session(
             plan = _go_on(plan, resumed, folder, tell)
         try:
             with make_observer(plan, quiet=quiet) as observer:
-                await interruptible(_measure(plan, folder, observer))
+                try:
+                    await cancellable(_measure(plan, folder, observer))
+                except asyncio.CancelledError:
+                    if not interruption.happened:
+                        raise
             return _conclude(plan, folder, quiet=quiet, as_json=as_json)
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.
@@ -103,19 +112,13 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
         folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
     if given_up or changes_extent(plan, resumed.recorded):
         folder.write_json("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
-    _tell_idle(plan, tell)
-    return plan
-
-
-def _tell_idle(plan: Plan, tell: Callable[[str], None]) -> None:
-    """Where nothing will be asked, say why."""
     agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
-    if any(agenda.n_open for agenda in agendas):
-        return
-    outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
-    spent = next((outcome.detail["budget"] for outcome in outcomes if outcome.event == "budget_spent"), None)
-    option = str(spent).replace("_", "-")
-    tell("nothing is left to ask" if spent is None else f"--{option} is spent: give a larger number to go on")
+    if not any(agenda.n_open for agenda in agendas):
+        outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
+        spent = next((outcome.detail["budget"] for outcome in outcomes if outcome.event == "budget_spent"), None)
+        option = str(spent).replace("_", "-")
+        tell("nothing is left to ask" if spent is None else f"--{option} is spent: give a larger number to go on")
+    return plan
 
 
 def make_observer(plan: Plan, *, quiet: bool) -> AbstractContextManager[Observer]:
@@ -154,36 +157,35 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> i
         sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")
     sys.stdout.write(encode_document(summary).decode() if as_json else f"{folder.path}\n")
     # Asked last: a signal while the summary was written counts too.
-    return _exit_code(summary, plan.settings.fail_under, interrupted=interruption.happened)
-
-
-def _exit_code(summary: RunSummary, fail_under: float | None, *, interrupted: bool) -> int:
-    if interrupted:
+    if interruption.happened:
         return INTERRUPTED
     if not any(group.n_ok for group in summary.models):
         return NOTHING_ANSWERED
     if summary.n_unreadable_lines:
         return UNREADABLE_LINES
-    gate_failed = fail_under is not None and not _passes_gate(summary, fail_under)
-    return GATE_FAILED if gate_failed else DONE
-
-
-def _passes_gate(summary: RunSummary, fail_under: float) -> bool:
-    """Whether every target passed often enough; one without a single verdict to give has nothing to fail."""
-    failed = [
-        f"{group.target.label} passed {group.pass_rate_scheduled:.1%} of its scheduled prompts, wanted {fail_under:.1%}"
-        for group in summary.models
-        if group.pass_rate_scheduled is not None and group.pass_rate_scheduled < fail_under
-    ]
-    for line in failed:
+    # Every target has to pass often enough; one without a single verdict to give has nothing to fail.
+    wanted = plan.settings.fail_under or 0.0
+    rates = {group.target.label: group.pass_rate_scheduled for group in summary.models}
+    failed = {label: rate for label, rate in rates.items() if rate is not None and rate < wanted}
+    for label, rate in failed.items():
+        line = f"{label} passed {rate:.1%} of its scheduled prompts, wanted {wanted:.1%}"
         sys.stderr.write(f"gate failed: {clean_cell(line)}\n")
-    return not failed
+    return GATE_FAILED if failed else DONE
 
 
 def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> RunConfig:
     """All that decides the run, and no secret."""
     providers = {target: plan.provider_for(target) for target in plan.targets}
-    mask = SecretMask(plan.secrets).mask
+    mask, settings = SecretMask(plan.secrets).mask, plan.settings
+    # What each target is really sent, where a prompt does not say otherwise.
+    sampling: dict[str, dict[str, Any]] = {}
+    for target, provider in providers.items():
+        temperature = settings.temperature if settings.temperature is not None else 0.0 if provider.local else None
+        sampling[target.label] = {
+            "temperature": temperature if "temperature" in provider.takes else None,
+            "max_tokens": settings.max_tokens or provider.default_max_tokens,
+            "seed": settings.seed if "seed" in provider.takes else None,
+        }
     return RunConfig(
         schema_version=SCHEMA_VERSION,
         run_id=run_id,
@@ -191,28 +193,13 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         clawgauge_version=__version__,
         models=list(dict.fromkeys(target.model for target in plan.targets)),
         targets=plan.targets,
-        options=plan.settings.recorded(),
+        options=settings.recorded(),
         suites=plan.suites,
         prompts=plan.prompts,
         prompts_sha256=prompts_sha256(plan.prompts),
         providers={target.provider: mask_strings(one.describe(), mask) for target, one in providers.items()},
-        sampling={target.label: _sampling(plan, provider) for target, provider in providers.items()},
+        sampling=sampling,
         prices={target.label: price for target, price in plan.prices.items()},
-        versions={
-            "clawgauge": __version__,
-            "python": sys.version.split()[0],
-            **package_versions(_VERSIONED),
-        },
+        versions={"clawgauge": __version__, "python": sys.version.split()[0], **package_versions(_VERSIONED)},
         argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
     )
-
-
-def _sampling(plan: Plan, provider: Provider) -> dict[str, Any]:
-    """What this target is really sent, where a prompt does not say otherwise."""
-    settings = plan.settings
-    temperature = settings.temperature if settings.temperature is not None else 0.0 if provider.local else None
-    return {
-        "temperature": temperature if "temperature" in provider.takes else None,
-        "max_tokens": settings.max_tokens or provider.default_max_tokens,
-        "seed": settings.seed if "seed" in provider.takes else None,
-    }

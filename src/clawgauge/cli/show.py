@@ -8,13 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TextIO
 
 from clawgauge.cli.files import open_run, output_width, tell_unreadable
-from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import encode_document
-from clawgauge.records import Result, RunSummary
 from clawgauge.reports.call import render_call
 from clawgauge.reports.summary import describe_summary
 from clawgauge.run_data import Row, Run
@@ -39,24 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     path = open_run(arguments.run, arguments.runs_dir)
-    if arguments.cell is None:
-        return print_summary(path, as_json=arguments.json, out=sys.stdout)
-    return print_cells(path, arguments.cell, as_json=arguments.json, out=sys.stdout)
-
-
-def print_summary(path: Path, *, as_json: bool, out: TextIO) -> int:
-    """`show RUN`: computed from the records, so that it is right even where summary.json is old or missing."""
+    if arguments.cell is not None:
+        return print_cells(path, arguments.cell, as_json=arguments.json)
+    # Computed from the records, so that it is right even where summary.json is old or missing.
     summary = summarize_folder(path)
-    if as_json:
-        out.write(to_json(summary))
+    if arguments.json:
+        print_json(summary)
     else:
         from clawgauge.reports.terminal import as_text
 
-        out.write(as_text(describe_summary(summary), output_width()))
+        sys.stdout.write(as_text(describe_summary(summary), output_width()))
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 
-def print_cells(path: Path, cell: str, *, as_json: bool, out: TextIO) -> int:
+def print_cells(path: Path, cell: str, *, as_json: bool) -> int:
     """`show RUN CELL`: every call that fits, in full."""
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
@@ -64,7 +57,10 @@ def print_cells(path: Path, cell: str, *, as_json: bool, out: TextIO) -> int:
     if not fitting.offsets:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
     for _, result in run.results_at(fitting.offsets):
-        out.write(to_json(result) if as_json else render_call(result, prompts.get(result.prompt)))
+        if as_json:
+            print_json(result)
+        else:
+            sys.stdout.write(render_call(result, prompts.get(result.prompt)))
     return tell_unreadable(run.n_unreadable_lines)
 
 
@@ -84,8 +80,3 @@ class _Fitting:
         target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
         named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
         return self._cell in named or (self._name in named and self._repeat == str(row.repeat))
-
-
-def to_json(record: RunSummary | Result) -> str:
-    """Indented JSON and a line end, with the escapes of the files: nothing in it steers a terminal."""
-    return encode_document(record).decode()

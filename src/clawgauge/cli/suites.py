@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import TextIO
 
-from clawgauge.cli.process import DONE
-from clawgauge.journal import encode_document
+from clawgauge.cli.process import DONE, print_json
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
 from clawgauge.suites import list_builtin, load_suite, suite_path
 from clawgauge.words import plural
@@ -37,53 +36,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
-        return show_suite(arguments.name, source=arguments.source, as_json=arguments.json, out=sys.stdout)
-    if arguments.action == "check":
-        return check_suite(arguments.file, Path(), out=sys.stdout)
-    return list_suites(as_json=getattr(arguments, "json", False), out=sys.stdout)
-
-
-def list_suites(*, as_json: bool, out: TextIO) -> int:
-    """The built-in suites."""
-    suites = list_builtin()
-    if as_json:
-        out.write(encode_document(suites).decode())
-        return DONE
-    width = max(len(suite.name) for suite in suites)
-    for suite in suites:
-        out.write(f"{suite.name:<{width}}  {suite.n_prompts:>3} prompts  v{suite.version}  {suite.description}\n")
+        show_suite(arguments.name, source=arguments.source, as_json=arguments.json)
+    elif arguments.action == "check":
+        # Loaded as `run` would; a bad one ends in its own sentence and exit 2.
+        suite = load_suite(arguments.file, base_dir=Path())
+        kinds = Counter(prompt.validator["type"] for prompt in suite.prompts)
+        mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
+        n_fine = plural(len(suite.prompts), "prompt is", "prompts are")
+        sys.stdout.write(clean_lines(f"{suite.name}: {n_fine} fine ({mix})"))
+    elif getattr(arguments, "json", False):
+        print_json(list_builtin())
+    else:
+        suites = list_builtin()
+        width = max(len(suite.name) for suite in suites)
+        for each in suites:
+            sys.stdout.write(
+                f"{each.name:<{width}}  {each.n_prompts:>3} prompts  v{each.version}  {each.description}\n"
+            )
     return DONE
 
 
-def show_suite(name: str, *, source: bool, as_json: bool, out: TextIO) -> int:
+def show_suite(name: str, *, source: bool, as_json: bool) -> None:
     """A suite's prompts, or its file as it is."""
     suite = load_suite(name, base_dir=Path())
     if source:
         text = suite_path(name, base_dir=Path()).read_text(encoding="utf-8")
         # A copy for a file is the file; on a terminal somebody else's suite must not steer it.
-        out.write(clean_lines(text) if out.isatty() else text)
-        return DONE
+        sys.stdout.write(clean_lines(text) if sys.stdout.isatty() else text)
+        return
     if as_json:
-        out.write(encode_document(suite).decode())
-        return DONE
-    out.write(one_row(f"{suite.name} v{suite.version}: {suite.description}"))
-    out.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
+        print_json(suite)
+        return
+    sys.stdout.write(one_row(f"{suite.name} v{suite.version}: {suite.description}"))
+    sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
     for prompt in suite.prompts:
-        preview = one_line(prompt.prompt, _PREVIEW_CHARS)
-        out.write(
-            clean_lines(
-                f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16} {preview}"
-            )
-        )
-    return DONE
-
-
-def check_suite(file: str, base_dir: Path, *, out: TextIO) -> int:
-    """Load it as `run` would; a bad one ends in its own sentence and exit 2."""
-    suite = load_suite(file, base_dir=base_dir)
-    kinds: dict[str, int] = {}
-    for prompt in suite.prompts:
-        kinds[prompt.validator["type"]] = kinds.get(prompt.validator["type"], 0) + 1
-    mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-    out.write(clean_lines(f"{suite.name}: {plural(len(suite.prompts), 'prompt is', 'prompts are')} fine ({mix})"))
-    return DONE
+        named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"
+        sys.stdout.write(clean_lines(f"{named} {one_line(prompt.prompt, _PREVIEW_CHARS)}"))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, tell_unreadable, write_summary
-from clawgauge.cli.show import to_json
+from clawgauge.cli.process import print_json
 from clawgauge.journal.folder import RunFolder
 
 EXAMPLES = """\
@@ -25,12 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     path = open_run(arguments.run, arguments.runs_dir)
-    folder = RunFolder.open_existing(path)
-    try:
-        for warning in folder.warnings:
-            sys.stderr.write(f"{warning}\n")
+    with RunFolder.open_existing(path) as folder:
+        sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
         summary = write_summary(folder)
-    finally:
-        folder.close()
-    sys.stdout.write(to_json(summary) if arguments.json else f"{path / 'summary.md'}\n")
+    if arguments.json:
+        print_json(summary)
+    else:
+        sys.stdout.write(f"{path / 'summary.md'}\n")
     return tell_unreadable(summary.n_unreadable_lines)

@@ -9,18 +9,12 @@ from __future__ import annotations
 import argparse
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from clawgauge.cli.process import DONE
-from clawgauge.config import (
-    DEFAULT_NAME,
-    Configuration,
-    TrustStore,
-    place_of,
-    read_environment,
-    read_file,
-)
+from clawgauge.config import DEFAULT_NAME, Configuration, TrustStore, place_of, read_environment, read_file
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import public_address
@@ -68,10 +62,13 @@ def trust(file: Path) -> int:
     _tell(f"{place} asks to" if asks else f"{place} asks for nothing that needs trust")
     for line in asks:
         _tell(f"  {line}")
-    if _others_can_write(file):
+    if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
         _tell("others can write to it or its folder: programs and files that it names may change without it changing")
     if asks and sys.stdin.isatty() and sys.stderr.isatty():
-        _ask()
+        sys.stderr.write("trust it? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RequestError("not trusted: nothing was changed")
     TrustStore.of(read_environment()).add(file, sha256)
     sys.stdout.write(clean_terminal(f"trusted {place} as it is now (sha256 {sha256[:12]}…)") + "\n")
     return DONE
@@ -107,28 +104,11 @@ def _demands(file: Configuration) -> list[str]:
 
 def _phrase(table: str, name: str, value: Any) -> str:
     if name == "base_url":
-        value = _shown_address(value)
+        with suppress(ValueError):
+            value = public_address(value)
     shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
     # Written as a literal, so that no value can forge a line.
     return f"{_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(table)[1:-1]}]"
-
-
-def _shown_address(address: str) -> str:
-    try:
-        return public_address(address)
-    except ValueError:
-        return address
-
-
-def _others_can_write(file: Path) -> bool:
-    return any(place.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for place in (file, file.parent))
-
-
-def _ask() -> None:
-    sys.stderr.write("trust it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RequestError("not trusted: nothing was changed")
 
 
 def _tell(line: str) -> None:

@@ -1,43 +1,22 @@
 """Flags, environment and TOML made into settings. Nothing after this room reads any of them again."""
 
-from clawgauge.config.providers import provider_settings
-from clawgauge.config.secrets import find_secrets
-from clawgauge.config.settings import (
-    DEFAULT_NAME,
-    DEFAULT_RUNS_DIR,
-    FIELDS,
-    OPTIONS,
-    Configuration,
-    Settings,
-    check_options,
-    flag_of,
-    make_settings,
-    read_configuration,
-    read_environment,
-    read_file,
-)
-from clawgauge.config.targets import TargetPattern, apply_patterns, parse_target, provider_name
-from clawgauge.config.trust import TrustStore, place_of
-
-__all__ = [
-    "DEFAULT_NAME",
-    "DEFAULT_RUNS_DIR",
-    "FIELDS",
-    "OPTIONS",
-    "Configuration",
-    "Settings",
-    "TargetPattern",
-    "TrustStore",
-    "apply_patterns",
-    "check_options",
-    "find_secrets",
-    "flag_of",
-    "make_settings",
-    "parse_target",
-    "place_of",
-    "provider_name",
-    "provider_settings",
-    "read_configuration",
-    "read_environment",
-    "read_file",
-]
+from clawgauge.config.providers import TargetPattern as TargetPattern
+from clawgauge.config.providers import apply_patterns as apply_patterns
+from clawgauge.config.providers import parse_target as parse_target
+from clawgauge.config.providers import provider_name as provider_name
+from clawgauge.config.providers import provider_settings as provider_settings
+from clawgauge.config.secrets import find_secrets as find_secrets
+from clawgauge.config.settings import DEFAULT_NAME as DEFAULT_NAME
+from clawgauge.config.settings import DEFAULT_RUNS_DIR as DEFAULT_RUNS_DIR
+from clawgauge.config.settings import FIELDS as FIELDS
+from clawgauge.config.settings import OPTIONS as OPTIONS
+from clawgauge.config.settings import Configuration as Configuration
+from clawgauge.config.settings import Settings as Settings
+from clawgauge.config.settings import check_options as check_options
+from clawgauge.config.settings import flag_of as flag_of
+from clawgauge.config.settings import make_settings as make_settings
+from clawgauge.config.settings import read_configuration as read_configuration
+from clawgauge.config.settings import read_environment as read_environment
+from clawgauge.config.settings import read_file as read_file
+from clawgauge.config.trust import TrustStore as TrustStore
+from clawgauge.config.trust import place_of as place_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,7 +31,12 @@ def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str,
     found: dict[str, str] = {}
     for name, value in environ.items():
         if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and len(value) >= _MIN_VARIABLE_CHARS:
-            found |= dict.fromkeys(_secrets_of_variable(value), name)
+            within: Iterable[str] = (value,)
+            # Of a JSON document (a service account's credentials) what is secret in it, not its common words.
+            if value.lstrip().startswith("{"):
+                with suppress(ValueError, RecursionError):
+                    within = list(_secrets_of_settings(json.loads(value)))
+            found |= dict.fromkeys(within, name)
         elif "://" in value or "@" in value:
             # A proxy may be named without its scheme, and still with a password.
             address = value if "://" in value else f"http://{value}"
@@ -42,17 +48,6 @@ def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str,
         if setting.api_key:
             found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
     return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
-
-
-def _secrets_of_variable(value: str) -> Iterator[str]:
-    """The value; of a JSON document (a service account's credentials) what is secret in it, not its common words."""
-    if not value.lstrip().startswith("{"):
-        yield value
-        return
-    try:
-        yield from _secrets_of_settings(json.loads(value))
-    except (ValueError, RecursionError):
-        yield value
 
 
 def _secrets_of_settings(value: Any, name: str = "") -> Iterator[str]:

@@ -16,7 +16,7 @@ import msgspec
 from clawgauge.config.trust import TrustStore, hash_content
 from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
-from clawgauge.small_file import fit_toml, parse_toml, read_toml_bytes
+from clawgauge.small_file import fit_toml, read_tables
 
 _OLLAMA_PORT = 11434
 DEFAULT_NAME = "clawgauge.toml"
@@ -49,12 +49,11 @@ def harmless_fields(settings: type) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if HARMLESS in get_args(hint)[1:])
 
 
-def _declared(hint: Any) -> Option:
-    return next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
-
-
 _HINTS = get_type_hints(Settings, include_extras=True)
-OPTIONS: dict[str, Option] = {field: _declared(hint) for field, hint in _HINTS.items()}
+OPTIONS: dict[str, Option] = {
+    field: next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
+    for field, hint in _HINTS.items()
+}
 """What is declared of each field of `Settings`."""
 FIELDS = {option.name or field: field for field, option in OPTIONS.items() if option.variable is None}
 """The field of each option, by the option's name: what a flag or `[run]` may set."""
@@ -65,8 +64,13 @@ def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settin
     values = {field: _bounded(field, said[name]) for name, field in FIELDS.items() if name in said}
     values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
-        if option.variable and environ.get(option.variable):
-            values[field] = _number_in(option.variable, environ[option.variable], option)
+        if option.variable and (word := environ.get(option.variable)):
+            try:
+                values[field] = float(word)
+            except ValueError:
+                values[field] = math.nan
+            if not option.low <= values[field] <= option.high:
+                raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
     return Settings(**values)
 
 
@@ -87,16 +91,6 @@ def _bounded(field: str, value: Any) -> Any:
     if option.meaning and value is not None and not option.low <= value <= option.high:
         raise ConfigError(f"{flag_of(field)} is {value}: it must be {option.meaning}")
     return value
-
-
-def _number_in(variable: str, word: str, option: Option) -> float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = math.nan
-    if not option.low <= number <= option.high:
-        raise ConfigError(f"{variable} is {word!r}: give {option.meaning}")
-    return number
 
 
 def read_environment() -> dict[str, str]:
@@ -217,9 +211,15 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
     """A file, all of it, and the hash of what was read, from one reading."""
-    raw = read_toml_bytes(path, _WHAT)
-    table = parse_toml(raw, path, _WHAT)
-    _refuse_keys(path, table)
+    table, raw = read_tables(path, _WHAT)
+    providers = table.get("providers")
+    for name, provider in (providers if isinstance(providers, dict) else {}).items():
+        if (field := _find_key_field(provider)) is not None:
+            # Its own sentence, in which the key is not echoed.
+            raise ConfigError(
+                f"{path}: [providers.{name}] holds {field!r}; "
+                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            )
     file: Any = fit_toml(table, _FileConfig, path, _WHAT)
     said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
     return Configuration(said, file.providers, path, standing), hash_content(raw)
@@ -237,17 +237,6 @@ def _refuse_far_suites(refs: list[str]) -> None:
             raise ConfigError(
                 f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
                 "name it with -s, or run `clawgauge trust`"
-            )
-
-
-def _refuse_keys(path: Path, table: dict[str, Any]) -> None:
-    """A key written into the file gets its own sentence, and is not echoed."""
-    providers = table.get("providers")
-    for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        if (field := _find_key_field(provider)) is not None:
-            raise ConfigError(
-                f"{path}: [providers.{name}] holds {field!r}; "
-                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
             )
 
 

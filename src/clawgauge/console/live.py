@@ -128,7 +128,7 @@ class LiveTable(Observer):
                 max_width=max(12, width // 3) if is_name else None,
             )
         for row in self._visible(max(1, height - 3)):
-            cells = dict(zip(_COLUMNS, _cells(row), strict=True))
+            cells = _cells(row)
             table.add_row(*(Text(cells[name]) for name in columns))
         return table
 
@@ -140,27 +140,19 @@ class LiveTable(Observer):
         return rows[first : first + room]
 
 
-def _cells(row: _Row) -> tuple[str, ...]:
-    passed = f"{row.n_passed}/{row.n_judged}" if row.n_judged else ABSENT
-    return (
-        row.label,
-        f"{row.n_done}/{row.n_cells}",
-        passed,
-        str(row.n_failed or ABSENT),
-        _median(row.latencies_ms),
-        _median(row.first_tokens_ms),
-        format_money(row.cost_usd),
-        _time_left(row),
-        row.current,
-    )
-
-
-def _median(values: deque[int]) -> str:
-    return format_ms(percentile(sorted(values), 0.5))
-
-
-def _time_left(row: _Row) -> str:
-    if row.started_s is None or not row.n_done or row.n_done >= row.n_cells:
-        return ABSENT
-    left_s = (time.monotonic() - row.started_s) / row.n_done * (row.n_cells - row.n_done)
-    return format_duration(max(1.0, left_s) * 1000)
+def _cells(row: _Row) -> dict[str, str]:
+    left = ABSENT
+    if row.started_s is not None and 0 < row.n_done < row.n_cells:
+        left_s = (time.monotonic() - row.started_s) / row.n_done * (row.n_cells - row.n_done)
+        left = format_duration(max(1.0, left_s) * 1000)
+    return {
+        "target": row.label,
+        "done": f"{row.n_done}/{row.n_cells}",
+        "passed": f"{row.n_passed}/{row.n_judged}" if row.n_judged else ABSENT,
+        "failed": str(row.n_failed or ABSENT),
+        "p50": format_ms(percentile(sorted(row.latencies_ms), 0.5)),
+        "ttft p50": format_ms(percentile(sorted(row.first_tokens_ms), 0.5)),
+        "cost": format_money(row.cost_usd),
+        "left": left,
+        "now": row.current,
+    }

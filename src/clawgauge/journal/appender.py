@@ -7,10 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import TypeAlias
 
 from clawgauge.errors import DiskFailure, RunFolderError
 from clawgauge.journal.disk import APPEND, Directory, disk_failure, sync_data, write_all
@@ -19,14 +18,11 @@ from clawgauge.journal.names import EVENTS
 _BATCH_BYTES = 1 << 20
 _GATHER_S = 0.004
 _WOKEN_PER_TURN = 16
+_STOPPED = "The thread that writes results stopped unforeseen; what was recorded stands: go on with --resume."
 
 
-class Pending(NamedTuple):
-    """A line on its way to the disk and whoever waits for it; `loop` is None for a plain thread."""
-
-    line: bytes
-    waiter: asyncio.Future[None] | Future[None]
-    loop: asyncio.AbstractEventLoop | None
+Pending: TypeAlias = tuple[bytes, asyncio.Future[None]]
+"""A line on its way to the disk and whoever waits for it."""
 
 
 class WriterThread(threading.Thread):
@@ -53,7 +49,10 @@ class WriterThread(threading.Thread):
                 self._commit(batch)
         finally:
             os.close(self._fd)
-            self._turn_away_the_rest()
+            # Nobody is left waiting should an unforeseen error end the thread; after a normal end nobody is.
+            while not self._ending and not self.queue.empty():
+                if (pending := self.queue.get()) is not None:
+                    acknowledge([pending], self._fail(_STOPPED))
 
     def finish(self) -> None:
         """Write what is queued, then end. May be called again after an interrupt cut the waiting short."""
@@ -72,7 +71,7 @@ class WriterThread(threading.Thread):
             time.sleep(_GATHER_S)
         while item is not None:
             batch.append(item)
-            n_bytes += len(item.line)
+            n_bytes += len(item[0])
             # Nobody else takes from this queue: what is in it now is there for the next line.
             if n_bytes >= _BATCH_BYTES or self.queue.empty():
                 break
@@ -85,11 +84,12 @@ class WriterThread(threading.Thread):
         n_stored = 0
         try:
             if self.failure is None:
-                data = b"".join(pending.line for pending in batch)
+                data = b"".join(line for line, _ in batch)
                 n_stored = data.count(b"\n", 0, self._store(data))
         finally:
             acknowledge(batch[:n_stored], None)
-            acknowledge(batch[n_stored:], self.failure or f"The writer of {self._path} stopped.")
+            if rest := batch[n_stored:]:
+                acknowledge(rest, self._fail(_STOPPED))
 
     def _store(self, data: bytes) -> int:
         """Put `data` on disk. Returns how many of its bytes are there for good: always whole lines."""
@@ -97,7 +97,7 @@ class WriterThread(threading.Thread):
         try:
             write_all(self._fd, data)
         except OSError as error:
-            self._fail(error)
+            self._fail(disk_failure(self._path, error))
             # What fitted before the disk was full are answers somebody waited and perhaps paid for.
             written = max(0, os.fstat(self._fd).st_size - self._size)
             kept = data.rfind(b"\n", 0, written) + 1
@@ -106,34 +106,27 @@ class WriterThread(threading.Thread):
             sync_data(self._fd)
         except OSError as error:
             # After a failed sync nobody knows what the disk has, and asking again may wrongly say all is well.
-            self._fail(error)
+            self._fail(disk_failure(self._path, error))
             kept = 0
             self._cut_back(kept)
         try:
             # Asked after the write: whatever went into a file that nobody finds any more was not recorded.
             self._directory.require_present(self._path.name, self._fd)
         except DiskFailure as gone:
-            self.failure = self.failure or str(gone)
+            self._fail(gone)
             kept = 0
         self._size += kept
         return kept
 
-    def _fail(self, error: OSError) -> None:
-        self.failure = self.failure or str(disk_failure(self._path, error))
+    def _fail(self, why: object) -> str:
+        """The first failure is the one that is told from then on."""
+        self.failure = self.failure or str(why)
+        return self.failure
 
     def _cut_back(self, kept: int) -> None:
         # Where even this fails, the next writer of the run finds the torn line and puts it aside.
         with suppress(OSError):
             os.ftruncate(self._fd, self._size + kept)
-
-    def _turn_away_the_rest(self) -> None:
-        """Leave nobody waiting should an unforeseen error end the thread; after a normal end nobody is."""
-        if self._ending:
-            return
-        self.failure = self.failure or f"The writer of {self._path} stopped."
-        while not self.queue.empty():
-            if (pending := self.queue.get()) is not None:
-                acknowledge([pending], self.failure)
 
 
 class Appender:
@@ -150,16 +143,25 @@ class Appender:
 
     async def append(self, line: bytes) -> None:
         """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._submit(Pending(line, waiter, loop))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._require_usable()
+            if self._writer is None or self._writer.told_to_end:
+                self._stop()
+                if self._failure is not None:
+                    raise DiskFailure(self._failure)
+                try:
+                    writer = WriterThread(self._directory, self._path.name)
+                except OSError as error:
+                    self._directory.require_present()
+                    raise disk_failure(self._path, error) from error
+                except RunFolderError as error:
+                    # Put there while the run was under way: by now the request was not wrong, and something was sent.
+                    raise DiskFailure(str(error)) from error
+                writer.start()
+                self._writer = writer
+            self._writer.queue.put((line, waiter))
         await waiter
-
-    def append_sync(self, line: bytes) -> None:
-        """`append` for code that runs in no event loop."""
-        waiter: Future[None] = Future()
-        self._submit(Pending(line, waiter, None))
-        waiter.result()
 
     @contextmanager
     def rest(self) -> Iterator[None]:
@@ -177,28 +179,6 @@ class Appender:
             self._stop()
             self._closed = True
 
-    def _submit(self, pending: Pending) -> None:
-        with self._lock:
-            self._require_usable()
-            if self._writer is None or self._writer.told_to_end:
-                self._stop()
-                self._writer = self._start()
-            self._writer.queue.put(pending)
-
-    def _start(self) -> WriterThread:
-        if self._failure is not None:
-            raise DiskFailure(self._failure)
-        try:
-            writer = WriterThread(self._directory, self._path.name)
-        except OSError as error:
-            self._directory.require_present()
-            raise disk_failure(self._path, error) from error
-        except RunFolderError as error:
-            # Put there while the run was under way: by now the request was not wrong, and something was sent.
-            raise DiskFailure(str(error)) from error
-        writer.start()
-        return writer
-
     def _stop(self) -> None:
         if self._writer is not None:
             self._writer.finish()
@@ -212,35 +192,26 @@ class Appender:
 
 def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:
     """Wake everyone in `batch`: one call into each event loop, however many wait there."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[asyncio.Future[None] | Future[None]]] = {}
-    for pending in batch:
-        by_loop.setdefault(pending.loop, []).append(pending.waiter)
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for _, waiter in batch:
+        by_loop.setdefault(waiter.get_loop(), []).append(waiter)
     for loop, waiters in by_loop.items():
-        if loop is None:
-            _settle(waiters, failure)
-            continue
         # A closed loop has nobody left to tell.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle_in_turns, loop, waiters, failure)
+            loop.call_soon_threadsafe(_settle, loop, waiters, failure)
 
 
-def _settle_in_turns(
-    loop: asyncio.AbstractEventLoop, waiters: Sequence[asyncio.Future[None] | Future[None]], failure: str | None
-) -> None:
+def _settle(loop: asyncio.AbstractEventLoop, waiters: Sequence[asyncio.Future[None]], failure: str | None) -> None:
     """Wake a few, then let the loop look at its sockets: whoever is woken starts the next call, which takes a while."""
-    _settle(waiters[:_WOKEN_PER_TURN], failure)
-    if rest := waiters[_WOKEN_PER_TURN:]:
-        loop.call_soon(_settle_in_turns, loop, rest, failure)
-
-
-def _settle(waiters: Sequence[asyncio.Future[None] | Future[None]], failure: str | None) -> None:
-    for waiter in waiters:
+    for waiter in waiters[:_WOKEN_PER_TURN]:
         if waiter.done():
             continue
         if failure is None:
             waiter.set_result(None)
         else:
             waiter.set_exception(DiskFailure(failure))
+    if rest := waiters[_WOKEN_PER_TURN:]:
+        loop.call_soon(_settle, loop, rest, failure)
 
 
 class EventLog:

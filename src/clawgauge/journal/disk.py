@@ -12,7 +12,6 @@ import io
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,7 +25,7 @@ READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20
 
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # macOS and Windows have no fdatasync.
 sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -73,7 +72,7 @@ def disk_failure(path: Path, error: OSError) -> DiskFailure:
 
 def folder_failure(path: Path, error: OSError) -> ClawgaugeError:
     """The error for a folder that cannot be made or written: a full disk, or a place the user must change."""
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return disk_failure(path, error)
     return RunFolderError(
         f"Cannot write to {path} ({error.strerror or error}); check its permissions or choose another --runs-dir."
@@ -111,16 +110,6 @@ class Directory:
             os.close(fd)
             raise
         return fd
-
-    def read(self, name: str, cap_bytes: int) -> bytes | None:
-        """The whole of `name`, None where there is none; refused unread where it is larger than `cap_bytes`."""
-        try:
-            fd = self.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
-        except FileNotFoundError:
-            return None
-        with os.fdopen(fd, "rb") as file:
-            # Of a file that somebody makes longer meanwhile no more than was looked at.
-            return file.read(os.fstat(fd).st_size)
 
     def stat(self, name: str) -> os.stat_result | None:
         """What bears `name`, itself and not what it may point to; None where nothing does."""
@@ -219,10 +208,11 @@ def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.Buffe
 
 
 def read_file(folder: Path, name: str, cap_bytes: int) -> bytes | None:
-    """`Directory.read` of a folder that need not be there either."""
+    """The whole of `name`; None where there is none, or no folder. Refused unread where larger than `cap_bytes`."""
     try:
-        with Directory(folder, search_only=True) as directory:
-            return directory.read(name, cap_bytes)
+        with open_file(folder, name, cap_bytes) as file:
+            # Of a file that somebody makes longer meanwhile no more than was looked at.
+            return file.read(os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
 
@@ -242,13 +232,6 @@ def stat_file(folder: Path, name: str) -> os.stat_result | None:
         return (folder / name).lstat()
     except (OSError, ValueError):
         return None
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder that holds run folders last."""
-    if sys.platform != "win32":
-        with Directory(path) as directory:
-            directory.sync()
 
 
 def _is_same(name: str | Path, fd: int, dir_fd: int | None) -> bool:

@@ -15,11 +15,6 @@ _EVENT_NAME_KEYS = ("event", "event_type", "type", "name")
 _EVENT_TIME_KEYS = ("at_ms", "timestamp_ms", "ts_ms", "started_at_ms")
 
 
-def is_first_harness_config(config: Mapping[str, Any]) -> bool:
-    """Every config.json of ours has a schema version; the first harness knew none."""
-    return "schema_version" not in config
-
-
 def tells_first_harness(record: Mapping[str, Any]) -> bool | None:
     """What one line of results.jsonl tells of its maker; None where it is neither a result nor an event."""
     if record.get("record_type") == "event":
@@ -42,7 +37,8 @@ class Upgrade:
         provider, model, prompt_id = (_text(record.get(key)) for key in ("provider", "model", "prompt_id"))
         if not (provider and model and prompt_id):
             return None
-        level = _level(record.get("thinking_level"))
+        level = record.get("thinking_level")
+        level = level if isinstance(level, str) and level.strip().lower() not in _NO_LEVEL else None
         repeat = self._seen[provider, model, level, prompt_id]
         self._seen[provider, model, level, prompt_id] += 1
         return Result(
@@ -91,7 +87,10 @@ def _timing(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
     raw_output = _text(record.get("raw_output")) or ""
-    status = _status(record)
+    said = record.get("availability_status")
+    answered = record.get("success") is not False or record.get("failure_type") == "empty_response"
+    unknown: Status = "ok" if said is None and answered else "error"
+    status = next((status for status in STATUSES if status == said), unknown)
     success = status == "ok" and record.get("success", bool(raw_output.strip())) is True
     passed = record.get("objective_pass") if success else None
     objective_pass = passed if isinstance(passed, bool) else None
@@ -114,19 +113,6 @@ def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
         "expected_tools": _tool_names(record.get("expected_tools") or record.get("expected_tool_calls")),
         "error": _text(record.get("error")),
     }
-
-
-def _status(record: Mapping[str, Any]) -> Status:
-    value = record.get("availability_status")
-    for status in STATUSES:
-        if value == status:
-            return status
-    answered = record.get("success") is not False or record.get("failure_type") == "empty_response"
-    return "ok" if value is None and answered else "error"
-
-
-def _level(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip().lower() not in _NO_LEVEL else None
 
 
 def _tool_names(value: Any) -> list[str]:

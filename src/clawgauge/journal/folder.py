@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO, Self
@@ -23,12 +24,11 @@ from clawgauge.journal.disk import (
     disk_failure,
     folder_failure,
     read_lines,
-    sync_folder,
 )
 from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
 from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
 from clawgauge.journal.lock import RunLock
-from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_file_name, check_run_id, default_run_id
+from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_run_id
 from clawgauge.journal.reader import CellKey, cell_key, is_first_harness, line_decoder
 from clawgauge.records import CellRow, Event, Result
 
@@ -57,13 +57,22 @@ def mend_tail(directory: Directory, name: str, torn: str | None = None) -> int:
                 f"{directory.path / name} ends in over {_TORN_CAP_BYTES:,} bytes without a line end, which no crash "
                 "of a run leaves; restore it from a copy, or cut them off."
             )
-        whole = _is_whole_record(file, start, size)
+        file.seek(start)
+        # An object closes itself: no prefix of one is one, so what parses was written to its end.
+        whole = size - start <= LINE_CAP_BYTES and decode_line(file.read(size - start)) is not None
         if whole:
             file.seek(size)
             file.write(b"\n")
         else:
             if torn is not None:
-                _copy_aside(file, start, directory, torn)
+                file.seek(start)
+                with os.fdopen(directory.open(torn, APPEND), "ab") as aside:
+                    if aside.tell() > 0:
+                        aside.write(b"\n")
+                    shutil.copyfileobj(file, aside)
+                    aside.flush()
+                    os.fsync(aside.fileno())
+                directory.sync()
             file.truncate(start)
         file.flush()
         os.fsync(file.fileno())
@@ -81,90 +90,6 @@ def _tail_start(file: BinaryIO, size: int) -> int:
             return begin + found + 1
         end = begin
     return end
-
-
-def _is_whole_record(file: BinaryIO, start: int, size: int) -> bool:
-    if size - start > LINE_CAP_BYTES:
-        return False
-    file.seek(start)
-    # An object closes itself: no prefix of one is one, so what parses was written to its end.
-    return decode_line(file.read(size - start)) is not None
-
-
-def _copy_aside(file: BinaryIO, start: int, directory: Directory, torn: str) -> None:
-    file.seek(start)
-    with os.fdopen(directory.open(torn, APPEND), "ab") as aside:
-        if aside.tell() > 0:
-            aside.write(b"\n")
-        while piece := file.read(_SCAN_BYTES):
-            aside.write(piece)
-        aside.flush()
-        os.fsync(aside.fileno())
-    directory.sync()
-
-
-def move_superseded(directory: Directory, keys: set[CellKey]) -> int:
-    """Move the lines of the cells `keys` from results.jsonl to superseded.jsonl; returns how many there were.
-
-    Killed between the two steps, the cell is still in results.jsonl and is moved again the next time: a line may stand
-    twice in superseded.jsonl, never twice in results.jsonl and never in neither.
-    """
-    decode = line_decoder(CellRow)
-
-    def is_superseded(line: bytes) -> bool:
-        record = decode(line)
-        return record is not None and cell_key(record) in keys
-
-    moved = _append_synced(directory, SUPERSEDED, filter(is_superseded, _result_lines(directory))) if keys else 0
-    if moved:
-        with directory.replacement(RESULTS) as file:
-            file.writelines(line for line in _result_lines(directory) if not is_superseded(line))
-    return moved
-
-
-def replace_results(
-    directory: Directory, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None
-) -> int:
-    """Put `change` of every record in its place, all at one stroke; returns how many records there were.
-
-    Other lines stay as they are, and so does one with a field that does not fit its type: written anew, it would lose
-    what it says there. `approve` is called before the old file is given up, and may raise to keep it.
-    """
-    decode = line_decoder(Result, fitting=True)
-    written = 0
-    with directory.replacement(RESULTS) as file:
-        for line in _result_lines(directory):
-            result = decode(line)
-            file.write(line if result is None else encode_line(change(result)))
-            written += result is not None
-        approve()
-    return written
-
-
-def _result_lines(directory: Directory) -> Iterator[bytes]:
-    with os.fdopen(directory.open(RESULTS, os.O_RDONLY), "rb", buffering=READ_BUFFER_BYTES) as file:
-        yield from read_lines(file)
-
-
-def _append_synced(directory: Directory, name: str, lines: Iterator[bytes]) -> int:
-    """Append `lines`, for good, and return how many; with none, there is no file either."""
-    appended = 0
-    try:
-        first = next(lines, None)
-        if first is None:
-            return 0
-        # A crash here once before may have torn the last line; the original is still in results.jsonl.
-        mend_tail(directory, name)
-        with os.fdopen(directory.open(name, APPEND), "ab") as file:
-            for line in chain([first], lines):
-                file.write(line)
-                appended += 1
-            file.flush()
-            os.fsync(file.fileno())
-        directory.sync()
-    except OSError as error:
-        raise disk_failure(directory.path / name, error) from error
-    return appended
 
 
 class RunFolder:
@@ -192,7 +117,19 @@ class RunFolder:
             runs_dir.mkdir(parents=True, exist_ok=True)
             path = _make_named(runs_dir, run_id) if run_id is not None else _make_dated(runs_dir, now)
             try:
-                return cls._take_over_new(path)
+                folder = cls._take(path)
+                try:
+                    # Looked at again under the lock: another process may have begun the same run meanwhile.
+                    if not is_barren(path):
+                        raise _taken(path)
+                    folder._clear_leftovers()
+                    os.close(folder._directory.open(RESULTS, APPEND))
+                    folder._directory.sync()
+                    with Directory(runs_dir) as above:
+                        above.sync()
+                except (OSError, RunFolderError):
+                    folder.close()
+                    raise
             except OSError:
                 # An empty folder left behind would refuse the same run id the next time.
                 with suppress(OSError):
@@ -200,6 +137,7 @@ class RunFolder:
                 raise
         except OSError as error:
             raise folder_failure(runs_dir, error) from error
+        return folder
 
     @classmethod
     def check_creatable(cls, runs_dir: Path, run_id: str | None = None) -> None:
@@ -220,22 +158,6 @@ class RunFolder:
                     path.rmdir()
 
     @classmethod
-    def _take_over_new(cls, path: Path) -> RunFolder:
-        folder = cls._take(path)
-        try:
-            # Looked at again under the lock: another process may have begun the same run meanwhile.
-            if not is_barren(path):
-                raise _taken(path)
-            folder._clear_leftovers()
-            os.close(folder._directory.open(RESULTS, APPEND))
-            folder._directory.sync()
-            sync_folder(path.parent)
-        except (OSError, RunFolderError):
-            folder.close()
-            raise
-        return folder
-
-    @classmethod
     def _take(cls, path: Path) -> RunFolder:
         directory = Directory(path)
         try:
@@ -252,12 +174,19 @@ class RunFolder:
         try:
             folder = cls._take(path)
             try:
-                folder._repair()
+                folder._clear_leftovers()
+                torn_bytes = mend_tail(folder._directory, RESULTS, TORN)
+                mend_tail(folder._directory, EVENTS)
             except (OSError, RunFolderError):
                 folder.close()
                 raise
         except OSError as error:
             raise folder_failure(path, error) from error
+        if torn_bytes:
+            folder.warnings.append(
+                f"The last line of {RESULTS} was cut short; its {torn_bytes} bytes are now in {TORN}, "
+                "and its cell counts as not recorded."
+            )
         return folder
 
     @property
@@ -268,10 +197,6 @@ class RunFolder:
     async def append(self, result: Result) -> None:
         """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
         await self._results.append(result_line(result))
-
-    def append_sync(self, result: Result) -> None:
-        """`append` for code that runs in no event loop."""
-        self._results.append_sync(result_line(result))
 
     def event(self, event: Event) -> None:
         """Record an event, from any thread. A disk that refuses it does not end the run."""
@@ -291,16 +216,54 @@ class RunFolder:
         self._write_file(name, well_formed(text).encode())
 
     def supersede(self, keys: set[CellKey]) -> int:
-        """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many."""
+        """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many.
+
+        Killed between the two steps, the cell is still in results.jsonl and is moved again the next time: a line may
+        stand twice in superseded.jsonl, never twice in results.jsonl and never in neither.
+        """
+        decode = line_decoder(CellRow)
+
+        def is_superseded(line: bytes) -> bool:
+            record = decode(line)
+            return record is not None and cell_key(record) in keys
+
         with self._results.rest():
-            return move_superseded(self._directory, keys)
+            moved, lines = 0, filter(is_superseded, self._result_lines())
+            try:
+                if (first := next(lines, None)) is None:
+                    return 0
+                # A crash here once before may have torn the last line; the original is still in results.jsonl.
+                mend_tail(self._directory, SUPERSEDED)
+                with os.fdopen(self._directory.open(SUPERSEDED, APPEND), "ab") as aside:
+                    for line in chain([first], lines):
+                        aside.write(line)
+                        moved += 1
+                    aside.flush()
+                    os.fsync(aside.fileno())
+                self._directory.sync()
+            except OSError as error:
+                raise disk_failure(self.path / SUPERSEDED, error) from error
+            with self._directory.replacement(RESULTS) as file:
+                file.writelines(line for line in self._result_lines() if not is_superseded(line))
+            return moved
 
     def rewrite_results(self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None) -> int:
-        """`replace_results` of this run's own."""
+        """Put `change` of every record in its place, all at one stroke; returns how many records there were.
+
+        Other lines stay as they are, and so does one with a field that does not fit its type: written anew, it would
+        lose what it says there. `approve` is called before the old file is given up, and may raise to keep it.
+        """
         if is_first_harness(self.path):
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
-        with self._results.rest():
-            return replace_results(self._directory, change, approve)
+        decode = line_decoder(Result, fitting=True)
+        written = 0
+        with self._results.rest(), self._directory.replacement(RESULTS) as file:
+            for line in self._result_lines():
+                result = decode(line)
+                file.write(line if result is None else encode_line(change(result)))
+                written += result is not None
+            approve()
+        return written
 
     def close(self) -> None:
         """Write what is waiting, end the writer thread, release the lock. Harmless when repeated, or in a fork."""
@@ -317,7 +280,6 @@ class RunFolder:
         self.close()
 
     def _write_file(self, name: str, data: bytes) -> None:
-        check_file_name(name)
         self._require_open()
         with self._directory.replacement(name) as file:
             file.write(clean(data))
@@ -331,15 +293,10 @@ class RunFolder:
             if self._directory.has_file(name):
                 self._directory.unlink(name)
 
-    def _repair(self) -> None:
-        self._clear_leftovers()
-        torn_bytes = mend_tail(self._directory, RESULTS, TORN)
-        mend_tail(self._directory, EVENTS)
-        if torn_bytes:
-            self.warnings.append(
-                f"The last line of {RESULTS} was cut short; its {torn_bytes} bytes are now in {TORN}, "
-                "and its cell counts as not recorded."
-            )
+    def _result_lines(self) -> Iterator[bytes]:
+        descriptor = self._directory.open(RESULTS, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb", buffering=READ_BUFFER_BYTES) as file:
+            yield from read_lines(file)
 
 
 def _make_named(runs_dir: Path, run_id: str) -> Path:
@@ -360,14 +317,9 @@ def _taken(path: Path) -> RunFolderError:
 
 
 def _make_dated(runs_dir: Path, now: datetime | None) -> Path:
-    base = default_run_id(now)
-    path = runs_dir / base
-    number = 1
-    while True:
-        try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-            path = runs_dir / f"{base}_{number}"
-        else:
-            return path
+    base = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
+    for suffix in chain([""], (f"_{number}" for number in count(2))):
+        with suppress(FileExistsError):
+            (runs_dir / f"{base}{suffix}").mkdir()
+            break
+    return runs_dir / f"{base}{suffix}"

@@ -86,17 +86,13 @@ def _encode(record: Any) -> bytes:
     try:
         encoded = msgspec.json.encode(record)
     except UnicodeEncodeError:
-        encoded = msgspec.json.encode(_repair_record(record))
+        repaired, lost = repair_value(msgspec.to_builtins(record))
+        if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
+            repaired["text_repaired"] = True
+        encoded = msgspec.json.encode(repaired)
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
     return _UNSAFE.sub(_escape, encoded)
-
-
-def _repair_record(record: Any) -> Any:
-    repaired, lost = repair_value(msgspec.to_builtins(record))
-    if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
-        repaired["text_repaired"] = True
-    return repaired
 
 
 def _escape(match: re.Match[bytes]) -> bytes:
@@ -133,7 +129,7 @@ class Withholding:
         except msgspec.DecodeError:
             return self._secrets.mask(data.decode("utf-8", "replace")).encode()
         # Masked in its texts and not in its bytes: half an escape left over would break the file.
-        return encode_document(self._masked(document), pretty=data.count(b"\n") > 1)
+        return encode_document(mask_strings(document, self._secrets.mask), pretty=data.count(b"\n") > 1)
 
     def result_line(self, result: Result) -> bytes:
         """`result` as a line, with a warning in it where a secret was taken out."""
@@ -141,15 +137,12 @@ class Withholding:
         if not self._secrets.finds(line):
             return line
         record = msgspec.to_builtins(result)
-        masked = self._masked(record)
+        masked = mask_strings(record, self._secrets.mask)
         if masked == record:
             return line
         # Said in the record, so that nobody takes the masked text for what the model wrote, or judges it again.
         masked["warnings"].append(KEY_WITHHELD)
         return encode_line(masked)
-
-    def _masked(self, value: Any) -> Any:
-        return mask_strings(value, self._secrets.mask)
 
 
 _process = Withholding()

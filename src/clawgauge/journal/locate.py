@@ -30,7 +30,12 @@ class _Birth(msgspec.Struct):
 def locate_run(ref: str, runs_dir: Path) -> Path:
     """The folder of the run `ref`: `latest`, a run id under `runs_dir`, or a path to a run folder."""
     if ref == LATEST:
-        return _latest(runs_dir)
+        for path in list_runs(runs_dir):
+            found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
+            # What only looks like a run must not stand in front of those that are.
+            if all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found):
+                return path
+        raise RunFolderError(f"There is no run in {runs_dir}; make one with `clawgauge run`, or name its --runs-dir.")
     by_id, by_path = runs_dir / ref, Path(ref)
     # A ref with a path in it is never a run id, though `runs_dir / ref` may well exist.
     is_plain = by_path.name == ref and ref != ".."
@@ -63,16 +68,14 @@ def is_barren(path: Path) -> bool:
     """Whether nothing was ever written into folder `path`: what a kill leaves in the first instant of a run."""
     try:
         with Directory(path) as directory:
-            return all(_is_trace(directory, name) for name in directory.names())
+            for name in directory.names():
+                found = directory.stat(name)
+                is_trace = name == LOCK or is_leftover(name) or (name == RESULTS and found and found.st_size == 0)
+                if found is not None and not (is_trace and stat.S_ISREG(found.st_mode)):
+                    return False
+            return True
     except OSError:
         return False
-
-
-def _is_trace(directory: Directory, name: str) -> bool:
-    if name == RESULTS:
-        found = directory.stat(name)
-        return found is None or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
-    return (name == LOCK or is_leftover(name)) and directory.has_file(name)
 
 
 def is_leftover(name: str) -> bool:
@@ -98,19 +101,6 @@ def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> fl
         if (found := stat_file(path, name)) is not None:
             return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
-
-
-def _latest(runs_dir: Path) -> Path:
-    # What only looks like a run must not stand in front of those that are.
-    runs = [path for path in list_runs(runs_dir) if _holds_files(path)]
-    if not runs:
-        raise RunFolderError(f"There is no run in {runs_dir}; make one with `clawgauge run`, or name its --runs-dir.")
-    return runs[0]
-
-
-def _holds_files(path: Path) -> bool:
-    found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
-    return all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found)
 
 
 def _suggest(ref: str, runs_dir: Path) -> str:

@@ -65,25 +65,21 @@ class RunLock:
     def acquire(cls, directory: Directory) -> RunLock:
         """Take the lock of the folder, or raise `RunLocked` naming who has it."""
         locked = directory.fd is not None and _lock_or_refuse(directory.fd, directory)
-        while (lock := cls._try_acquire(directory, locked)) is None:
-            pass
-        return lock
-
-    @classmethod
-    def _try_acquire(cls, directory: Directory, locked: bool) -> RunLock | None:
-        """None where the holder before us removed the file between our open and our lock: it locks nothing now."""
-        fd = directory.open(LOCK, os.O_RDWR | os.O_CREAT)
-        ours = False
-        try:
-            locked = _lock_or_refuse(fd, directory) or locked
-            ours = _is_still(directory, fd)
-            if not ours:
-                return None
-            _sign(fd)
-            return cls(directory, fd, None if locked else _no_locks(directory.path))
-        finally:
-            if not ours:
-                os.close(fd)
+        while True:
+            fd = directory.open(LOCK, os.O_RDWR | os.O_CREAT)
+            ours = False
+            try:
+                locked = _lock_or_refuse(fd, directory) or locked
+                # The holder before us may have removed the file between our open and our lock: it locks nothing now.
+                ours = _is_still(directory, fd)
+            finally:
+                if not ours:
+                    os.close(fd)
+            if ours:
+                _sign(fd)
+                place = directory.path
+                alone = f"The file system of {place} offers no locks; see to it that only one process writes this run."
+                return cls(directory, fd, None if locked else alone)
 
     @property
     def is_held(self) -> bool:
@@ -134,10 +130,6 @@ def _lock_or_refuse(fd: int, directory: Directory) -> bool:
             ) from error
         return False
     return True
-
-
-def _no_locks(path: Path) -> str:
-    return f"The file system of {path} offers no locks; see to it that only one process writes this run."
 
 
 def _is_still(directory: Directory, fd: int) -> bool:

@@ -6,10 +6,10 @@ Reading needs no lock, no right to write and no event loop. What cannot be read 
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from sys import intern
@@ -19,7 +19,7 @@ import msgspec
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal.disk import LINE_CAP_BYTES, open_file, read_file, read_lines
-from clawgauge.journal.first_harness import Upgrade, is_first_harness_config, tells_first_harness, upgrade_event
+from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
@@ -43,14 +43,19 @@ def read_raw_config(path: Path) -> dict[str, Any] | None:
     return _read_object(path, CONFIG)
 
 
+def as_config(path: Path, raw: dict[str, Any] | None) -> RunConfig | None:
+    """What `read_config` makes of what `read_raw_config` read."""
+    return _as_document(path / CONFIG, raw, RunConfig)
+
+
 def read_inventory(path: Path) -> Inventory | None:
     """inventory.json; None where there is none, or where it has another shape."""
-    return _read_document(path, INVENTORY, Inventory)
+    return _as_document(path / INVENTORY, _read_object(path, INVENTORY), Inventory)
 
 
 def read_summary(path: Path) -> RunSummary | None:
     """summary.json; None where there is none, or where it has another shape."""
-    return _read_document(path, SUMMARY, RunSummary)
+    return _as_document(path / SUMMARY, _read_object(path, SUMMARY), RunSummary)
 
 
 def read_events(path: Path) -> list[Event]:
@@ -61,36 +66,21 @@ def read_events(path: Path) -> list[Event]:
     events = read_event_log(path)
     if is_first_harness(path):
         for raw in _read_objects(path, RESULTS):
-            events += _as_old_event(raw) if raw.get("record_type") == "event" else []
+            events += _as_event(raw, upgrade_event) if raw.get("record_type") == "event" else []
     return events
 
 
 def read_event_log(path: Path) -> list[Event]:
     """events.jsonl alone."""
-    return [event for raw in _read_objects(path, EVENTS) for event in _as_event(raw)]
+    read = partial(msgspec.convert, type=Event)
+    return [event for raw in _read_objects(path, EVENTS) for event in _as_event(raw, read)]
 
 
-def _as_event(raw: dict[str, Any]) -> list[Event]:
+def _as_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> list[Event]:
     try:
-        return [msgspec.convert(raw, Event)] if _has_plain_numbers(raw) else []
-    except msgspec.ValidationError:
+        return [read(raw)] if _has_plain_numbers(raw) else []
+    except (msgspec.ValidationError, RecursionError):
         return []
-
-
-def _as_old_event(raw: dict[str, Any]) -> list[Event]:
-    try:
-        return [upgrade_event(raw)] if _has_plain_numbers(raw) else []
-    except RecursionError:
-        return []
-
-
-def as_config(path: Path, raw: dict[str, Any] | None) -> RunConfig | None:
-    """What `read_config` makes of what `read_raw_config` read."""
-    return _as_document(path / CONFIG, raw, RunConfig)
-
-
-def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
-    return _as_document(folder / name, _read_object(folder, name), document)
 
 
 def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T | None:
@@ -121,7 +111,7 @@ def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
     try:
         data = read_file(folder, name, CAP_BYTES[name])
     except OSError as error:
-        raise _unreadable_document(folder / name, error) from error
+        raise _unreadable(folder / name, error) from error
     if data is None:
         return None
     raw = decode_object(data)
@@ -137,10 +127,10 @@ def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _unreadable_document(folder / name, error) from error
+        raise _unreadable(folder / name, error) from error
 
 
-def _unreadable_document(path: Path, error: OSError) -> RunFolderError:
+def _unreadable(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
 
 
@@ -173,7 +163,7 @@ class ResultReader(Generic[T]):
                 decode = self._old_decoder() if self.first_harness else msgspec.json.Decoder(self._record).decode
                 yield from self._decode_all(file, size, decode)
         except OSError as error:
-            raise _unreadable(self._folder, error) from error
+            raise _unreadable(self._folder / RESULTS, error) from error
 
     def _decode_all(
         self, file: BinaryIO, size: int, decode: Callable[[bytes], T | None]
@@ -220,7 +210,7 @@ class ResultReader(Generic[T]):
         def decode(line: bytes) -> T | None:
             raw = decode_line(line)
             if raw is not None and raw.get("record_type") == "event":
-                self.events += _as_old_event(raw)
+                self.events += _as_event(raw, upgrade_event)
                 return None
             result = None if raw is None else upgrade.result(raw)
             if result is None:
@@ -272,15 +262,14 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
 def is_first_harness(path: Path) -> bool:
     """Whether the first harness made run folder `path`: by its config.json, else by its first telling line."""
     config = _config_or_none(path)
-    if config is not None and not is_first_harness_config(config):
-        return False
     with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
         return _tells_first_harness(config, file)
-    return config is not None
+    return config is not None and "schema_version" not in config
 
 
 def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bool:
-    if config is not None and not is_first_harness_config(config):
+    # Every config.json of ours has a schema version; the first harness knew none.
+    if config is not None and "schema_version" in config:
         return False
     for line in read_lines(file):
         verdict = tells_first_harness(decode_line(line) or {})
@@ -302,7 +291,13 @@ def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes],
         try:
             return fast(line)
         except _REFUSALS:
-            return decode_again(line, record) if not fitting or _fits_as_it_is(line, record) else None
+            if fitting:
+                # Only its text may be repaired.
+                try:
+                    msgspec.convert(decode_object(line), record)
+                except msgspec.ValidationError:
+                    return None
+            return decode_again(line, record)
 
     return decode
 
@@ -317,15 +312,6 @@ def decode_again(line: bytes, record: type[T]) -> T | None:
     except msgspec.ValidationError:
         return None
     return _fit(raw, record)
-
-
-def _fits_as_it_is(line: bytes, record: type[msgspec.Struct]) -> bool:
-    """Whether a line that msgspec refused has every field in its type: only its text was to be repaired."""
-    try:
-        msgspec.convert(decode_object(line), record)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _fit(raw: dict[str, Any], record: type[T]) -> T:
@@ -349,11 +335,7 @@ def open_results(folder: Path) -> BinaryIO:
     except FileNotFoundError as error:
         raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
     except OSError as error:
-        raise _unreadable(folder, error) from error
-
-
-def _unreadable(folder: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"Cannot read {folder / RESULTS} ({error.strerror or error}); check its permissions.")
+        raise _unreadable(folder / RESULTS, error) from error
 
 
 def _config_or_none(path: Path) -> dict[str, Any] | None:
@@ -366,18 +348,14 @@ def _config_or_none(path: Path) -> dict[str, Any] | None:
 
 def _skip_rest_of_line(file: BinaryIO) -> None:
     while (piece := file.readline(LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
-        _skip_hole(file)
-
-
-def _skip_hole(file: BinaryIO) -> None:
-    """Go to where there is data again: a terabyte of nothing in a sparse file takes no time to make."""
-    if hasattr(os, "SEEK_DATA") and isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
-        here = file.tell()
-        try:
-            file.seek(os.lseek(file.fileno(), here, os.SEEK_DATA))
-        except OSError as error:
-            # Where no data follows there is nothing left to read; else the file system does not tell.
-            file.seek(0, os.SEEK_END) if error.errno == errno.ENXIO else file.seek(here)
+        # On to where there is data again: a terabyte of nothing in a sparse file takes no time to make.
+        if hasattr(os, "SEEK_DATA"):
+            here = file.tell()
+            try:
+                file.seek(os.lseek(file.fileno(), here, os.SEEK_DATA))
+            except OSError as error:
+                # Where no data follows there is nothing left to read; else the file system does not tell.
+                file.seek(0, os.SEEK_END) if error.errno == errno.ENXIO else file.seek(here)
 
 
 class CellKey(NamedTuple):

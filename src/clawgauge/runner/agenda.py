@@ -1,4 +1,4 @@
-"""What to ask a target next, given what has come back. Pure.
+"""What to ask a target next, given what has come back, and when it has been asked enough. Pure.
 
 With several calls at once the decision rests on those that have come back; the few still out may overshoot it.
 """
@@ -6,20 +6,236 @@ With several calls at once the decision rests on those that have come back; the 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from clawgauge.journal import CellKey
 from clawgauge.plan import Evidence, Plan
-from clawgauge.records import Prompt, Result, Target
-from clawgauge.runner.budgets import Budget, CallBudget, Cell, CostBudget, TierSearch, pool_key, tier_pool
+from clawgauge.records import Prompt, PromptKey, Result, Target
+from clawgauge.run_data.schedule import tier_prompts
+from clawgauge.stats import is_decided, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
 _ID_CHARS = 12
 _SMALLEST_WINDOW = 512
+SpendingKey: TypeAlias = tuple[str, str, int]
+"""A cell of the target that is asked: (suite, prompt id, repeat)."""
+
+
+class Cell(msgspec.Struct, frozen=True, gc=False):
+    """One prompt, once. A plan may hold a hundred thousand, which the collector need not walk while calls are out."""
+
+    prompt: Prompt
+    repeat: int
+
+    @property
+    def spending_key(self) -> SpendingKey:
+        return self.prompt.suite, self.prompt.id, self.repeat
+
+    def key(self, target: Target) -> CellKey:
+        """What the record of this cell is found by."""
+        prompt = self.prompt
+        return CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, self.repeat)
+
+
+T = TypeVar("T")
+
+
+def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The prompts of a plan that count toward the tier, in the order in which to ask them one by one.
+
+    Suites and categories take turns, and within them the prompts before their variants: whenever the asking stops, it
+    has seen as many kinds of task as it could.
+    """
+    kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in tier_prompts(prompts))
+    return _take_turns([_take_turns(_grouped((p.variant_of or p.id, p) for p in kind)) for kind in kinds])
+
+
+def _grouped(pairs: Iterable[tuple[Hashable, T]]) -> list[list[T]]:
+    groups: dict[Hashable, list[T]] = {}
+    for key, member in pairs:
+        groups.setdefault(key, []).append(member)
+    return list(groups.values())
+
+
+def _take_turns(groups: Sequence[Sequence[T]]) -> list[T]:
+    """The first of each, then the second of each, and so on."""
+    return [member for turn in zip_longest(*groups) for member in turn if member is not None]
+
+
+class Budget:
+    """A bound on what may be spent. `name` is the option that set it."""
+
+    name = ""
+
+    def __init__(self, limit: float, spent: float = 0) -> None:
+        self.limit = limit
+        self.spent = spent
+
+    @property
+    def calls_left(self) -> int | None:
+        """How many cells may still be asked; None where that cannot be said, 0 when the budget is spent."""
+        raise NotImplementedError
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What else a reader of the run should know of its end."""
+        return {}
+
+    def is_open(self) -> bool:
+        """Whether one may go out now; if not, one that is in flight has to come back first."""
+        return self.calls_left != 0
+
+    def issue(self, cell: Cell) -> None:
+        """A cell goes out."""
+
+    def learn(self, result: Result) -> None:
+        """It came back."""
+
+
+class CallBudget(Budget):
+    """At most `limit` cells of a target are asked, those of earlier stretches included; retries are not counted."""
+
+    name = "max_calls"
+
+    @property
+    def calls_left(self) -> int:
+        return max(0, int(self.limit - self.spent))
+
+    def issue(self, cell: Cell) -> None:
+        self.spent += 1
+
+    def learn(self, result: Result) -> None:
+        if not result.attempts:
+            # Recorded as unavailable without having been sent.
+            self.spent -= 1
+
+
+class CostBudget(Budget):
+    """At most `limit` dollars are spent on a run, earlier stretches included, and one call more.
+
+    A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
+    for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
+    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited.
+    """
+
+    name = "max_cost"
+
+    def __init__(self, limit: float, spent: float = 0.0) -> None:
+        super().__init__(limit, spent)
+        self._before_usd = spent
+        self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
+        self._uncounted = False
+        self._holds: dict[SpendingKey, float] = {}
+        self._paid: set[SpendingKey] = set()
+
+    @property
+    def calls_left(self) -> int | None:
+        return 0 if self._uncounted or self.spent >= self.limit else None
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        assumed = {"assumed": round(self._assumed_usd, 6)} if self._assumed_usd else {}
+        return {"unknown_cost": True, **assumed} if self._uncounted else assumed
+
+    @property
+    def unrecorded_usd(self) -> float:
+        """What this stretch has spent, or may have, and no record says: warm-ups, lost attempts, calls in flight."""
+        held = sum(self._dearest_usd if math.isinf(held) else held for held in self._holds.values())
+        return round(max(0.0, self.spent - self._before_usd - self._recorded_usd + held), 6)
+
+    def is_open(self, key: SpendingKey | None = None) -> bool:
+        """Whether a call, or the next attempt of the cell `key`, may go out now."""
+        others_usd = sum(held for holder, held in self._holds.items() if holder != key)
+        return not self._uncounted and self.spent + others_usd < self.limit
+
+    def issue(self, cell: Cell) -> None:
+        self._holds[cell.spending_key] = math.inf
+
+    def hold(self, key: SpendingKey, most_usd: float) -> None:
+        """An attempt goes out that costs at most so much."""
+        self._holds[key] = most_usd
+
+    def pay(self, key: SpendingKey, usd: float, *, assumed: bool = False) -> None:
+        """An attempt came back, and has cost so much, or is `assumed` to."""
+        self._holds.pop(key, None)
+        self._paid.add(key)
+        if math.isinf(usd):
+            self._uncounted = True
+            return
+        self.spent += usd
+        self._dearest_usd = max(self._dearest_usd, usd)
+        self._assumed_usd += usd if assumed else 0.0
+
+    def learn(self, result: Result) -> None:
+        key = (result.suite, result.prompt_id, result.repeat)
+        cost = result.cost_usd
+        self._recorded_usd += cost or 0.0
+        if key not in self._paid:
+            unknown = cost is None and result.availability_status == "ok"
+            self.pay(key, math.inf if unknown else cost or 0.0)
+        self._paid.discard(key)
+
+
+def cost_budget(plan: Plan) -> CostBudget | None:
+    """What the whole run may still spend, where that is limited: what it has cost so far, recorded or not, is gone."""
+    limit_usd, work = plan.settings.max_cost_usd, plan.work
+    spent_usd = work.beside_usd + sum(known.cost_usd for known in work.evidence.values())
+    return None if limit_usd is None else CostBudget(limit_usd, spent_usd)
+
+
+class TierSearch:
+    """The evidence for one target's tier: one trial per prompt, counted as the answers come back."""
+
+    def __init__(self, pool: Collection[PromptKey], repeats: int, before: Evidence) -> None:
+        self._pool = frozenset(pool)
+        self._n_cells = len(pool) * repeats
+        self._n_repeats_left = len(pool) * (repeats - 1) - before.n_repeats
+        self._n_recorded = before.n_pool
+        self.n = before.n
+        self.k = before.k
+        self._posterior = tier_posterior(self.k, self.n)
+
+    def __contains__(self, key: PromptKey) -> bool:
+        return key in self._pool
+
+    @property
+    def decided(self) -> bool:
+        """Whether one tier has 95% of the probability."""
+        return is_decided(self._posterior)
+
+    def learn(self, result: Result) -> None:
+        """Count an answer that belongs here; what was not answered is no evidence."""
+        if (result.suite, result.prompt_id) not in self._pool:
+            return
+        self._n_recorded += 1
+        if result.availability_status == "ok":
+            self.n += 1
+            self.k += result.tool_use_success
+            self._posterior = tier_posterior(self.k, self.n)
+
+    def describe(self) -> dict[str, Any]:
+        """The state of the search, for events.jsonl.
+
+        `not_asked` of the pool's scheduled cells have no record. `not_needed` of these are done without: all of them
+        once the tier is decided, before that the repeats.
+        """
+        likeliest = max(self._posterior)
+        not_asked = self._n_cells - self._n_recorded
+        return {
+            "tier": self._posterior.index(likeliest) + 1 if self.n else None,
+            "n": self.n,
+            "k": self.k,
+            "p": round(likeliest, 6),
+            "asked": self._n_recorded,
+            "not_asked": not_asked,
+            "not_needed": not_asked if self.decided else min(not_asked, self._n_repeats_left),
+        }
 
 
 def make_prefix(salt: bytes, key: CellKey) -> str:
@@ -122,11 +338,11 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
     if not settings.until_decided:
         return Agenda(cells, budgets=budgets, skipped=skipped)
     pool = tier_pool(plan.prompts)
-    search = TierSearch([pool_key(prompt) for prompt in pool], settings.repeats, before)
-    open_once = {pool_key(cell.prompt): cell for cell in cells if cell.repeat == 0}
+    search = TierSearch([prompt.key for prompt in pool], settings.repeats, before)
+    open_once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
     return Agenda(
-        [cell for cell in cells if pool_key(cell.prompt) not in search],
-        tier_cells=[open_once[key] for prompt in pool if (key := pool_key(prompt)) in open_once],
+        [cell for cell in cells if cell.prompt.key not in search],
+        tier_cells=[open_once[key] for prompt in pool if (key := prompt.key) in open_once],
         search=search,
         budgets=budgets,
         skipped=skipped,

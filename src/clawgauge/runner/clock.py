@@ -8,9 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter_ns
-from typing import Any, Protocol, Self
-
-import msgspec
+from typing import Any, Self
 
 # Two hundred ticks a second cost half a percent of one core.
 TICK_S = 0.005
@@ -22,18 +20,8 @@ _MAX_PEAKS = 4_096
 _RESOLUTION_READS = 256
 
 
-class Clock(Protocol):
-    """A monotonic clock for durations, a wall clock for labels, and a way to wait."""
-
-    def perf_ns(self) -> int: ...
-
-    def wall_ms(self) -> int: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    """The machine's own clocks."""
+class Clock:
+    """A monotonic clock for durations, a wall clock for labels, and a way to wait: the machine's own."""
 
     def perf_ns(self) -> int:
         return time.perf_counter_ns()
@@ -45,15 +33,6 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class LoopLag(msgspec.Struct, frozen=True, kw_only=True):
-    """The lateness of `n` ticks in milliseconds; null without a tick."""
-
-    n: int
-    p50: float | None = None
-    p99: float | None = None
-    max: float | None = None
-
-
 class LagHistogram:
     """Durations in nanoseconds, counted in buckets that widen with them. Memory does not grow with their number."""
 
@@ -63,29 +42,22 @@ class LagHistogram:
         self._counts = [0] * _N_BUCKETS
 
     def add(self, duration_ns: int) -> None:
-        """Count one duration; below 0 is 0."""
+        """Count one duration, which is not below 0."""
         if duration_ns > self.max_ns:
             self.max_ns = duration_ns
         self.n += 1
-        self._counts[_bucket_of(max(0, duration_ns))] += 1
+        shift = max(0, duration_ns.bit_length() - _SUB_BITS - 1)
+        self._counts[min(_N_BUCKETS - 1, (shift << _SUB_BITS) + (duration_ns >> shift))] += 1
 
-    def percentile_ns(self, share: float) -> int | None:
+    def percentile_ns(self, share: float) -> int:
         """The smallest bound that at least `share` of the durations do not exceed."""
-        if not self.n:
-            return None
         wanted, seen = share * self.n, 0
         for bucket, count in enumerate(self._counts):
             seen += count
             if count and seen >= wanted:
-                return min(_upper_bound_ns(bucket), self.max_ns)
+                shift = max(0, (bucket >> _SUB_BITS) - 1)
+                return min(((bucket - (shift << _SUB_BITS) + 1) << shift) - 1, self.max_ns)
         return self.max_ns
-
-    def describe(self) -> LoopLag:
-        """The figures of the whole."""
-        if not self.n:
-            return LoopLag(n=0)
-        p50, p99 = (_to_ms(self.percentile_ns(share) or 0) for share in (0.5, 0.99))
-        return LoopLag(n=self.n, p50=p50, p99=p99, max=_to_ms(self.max_ns))
 
 
 class RecentPeaks:
@@ -107,7 +79,9 @@ class RecentPeaks:
         stamps_ns.append(at_ns)
         values.append(value)
         if len(values) > _MAX_PEAKS:
-            self._thin_out()
+            # Of two neighbours the larger value takes the later stamp: a window may see too much, never too little.
+            self._values = values[::2]
+            self._stamps_ns = [max(stamps_ns[n : n + 2]) for n in range(0, len(stamps_ns), 2)]
 
     def since(self, at_ns: int) -> int:
         """The largest value at or after a moment; 0 if there is none."""
@@ -116,11 +90,6 @@ class RecentPeaks:
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def _thin_out(self) -> None:
-        # Of each two neighbours the larger value takes the later stamp: a window may see too much, never too little.
-        self._values = self._values[::2]
-        self._stamps_ns = [max(self._stamps_ns[n : n + 2]) for n in range(0, len(self._stamps_ns), 2)]
 
 
 class LagWatch:
@@ -134,7 +103,7 @@ class LagWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        self._arm(asyncio.get_running_loop())
+        self._tick(asyncio.get_running_loop())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -152,45 +121,27 @@ class LagWatch:
         now_ns = self.now_ns()
         self._peaks.add(now_ns, now_ns - began_ns)
 
-    def describe(self) -> LoopLag:
-        """The lateness of all ticks so far."""
-        return self._histogram.describe()
-
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due_ns = self.now_ns() + _TICK_NS
-        self._timer = loop.call_later(TICK_S, self._tick, loop)
+    def describe(self) -> dict[str, Any]:
+        """The lateness of the `n` ticks so far, in milliseconds; null without a tick."""
+        seen = self._histogram
+        figures_ns = {"p50": seen.percentile_ns(0.5), "p99": seen.percentile_ns(0.99), "max": seen.max_ns}
+        return {"n": seen.n} | {name: round(ns / 1e6, 3) if seen.n else None for name, ns in figures_ns.items()}
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._due_ns is None:
-            return
         now_ns = self.now_ns()
-        # A loop that counts in whole milliseconds may fire a little early: that is not late.
-        late_ns = max(0, now_ns - self._due_ns)
-        self._histogram.add(late_ns)
-        self._peaks.add(now_ns, late_ns)
-        self._arm(loop)
+        if self._due_ns is not None:
+            # A loop that counts in whole milliseconds may fire a little early: that is not late.
+            late_ns = max(0, now_ns - self._due_ns)
+            self._histogram.add(late_ns)
+            self._peaks.add(now_ns, late_ns)
+        self._due_ns = self.now_ns() + _TICK_NS
+        self._timer = loop.call_later(TICK_S, self._tick, loop)
 
 
 def clock_resolution_ns(now_ns: Callable[[], int] = perf_counter_ns) -> int:
     """The smallest step the clock was seen to take, the time of reading it included."""
     reads = [now_ns() for _ in range(_RESOLUTION_READS)]
-    steps = [later - earlier for earlier, later in pairwise(reads) if later > earlier]
-    return min(steps, default=0)
-
-
-def _bucket_of(value: int) -> int:
-    shift = max(0, value.bit_length() - _SUB_BITS - 1)
-    return min(_N_BUCKETS - 1, (shift << _SUB_BITS) + (value >> shift))
-
-
-def _upper_bound_ns(bucket: int) -> int:
-    """The largest value that falls into a bucket."""
-    shift = max(0, (bucket >> _SUB_BITS) - 1)
-    return ((bucket - (shift << _SUB_BITS) + 1) << shift) - 1
-
-
-def _to_ms(duration_ns: int) -> float:
-    return round(duration_ns / 1_000_000, 3)
+    return min((later - earlier for earlier, later in pairwise(reads) if later > earlier), default=0)
 
 
 class ClientClock:
@@ -198,8 +149,7 @@ class ClientClock:
 
     def __init__(self, *, cores: int | None, load_1m: float | None) -> None:
         self.lag_watch = LagWatch()
-        self._cores = cores
-        self._load_1m = load_1m
+        self._machine = {"cores": cores, "load_1m": load_1m}
         self._resolution_ns = clock_resolution_ns()
         self._began_s = self._wall_s = 0.0
         self._began_cpu_s = self._cpu_s = 0.0
@@ -218,9 +168,8 @@ class ClientClock:
         """The figures, for events.jsonl."""
         return {
             "resolution_ns": self._resolution_ns,
-            "loop_lag_ms": msgspec.to_builtins(self.lag_watch.describe()),
+            "loop_lag_ms": self.lag_watch.describe(),
             "client_cpu_s": round(self._cpu_s, 3),
             "wall_s": round(self._wall_s, 3),
-            "cores": self._cores,
-            "load_1m": self._load_1m,
+            **self._machine,
         }

@@ -14,7 +14,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
 from clawgauge.records import ToolInvocation, TranscriptTurn
 from clawgauge.runner.record import Asked, dropped_warning
-from clawgauge.timeline import Completion
+from clawgauge.timeline import TOKEN_COUNTS, Completion
 
 
 async def converse(
@@ -45,23 +45,18 @@ async def converse(
             answers = await execute(calls) if calls else []
         except CallFailure as fault:
             failure, answers = fault, []
-        transcript.append(_written_turn(turn, calls, answers))
+        said = turn.completion
+        e2e_ms = round(turn.e2e_ns / 1_000_000)
+        transcript.append(
+            TranscriptTurn(
+                text=said.text, calls=calls, answers=answers, output_tokens=said.output_tokens, e2e_ms=e2e_ms
+            )
+        )
         if not calls:
             break
         if failure is None:
-            reasoning = turn.completion.reasoning_text
-            history.append(Turn(turn.completion.text, tuple(calls), tuple(answers), reasoning))
+            history.append(Turn(said.text, tuple(calls), tuple(answers), said.reasoning_text))
     return _join(asked, failure, transcript, dropped_warning(call.tools, asked[0].completion.input_tokens))
-
-
-def _written_turn(turn: Asked, calls: list[ToolInvocation], answers: list[str]) -> TranscriptTurn:
-    return TranscriptTurn(
-        text=turn.completion.text,
-        calls=calls,
-        answers=answers,
-        output_tokens=turn.completion.output_tokens,
-        e2e_ms=round(turn.e2e_ns / 1_000_000),
-    )
 
 
 def _join(
@@ -73,6 +68,7 @@ def _join(
     warnings = [words for turn in turns for words in turn.warnings]
     if warning and not any(words.startswith("tools_dropped:") for words in warnings):
         warnings.append(warning)
+    costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
     lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
     whole = Completion(
         text=last.text,
@@ -84,16 +80,13 @@ def _join(
         ttfa_ns=first.ttfa_ns,
         connect_ns=first.connect_ns,
         output_tps=first.output_tps,
-        input_tokens=_sum([turn.input_tokens for turn in turns], failure),
-        output_tokens=_sum([turn.output_tokens for turn in turns], failure),
-        cached_tokens=_sum([turn.cached_tokens for turn in turns], failure),
-        reasoning_tokens=_sum([turn.reasoning_tokens for turn in turns], failure),
         finish_reason=last.finish_reason,
         model_reported=first.model_reported,
         refusal=last.refusal,
-        cost_usd=_cost(turns),
+        cost_usd=sum(costs) if costs else None,
         warnings=list(dict.fromkeys(warnings)),
         transcript=transcript,
+        **{name: _sum([getattr(turn, name) for turn in turns], failure) for name in TOKEN_COUNTS},
     )
     return Asked(
         completion=whole,
@@ -112,8 +105,3 @@ def _sum(counts: list[int | None], failure: CallFailure | None) -> int | None:
         counts = counts[:-1]
     told = [count for count in counts if count is not None]
     return sum(told) if told and len(told) == len(counts) else None
-
-
-def _cost(turns: list[Completion]) -> float | None:
-    told = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
-    return sum(told) if told else None

@@ -53,11 +53,17 @@ def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
     """Whether an answer is to be judged aside."""
     if (calls and prompt.world is not None) or (prompt.validator["type"] == "effect" and (calls or text)):
         return True
+    # About the size of the JSON values; given up as soon as they do not fit, however large they are.
     room = ASIDE_CHARS - len(text)
-    for call in calls:
-        if room < 0:
-            break
-        room = _room_left(call.arguments, room)
+    left = [call.arguments for call in calls]
+    while left and room >= 0:
+        part = left.pop()
+        room -= len(part) if isinstance(part, str) else 1
+        if isinstance(part, dict):
+            room -= sum(map(len, part))
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
     return room < 0
 
 
@@ -139,7 +145,12 @@ class Judge:
             except OSError:  # no process to be had: better judged late than not at all
                 return _answer(work, text)
             late = threading.Event()
-            timer = threading.Timer(deadline_s, _end, (process, late))
+
+            def end() -> None:
+                late.set()
+                process.kill()
+
+            timer = threading.Timer(deadline_s, end)
             timer.daemon = True
             timer.start()
             try:
@@ -282,11 +293,6 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
     return block
 
 
-def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
-    late.set()
-    process.kill()
-
-
 def _bound_processor(work: dict[str, Any]) -> None:
     """What one piece of work may take of the processor: more than its deadline allows, were nobody there to end it."""
     with contextlib.suppress(ImportError, ValueError, OSError):
@@ -296,20 +302,6 @@ def _bound_processor(work: dict[str, Any]) -> None:
         allowed_s = 4 * int(DEADLINE_S + (_MAX_SLOW_CALLS if work["calls"] else 1) * WORLD_DEADLINE_S)
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         resource.setrlimit(resource.RLIMIT_CPU, (int(spent_s) + allowed_s, hard))
-
-
-def _room_left(value: Any, room: int) -> int:
-    """`room` less about the size of a JSON value; below 0 as soon as it does not fit, however large it is."""
-    left = [value]
-    while left and room >= 0:
-        part = left.pop()
-        room -= len(part) if isinstance(part, str) else 1
-        if isinstance(part, dict):
-            room -= sum(map(len, part))
-            left.extend(part.values())
-        elif isinstance(part, list):
-            left.extend(part)
-    return room
 
 
 if __name__ == "__main__":

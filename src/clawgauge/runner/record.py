@@ -12,9 +12,9 @@ from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
-from clawgauge.runner.budgets import Cell
+from clawgauge.runner.agenda import Cell
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion
+from clawgauge.timeline import TOKEN_COUNTS, Completion
 from clawgauge.world import engine
 
 # Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
@@ -26,9 +26,7 @@ RAW_OUTPUT_CAP_BYTES = 65_536
 ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
 # What a provider reports goes into the record under the same name.
-_AS_REPORTED = (
-    "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "output_tps", "cli_overhead_ms",
-)  # fmt: skip
+_AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
 _UNJUDGED: dict[str, Any] = {
     "objective_pass": None,
     "violation": None,
@@ -75,11 +73,14 @@ def bounded_transcript(turns: list[TranscriptTurn] | None) -> tuple[list[Transcr
     """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
     if turns is None:
         return None, False
-    room = TRANSCRIPT_CAP_BYTES
+    room, cut = TRANSCRIPT_CAP_BYTES, False
     kept: list[TranscriptTurn] = []
-    cut = False
     for turn in turns:
-        slim = _slim(turn)
+        texts = [cut_text(well_formed(text), STRING_CAP_BYTES)[0] for text in (turn.text, *turn.answers)]
+        calls = [
+            call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in turn.calls
+        ]
+        slim = msgspec.structs.replace(turn, text=texts[0], calls=calls, answers=texts[1:])
         room -= len(msgspec.json.encode(slim))
         if room < 0:
             return kept, True
@@ -88,24 +89,11 @@ def bounded_transcript(turns: list[TranscriptTurn] | None) -> tuple[list[Transcr
     return kept, cut
 
 
-def _slim(turn: TranscriptTurn) -> TranscriptTurn:
-    return msgspec.structs.replace(
-        turn,
-        text=_cut(turn.text),
-        calls=[call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in turn.calls],
-        answers=[_cut(answer) for answer in turn.answers],
-    )
-
-
 def _fits(arguments: Any) -> bool:
     try:
         return len(msgspec.json.encode(arguments)) <= STRING_CAP_BYTES
     except ValueError:  # half a surrogate pair cannot be written
         return False
-
-
-def _cut(text: str) -> str:
-    return cut_text(well_formed(text), STRING_CAP_BYTES)[0]
 
 
 Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
@@ -151,6 +139,8 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
     if failure_type is None:
         judged = msgspec.structs.asdict(judge(prompt, text, completion.native_calls))
         verdict = {**judged, "judged_by": VALIDATORS_VERSION}
+    # Nothing is ever estimated: where there is a count, it is the server's.
+    counts = [getattr(completion, name) for name in TOKEN_COUNTS]
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
     transcript, transcript_cut = bounded_transcript(completion.transcript)
     cost, cost_source = call_cost(completion, source.price)
@@ -174,7 +164,13 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         stretch=source.stretch,
         expected_tools=prompt.expected_tools,
         ttfa_ms=_scaled(completion.ttfa_ns, 1_000_000),
-        timings_us=_timings_us(completion, asked),
+        timings_us=TimingsUs(
+            e2e=round(asked.e2e_ns / 1000),
+            ttft=_scaled(completion.ttft_ns, 1000),
+            ttfa=_scaled(completion.ttfa_ns, 1000),
+            connect=_scaled(completion.connect_ns, 1000),
+            lag=_scaled(asked.lag_ns, 1000),
+        ),
         total_ms=to_ms(asked.total_ns),
         attempts=asked.attempts,
         streamed=asked.streamed,
@@ -187,7 +183,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         text_repaired=repaired,
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
         tools_offered=bool(prompt.tools),
-        tokens_source=_tokens_source(completion),
+        tokens_source=None if all(count is None for count in counts) else "server",
         cost_usd=cost,
         cost_source=cost_source,
         prompt_prefix=asked.prefix,
@@ -227,22 +223,6 @@ def to_ms(duration_ns: int) -> int:
 
 def _scaled(duration_ns: int | None, unit_ns: int) -> int | None:
     return None if duration_ns is None else round(duration_ns / unit_ns)
-
-
-def _timings_us(completion: Completion, asked: Asked) -> TimingsUs:
-    return TimingsUs(
-        e2e=round(asked.e2e_ns / 1000),
-        ttft=_scaled(completion.ttft_ns, 1000),
-        ttfa=_scaled(completion.ttfa_ns, 1000),
-        connect=_scaled(completion.connect_ns, 1000),
-        lag=_scaled(asked.lag_ns, 1000),
-    )
-
-
-def _tokens_source(completion: Completion) -> str | None:
-    """Whose count it is. Nothing is ever estimated, so there is one answer where there is a count."""
-    counts = (completion.input_tokens, completion.output_tokens, completion.cached_tokens, completion.reasoning_tokens)
-    return "server" if any(count is not None for count in counts) else None
 
 
 def call_cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:

@@ -19,9 +19,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, Target
-from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import cost_budget
-from clawgauge.runner.clock import ClientClock, Clock, SystemClock
+from clawgauge.runner.agenda import Agenda, cost_budget, make_agenda
+from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 
 
@@ -31,7 +30,7 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
     compile_patterns()
     settings, stretch = plan.settings, plan.work.stretch
     cost = cost_budget(plan)
-    context = RunContext(plan, folder, observer, clock or SystemClock(), cost, random.Random(settings.seed))
+    context = RunContext(plan, folder, observer, clock or Clock(), cost, random.Random(settings.seed))
     context.event("stretch_started", None, stretch=stretch, options=msgspec.to_builtins(settings.recorded()))
     outcome = "interrupted"
     try:

@@ -23,16 +23,14 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
-from clawgauge.runner.agenda import Agenda, make_prefix, prefixed
-from clawgauge.runner.budgets import Cell, CostBudget, SpendingKey, spending_key
-from clawgauge.runner.clock import Clock, LagWatch, SystemClock
+from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, make_prefix, prefixed
+from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s, suspended_ns
+from clawgauge.runner.clock import Clock, LagWatch
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
 from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms
-from clawgauge.runner.retry import TARGET_ENDING, own_fault, retry_wait_s, suspended_ns
-from clawgauge.runner.spending import Spending
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
@@ -78,7 +76,7 @@ class RunContext:
     plan: Plan
     folder: RunFolder
     observer: Observer
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=Clock)
     cost: CostBudget | None = None
     rng: random.Random = field(default_factory=random.Random)
     salt: bytes = field(default_factory=partial(secrets.token_bytes, 16))
@@ -120,35 +118,33 @@ class TargetRun:
     async def ask(self) -> None:
         """Get the provider ready, warm up if asked, then ask every cell of the agenda; all are recorded either way."""
         try:
-            loaded = await self._prepare()
+            try:
+                loaded = await self._provider.before_target(
+                    self._target.model, unload_others=self._settings.unload_others
+                )
+            except CallFailure:
+                raise
+            except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
+                raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
         except CallFailure as failure:
             self._end_target(failure, self._agenda.n_open)
         else:
+            self._cold_pending = self._provider.local and not loaded
             self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
             if self._settings.warm_up and self._agenda.n_open:
                 await self._warm_up()
             # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
             # not make the calls beside it wait.
             await self._ask_next()
+
+        async def work() -> None:
+            while await self._ask_next():
+                pass
+
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
-                group.create_task(self._work())
+                group.create_task(work())
         self._run.tell_outcomes(self._target, self._agenda)
-
-    async def _prepare(self) -> bool | None:
-        """Whether the provider, ready now, says that the model is loaded. Where it cannot be, `CallFailure`."""
-        try:
-            loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
-        except CallFailure:
-            raise
-        except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
-            raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
-        self._cold_pending = self._provider.local and not loaded
-        return loaded
-
-    async def _work(self) -> None:
-        while await self._ask_next():
-            pass
 
     async def _ask_next(self) -> bool:
         """Whether there was a cell to ask."""
@@ -163,7 +159,12 @@ class TargetRun:
         else:
             self._run.observer.call_started(self._target, cell.prompt)
             result = await self._answer(cell)
-            self._count_errors(result)
+            # Enough cells in a row without an answer say that the next will not have one either.
+            self._n_errors_in_a_row = 0 if result.availability_status == "ok" else self._n_errors_in_a_row + 1
+            limit = self._settings.stop_after_errors
+            if limit is not None and self._n_errors_in_a_row >= limit:
+                words = f"not asked: {limit} in a row had failed (--stop-after-errors {limit})"
+                self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
         self._agenda.learn(result)
         if self._spending is not None:
             self._spending.wake()
@@ -173,12 +174,20 @@ class TargetRun:
         return True
 
     async def _answer(self, cell: Cell) -> Result:
-        run, settings = self._run, self._settings
+        """Ask one prompt, or take all the turns of a task, and judge what came of it."""
+        run, settings, spec = self._run, self._settings, cell.prompt.world
         prefix = make_prefix(run.salt, cell.key(self._target)) if settings.unique_prefix else None
         call = self._call(cell.prompt if prefix is None else prefixed(cell.prompt, prefix))
         began_ns = run.clock.perf_ns()
         cold = self._take_cold()
-        asked = await self._ask_cell(cell, call)
+        max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
+        if spec is None:
+            asked = await self._ask_turn(cell, call)
+        elif self._provider.runs_tasks:
+            asked = await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
+        else:
+            execute = partial(self._execute, spec, [])
+            asked = await converse(call, max_turns, partial(self._ask_turn, cell), execute)
         asked = msgspec.structs.replace(
             asked,
             total_ns=run.clock.perf_ns() - began_ns,
@@ -209,17 +218,6 @@ class TargetRun:
                 self._run.judge.give_up()
                 raise
 
-    async def _ask_cell(self, cell: Cell, call: Call) -> Asked:
-        """One prompt, or all the turns of a task."""
-        spec = cell.prompt.world
-        if spec is None:
-            return await self._ask_turn(cell, call)
-        max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
-        if self._provider.runs_tasks:
-            return await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
-        made: list[ToolInvocation] = []
-        return await converse(call, max_turns, partial(self._ask_turn, cell), partial(self._execute, spec, made))
-
     async def _execute(
         self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
     ) -> list[str]:
@@ -238,7 +236,7 @@ class TargetRun:
 
     async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        run, spending, key = self._run, self._spending, spending_key(cell)
+        run, spending, key = self._run, self._spending, cell.spending_key
         attempts: list[Attempt] = []
         failure: CallFailure | None = _MONEY_SPENT
         completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ms()
@@ -248,15 +246,31 @@ class TargetRun:
             if spending is not None:
                 spending.settle(key, call, completion, failure)
             lag_ns = self._lag_watch.largest_since(started_ns)
+            if failure is None:
+                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns)))
+                break
             wait_s = None
-            if failure is not None and not (spending and spending.is_over):
+            if not (spending and spending.is_over):
                 wait_s = retry_wait_s(
                     self._settings, failure, len(attempts) + 1, run.rng.random(), answered_before=self._answered_before
                 )
-            attempts.append(_attempt_record(self._source, failure, e2e_ns, wait_s))
-            if failure is None or wait_s is None:
+            attempts.append(
+                Attempt(
+                    status=failure.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
+                    failure_type=failure.failure_type,
+                    e2e_ms=to_ms(e2e_ns),
+                    waited_ms=round((wait_s or 0.0) * 1000),
+                    retry_after_s=failure.retry_after_s,
+                    http_status=failure.http_status,
+                    error=bounded_error(self._source.redact, failure.message),
+                )
+            )
+            if wait_s is None:
                 break
-            self._tell_retry(cell, failure, wait_s)
+            run.observer.retrying(self._target, cell.prompt, failure, wait_s)
+            place = {"suite": key[0], "prompt_id": key[1], "repeat": key[2]}
+            waiting = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
+            run.event("retry", self._target, **place, **waiting)
             await run.clock.sleep(wait_s)
         self._answered_before = self._answered_before or failure is None
         return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), attempts, lag_ns)
@@ -282,7 +296,9 @@ class TargetRun:
             failure = client_limit(fault) or unforeseen
         now_ns = self._run.clock.perf_ns()
         if failure is not None:
-            held_ns = self._lag_watch.largest_since(watched_ns + _waited_ns(call, failure))
+            # How far into an attempt a hold-up of ours can have made it fail.
+            waited_ns = round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
+            held_ns = self._lag_watch.largest_since(watched_ns + waited_ns)
             failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
         # Putting megabytes together, and reading the arguments of calls, would hold the loop.
         is_light = timeline.n_chars <= ASIDE_CHARS
@@ -291,28 +307,6 @@ class TargetRun:
         if failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt"):
             e2e_ns = 0
         return completion, failure, e2e_ns
-
-    def _tell_retry(self, cell: Cell, failure: CallFailure, wait_s: float) -> None:
-        prompt = cell.prompt
-        self._run.observer.retrying(self._target, prompt, failure, wait_s)
-        self._run.event(
-            "retry",
-            self._target,
-            suite=prompt.suite,
-            prompt_id=prompt.id,
-            repeat=cell.repeat,
-            failure_type=failure.failure_type,
-            wait_s=round(wait_s, 3),
-        )
-
-    def _count_errors(self, result: Result) -> None:
-        """--stop-after-errors: enough cells in a row without an answer say that the next will not have one either."""
-        is_error = result.availability_status != "ok"
-        self._n_errors_in_a_row = self._n_errors_in_a_row + 1 if is_error else 0
-        limit = self._settings.stop_after_errors
-        if limit is not None and self._n_errors_in_a_row >= limit:
-            words = f"not asked: {limit} in a row had failed (--stop-after-errors {limit})"
-            self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
 
     def _end_target(self, failure: CallFailure, n_cells: int = 0) -> None:
         if self._ended_by is None:
@@ -367,37 +361,13 @@ class TargetRun:
         )
 
 
-def _waited_ns(call: Call, failure: CallFailure) -> int:
-    """How far into an attempt a hold-up of ours can have made it fail."""
-    return round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
-
-
 def _judged(source: Source, cell: Cell, asked: Asked, judge: Judge) -> Result:
     try:
         return answered_result(source, cell, asked, judge.judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
         what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
         completion = asked.completion
-        kept = Completion(
-            text=completion.text,
-            input_tokens=completion.input_tokens,
-            output_tokens=completion.output_tokens,
-            cached_tokens=completion.cached_tokens,
-            reasoning_tokens=completion.reasoning_tokens,
-        )
+        counts = {name: getattr(completion, name) for name in TOKEN_COUNTS}
+        kept = Completion(text=completion.text, **counts)
         unforeseen = CallFailure("error", "exception", what)
         return answered_result(source, cell, msgspec.structs.replace(asked, completion=kept, failure=unforeseen))
-
-
-def _attempt_record(source: Source, failure: CallFailure | None, e2e_ns: int, wait_s: float | None) -> Attempt:
-    if failure is None:
-        return Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns))
-    return Attempt(
-        status=failure.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-        failure_type=failure.failure_type,
-        e2e_ms=to_ms(e2e_ns),
-        waited_ms=round((wait_s or 0.0) * 1000),
-        retry_after_s=failure.retry_after_s,
-        http_status=failure.http_status,
-        error=bounded_error(source.redact, failure.message),
-    )

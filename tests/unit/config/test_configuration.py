@@ -47,13 +47,6 @@ def test_where_ollama_is(environ: dict[str, str], address: str | None) -> None:
     assert ollama_base_url(environ) == address
 
 
-@pytest.mark.parametrize("host", ["http://[::1", "host:port:port", ":99999999", "[fe80::1%eth0", "h:-1", "http://h:1x"])
-def test_a_malformed_ollama_host_is_a_sentence(host: str) -> None:
-    """It names the variable and gives an example."""
-    with pytest.raises(ConfigError, match="OLLAMA_HOST"):
-        ollama_base_url({"OLLAMA_HOST": host})
-
-
 def test_a_further_server_is_a_provider(tmp_path: Path) -> None:
     """A table with type openai_chat is usable under its own name, its key taken from the variable it names."""
     toml = '[providers.router]\ntype = "openai_chat"\nbase_url = "https://r.example/v1"\napi_key_env = "R_KEY"\n'

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from clawgauge.records import Attempt, Event, Result, RunConfig, RunOptions, Target, TimingsUs
+
+
+def append_now(journal: Any, record: Any) -> None:
+    """Append from code that runs in no event loop."""
+    asyncio.run(journal.append(record))
 
 
 def make_result(**changes: Any) -> Result:

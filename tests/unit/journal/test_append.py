@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import uvloop
 
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import encode_line, iter_results
+from clawgauge.journal import iter_results
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
@@ -42,22 +41,6 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def repeats(path: Path) -> list[int]:
     return [result.repeat for result in iter_results(path)]
-
-
-def writer_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("journal ")]
-
-
-def test_a_recorded_result_is_in_the_file(tmp_path: Path, run: Run) -> None:
-    """When append returns, another process would read the line."""
-
-    async def record() -> None:
-        with RunFolder.create(tmp_path, "r") as folder:
-            for n in range(20):
-                await folder.append(make_result(repeat=n))
-                assert repeats(folder.path) == list(range(n + 1))
-
-    run(record())
 
 
 def test_results_recorded_together_keep_their_order(tmp_path: Path, run: Run) -> None:
@@ -126,6 +109,7 @@ from pathlib import Path
 from clawgauge.errors import DiskFailure
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
+from samples import append_now
 
 class Stuck(Directory):
     def open(self, name, flags):
@@ -138,7 +122,7 @@ appender = Appender(Stuck(pipe.parent), "pipe")
 
 def record(line):
     with suppress(DiskFailure):
-        appender.append_sync(line)
+        append_now(appender, line)
 
 def drain():
     while os.read(far_end, 1 << 20):
@@ -208,32 +192,6 @@ def test_an_event_loop_that_ends_early_hangs_nobody(tmp_path: Path) -> None:
     assert repeats(folder.path) == list(range(20))
 
 
-def test_close_leaves_no_thread(tmp_path: Path) -> None:
-    """After close nothing of ours runs any more, and reading alone never starts anything."""
-    before = writer_threads()
-    with RunFolder.create(tmp_path, "r") as folder:
-        assert writer_threads() == before
-        folder.append_sync(make_result())
-        assert len(writer_threads()) == len(before) + 1
-    assert writer_threads() == before
-
-
-def test_threads_may_record_side_by_side(tmp_path: Path) -> None:
-    """Rows from several threads are whole and complete."""
-    with RunFolder.create(tmp_path, "r") as folder:
-
-        def record(first: int) -> None:
-            for n in range(first, first + 50):
-                folder.append_sync(make_result(repeat=n))
-
-        threads = [threading.Thread(target=record, args=(first,)) for first in (0, 50, 100)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(repeats(folder.path)) == list(range(150))
-
-
 def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) -> None:
     """A process that simply ends with rows on their way writes them and exits."""
     run_child(
@@ -241,7 +199,7 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
 import asyncio
 from pathlib import Path
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 
 async def main():
     folder = RunFolder.create(Path(sys.argv[1]), "r")
@@ -254,15 +212,3 @@ asyncio.run(main())
     )
     assert repeats(tmp_path / "r") == list(range(100))
     assert not (tmp_path / "r" / ".lock").exists()
-
-
-def test_resumed_rows_follow_the_old_ones(tmp_path: Path) -> None:
-    """Opening a run again appends behind what is there."""
-    for n in range(3):
-        folder = RunFolder.open_existing(tmp_path / "r") if n else RunFolder.create(tmp_path, "r")
-        with folder:
-            folder.append_sync(make_result(repeat=n))
-            assert folder.warnings == []
-    assert (tmp_path / "r" / "results.jsonl").read_bytes() == b"".join(
-        encode_line(make_result(repeat=n)) for n in range(3)
-    )

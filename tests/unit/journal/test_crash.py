@@ -16,13 +16,13 @@ import pytest
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
 
-from .samples import ends_whole, make_result, start_child
+from .samples import append_now, ends_whole, make_result, start_child
 
 KEEP_WRITING = """
 import asyncio
 from pathlib import Path
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 
 async def main():
     folder = RunFolder.open_existing(Path(sys.argv[1]))
@@ -75,14 +75,6 @@ def test_kill_loses_no_recorded_row(tmp_path: Path) -> None:
     kill_writers(tmp_path / "r", 4)
 
 
-@pytest.mark.slow
-def test_a_hundred_kills_lose_no_recorded_row(tmp_path: Path) -> None:
-    """The same, a hundred times over."""
-    for n in range(25):
-        RunFolder.create(tmp_path, f"r{n}").close()
-        kill_writers(tmp_path / f"r{n}", 4)
-
-
 @pytest.fixture
 def quick_disk() -> Iterator[Path]:
     """A folder in memory where there is one: a thousand repairs sync the disk thousands of times."""
@@ -100,7 +92,7 @@ def test_a_line_torn_at_every_byte_is_put_aside(quick_disk: Path) -> None:
         torn.unlink(missing_ok=True)
         results.write_bytes(first + last[:cut])
         with RunFolder.open_existing(quick_disk / "r") as folder:
-            folder.append_sync(make_result(repeat=2))
+            append_now(folder, make_result(repeat=2))
         added = encode_line(make_result(repeat=2))
         if cut >= len(last) - 1:
             assert results.read_bytes() == first + last + added
@@ -120,7 +112,7 @@ def test_tails_that_are_no_record_are_torn(tmp_path: Path, tail: bytes) -> None:
     RunFolder.create(tmp_path, "r").close()
     (tmp_path / "r" / "results.jsonl").write_bytes(tail)
     with RunFolder.open_existing(tmp_path / "r") as folder:
-        folder.append_sync(make_result())
+        append_now(folder, make_result())
     assert (tmp_path / "r" / "results.torn").read_bytes() == tail
     assert list(iter_results(folder.path)) == [make_result()]
 
@@ -132,58 +124,6 @@ def test_a_second_tear_is_kept_beside_the_first(tmp_path: Path) -> None:
         (tmp_path / "r" / "results.jsonl").write_bytes(tear)
         RunFolder.open_existing(tmp_path / "r").close()
     assert (tmp_path / "r" / "results.torn").read_bytes() == b'{"one\n{"two'
-
-
-def test_an_interrupt_tears_no_line(tmp_path: Path) -> None:
-    """Ctrl-C at any moment of recording leaves whole lines only."""
-    RunFolder.create(tmp_path, "r").close()
-    child = start_child(
-        """
-import signal
-from pathlib import Path
-from clawgauge.journal.folder import RunFolder
-from samples import make_result
-folder = RunFolder.open_existing(Path(sys.argv[1]))
-n = 0
-interrupts = 0
-armed = pending = False
-def hear(number, frame):
-    global armed, pending
-    if not armed:
-        pending = True
-        return
-    armed = False
-    raise KeyboardInterrupt
-signal.signal(signal.SIGINT, hear)
-print("ready", flush=True)
-while interrupts < 20:
-    try:
-        armed = True
-        if pending:
-            armed = pending = False
-            raise KeyboardInterrupt
-        while True:
-            n += 1
-            folder.append_sync(make_result(repeat=n, raw_output="é" * 30_000))
-    except KeyboardInterrupt:
-        interrupts += 1
-        print(interrupts, flush=True)
-folder.close()
-""",
-        tmp_path / "r",
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    for n in range(1, 21):
-        time.sleep(random.random() * 0.005)
-        child.send_signal(signal.SIGINT)
-        assert child.stdout.readline() == f"{n}\n"
-    _, complaints = child.communicate(timeout=60)
-    assert (child.returncode, complaints) == (0, "")
-    reader = iter_results(tmp_path / "r")
-    recorded = [result.repeat for result in reader]
-    assert recorded == sorted(set(recorded))
-    assert reader.bad_lines == 0 and ends_whole(tmp_path / "r")
 
 
 def test_a_killed_rewrite_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:

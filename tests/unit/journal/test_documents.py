@@ -9,7 +9,7 @@ import pytest
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_config, read_events, read_inventory, read_raw_config, read_summary
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import Inventory, RunSummary
+from clawgauge.records import Inventory
 
 from .samples import make_config, make_event
 
@@ -26,7 +26,6 @@ INVENTORY = Inventory(
     cli_versions={"claude": None},
     providers=[],
 )
-SUMMARY = RunSummary(schema_version=1, run_id="r", generated_at="2026-02-13T12:00:00Z", run_wall_clock_ms=5, models=[])
 
 
 def test_documents_come_back_as_written(tmp_path: Path) -> None:
@@ -38,13 +37,6 @@ def test_documents_come_back_as_written(tmp_path: Path) -> None:
     assert read_config(folder.path) == make_config()
     assert read_inventory(folder.path) == INVENTORY
     assert read_events(folder.path) == [make_event(detail={"n": 1})]
-
-
-def test_a_summary_comes_back_as_written(tmp_path: Path) -> None:
-    """summary.json is read back equal to what was written."""
-    with RunFolder.create(tmp_path, "r") as folder:
-        folder.write_json("summary.json", SUMMARY)
-    assert read_summary(folder.path) == SUMMARY
 
 
 def test_what_is_missing_is_none(tmp_path: Path) -> None:

@@ -12,16 +12,7 @@ import pytest
 from clawgauge.errors import RunLocked
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_result, run_child, start_child
-
-HOLD = """
-import time
-from pathlib import Path
-from clawgauge.journal.folder import RunFolder
-folder = RunFolder.open_existing(Path(sys.argv[1]))
-print("held", flush=True)
-time.sleep(3600)
-"""
+from .samples import run_child, start_child
 
 
 @pytest.fixture
@@ -29,33 +20,6 @@ def run_path(tmp_path: Path) -> Path:
     """A run folder nobody holds."""
     with RunFolder.create(tmp_path, "r") as folder:
         return folder.path
-
-
-def test_the_second_process_learns_who_holds_the_run(run_path: Path) -> None:
-    """While one process writes, another is refused with exit code 4 and the holder's process id."""
-    holder = start_child(HOLD, run_path)
-    assert holder.stdout is not None
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(RunLocked, match=rf"process {holder.pid} on ") as refusal:
-            RunFolder.open_existing(run_path)
-        assert refusal.value.exit_code == 4
-    finally:
-        holder.kill()
-        holder.communicate()
-
-
-def test_the_lock_dies_with_its_holder(run_path: Path) -> None:
-    """After kill -9 the run can be opened at once."""
-    holder = start_child(HOLD, run_path)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate()
-    assert (run_path / ".lock").exists()
-    with RunFolder.open_existing(run_path) as folder:
-        folder.append_sync(make_result())
-    assert not (run_path / ".lock").exists()
 
 
 def test_one_process_cannot_open_a_run_twice(run_path: Path) -> None:
@@ -74,13 +38,13 @@ import os, signal, time
 from pathlib import Path
 from clawgauge.errors import RunFolderError
 from clawgauge.journal.folder import RunFolder
-from samples import make_event, make_result
+from samples import append_now, make_event, make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
-folder.append_sync(make_result())
+append_now(folder, make_result())
 ready, told = os.pipe()
 child = os.fork()
 if child == 0:
-    for write in (lambda: folder.append_sync(make_result()), lambda: folder.event(make_event())):
+    for write in (lambda: append_now(folder, make_result()), lambda: folder.event(make_event())):
         try:
             write()
         except RunFolderError:

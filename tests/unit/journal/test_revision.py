@@ -13,7 +13,7 @@ from clawgauge.errors import RunFolderError
 from clawgauge.journal import CellKey, cell_key, encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
 
-from .samples import make_config, make_result, start_child
+from .samples import append_now, make_config, make_result, start_child
 
 OK = make_result()
 LIMITED = make_result(prompt_id="P1", availability_status="rate_limited", success=False, failure_type="http_429")
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path, "r")
     folder.write_json("config.json", make_config())
     for result in (OK, LIMITED, BROKEN):
-        folder.append_sync(result)
+        append_now(folder, result)
     return folder
 
 
@@ -34,7 +34,7 @@ def test_a_refilled_cell_has_one_line(folder: RunFolder) -> None:
     """The old line moves to superseded.jsonl, the new one takes its place, and every cell counts once."""
     with folder:
         assert folder.supersede({cell_key(LIMITED)}) == 1
-        folder.append_sync(make_result(prompt_id="P1"))
+        append_now(folder, make_result(prompt_id="P1"))
     assert (folder.path / "superseded.jsonl").read_bytes() == encode_line(LIMITED)
     assert [result.prompt_id for result in iter_results(folder.path)] == ["P0", "P2", "P1"]
     assert {key.prompt_id: status for key, status in index_cells(folder.path).items()} == {
@@ -92,7 +92,7 @@ def test_killed_while_superseding_every_line_is_somewhere(tmp_path: Path) -> Non
 from pathlib import Path
 from clawgauge.journal import cell_key
 from clawgauge.journal.folder import RunFolder
-from samples import make_result
+from samples import append_now, make_result
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 print("ready", flush=True)
 for start in range(0, 400, 20):
@@ -120,7 +120,7 @@ def test_a_run_is_judged_again_from_its_own_records(folder: RunFolder) -> None:
     """Every record can be replaced from a stream of the same run, and the run can be appended to afterwards."""
     with folder:
         assert folder.rewrite_results(lambda r: msgspec.structs.replace(r, judged_by="anew") if r.success else r) == 3
-        folder.append_sync(make_result(prompt_id="P3"))
+        append_now(folder, make_result(prompt_id="P3"))
     assert [(result.prompt_id, result.judged_by) for result in iter_results(folder.path)] == [
         ("P0", "anew"),
         ("P1", None),
@@ -153,7 +153,7 @@ def test_a_failure_while_judging_changes_nothing(folder: RunFolder) -> None:
         with pytest.raises(KeyboardInterrupt):
             folder.rewrite_results(failing)
         assert (folder.path / "results.jsonl").read_bytes() == before
-        folder.append_sync(make_result(prompt_id="P3"))
+        append_now(folder, make_result(prompt_id="P3"))
     assert sorted(path.name for path in folder.path.iterdir()) == ["config.json", "results.jsonl"]
     assert len(list(iter_results(folder.path))) == 4
 

@@ -48,37 +48,6 @@ def play(
     return asyncio.run(converse(given, max_turns, ask, answer)), asked
 
 
-def test_turns_go_on_until_the_model_answers() -> None:
-    """Every call is answered by the world and put before the next turn; text without a call is the answer."""
-    done, asked = play(turn("first", called("ls"), called("df")), turn("", called("rm")), turn("Done."))
-    assert [len(call.history) for call in asked] == [0, 1, 2]
-    assert (asked[2].history[0].text, asked[2].history[0].answers) == ("first", ("did ls", "did df"))
-    assert asked[2].history[1].answers == ("did rm",)
-    assert done.failure is None and done.completion.text == "Done."
-    assert [(call.arguments["command"], call.turn) for call in done.completion.native_calls] == [
-        ("ls", 1), ("df", 1), ("rm", 2),
-    ]  # fmt: skip
-    assert done.completion.transcript is not None
-    assert [t.answers for t in done.completion.transcript] == [["did ls", "did df"], ["did rm"], []]
-
-
-def test_a_task_ends_when_its_turns_are_spent() -> None:
-    """The calls of the last turn are still made, and no further turn is asked."""
-    done, asked = play(turn("", called("a")), turn("", called("b")), turn("never asked"), max_turns=2)
-    assert len(asked) == 2 and done.failure is None
-    assert done.completion.transcript is not None and done.completion.transcript[-1].answers == ["did b"]
-
-
-def test_a_failed_turn_ends_the_task_and_keeps_what_came_before() -> None:
-    """The turns that were paid for stay, with the partial text of the one that failed."""
-    lost = CallFailure("error", "timeout", "no complete answer")
-    done, asked = play(turn("", called("a"), input_tokens=10), turn("half an ans", failure=lost))
-    assert len(asked) == 2 and done.failure is lost
-    assert done.completion.transcript is not None and len(done.completion.transcript) == 1
-    assert (done.completion.text, done.completion.input_tokens) == ("half an ans", 10)
-    assert [attempt.status for attempt in done.attempts] == ["ok", "error"]
-
-
 def test_a_world_that_breaks_ends_the_task() -> None:
     """A defect of the simulated world is a failure of the task, not a crash and not an answer."""
 
@@ -111,18 +80,6 @@ def test_a_forced_call_is_forced_once() -> None:
     """`required` holds for the first turn; upheld, the model could never answer."""
     _, asked = play(turn("", called("a")), turn("ok"), tool_choice="required")
     assert [call.tool_choice for call in asked] == ["required", None]
-
-
-def test_a_call_in_the_text_is_not_made() -> None:
-    """What only looks like a call ends the task as text does; the world hears nothing of it."""
-    heard: list[ToolInvocation] = []
-
-    def listen(made: ToolInvocation) -> str:
-        heard.append(made)
-        return ""
-
-    done, asked = play(turn('<tool_call>{"name": "exec", "arguments": {"command": "rm"}}</tool_call>'), execute=listen)
-    assert len(asked) == 1 and heard == [] and done.completion.native_calls == []
 
 
 def test_dropped_tools_are_told_from_the_first_turn() -> None:

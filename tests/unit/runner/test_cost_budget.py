@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clawgauge.runner.agenda import Agenda, make_agenda
-from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.agenda import Agenda, CostBudget, make_agenda
 from support.plans import plan_of
 
 from .prompts import TARGET, plain_prompt, result_of
@@ -33,28 +32,6 @@ def test_no_call_goes_out_once_the_money_is_spent() -> None:
     (outcome,) = agenda.outcomes()
     assert outcome.event == "budget_spent"
     assert outcome.detail == {"budget": "max_cost", "limit": 1.0, "spent": 1.2, "not_asked": 6}
-
-
-def test_calls_in_flight_are_counted_before_their_bill_comes() -> None:
-    """Four at a time: after the first four are back, four more would cross the limit, and not all of them go out."""
-    assert _ask(make_agenda(plan_of(PROMPTS), TARGET, CostBudget(1.75)), 0.3, in_flight=4) == 6
-
-
-def test_one_target_spends_what_the_next_has_left() -> None:
-    """The limit is the run's, not each target's."""
-    budget = CostBudget(1.0)
-    assert _ask(make_agenda(plan_of(PROMPTS[:3]), TARGET, budget), 0.3) == 3
-    assert _ask(make_agenda(plan_of(PROMPTS), TARGET, budget), 0.3) == 1
-
-
-def test_what_earlier_stretches_paid_counts() -> None:
-    """A resumed run does not start at zero."""
-    assert _ask(make_agenda(plan_of(PROMPTS), TARGET, CostBudget(1.0, 1.0)), 0.3) == 0
-
-
-def test_calls_of_a_free_target_spend_nothing() -> None:
-    """Local models have no bill: the whole plan is asked."""
-    assert _ask(make_agenda(plan_of(PROMPTS, free={TARGET}), TARGET, CostBudget(0.01)), None) == 10
 
 
 def test_what_cannot_be_counted_is_not_spent() -> None:

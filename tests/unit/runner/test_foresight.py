@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from clawgauge.runner.budgets import foresee
+from clawgauge.cli.estimate import foresee
 from clawgauge.stats import is_decided, tier_posterior
 
 

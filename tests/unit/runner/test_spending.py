@@ -14,8 +14,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import Price, Prompt, Target
-from clawgauge.runner.agenda import make_agenda
-from clawgauge.runner.budgets import CostBudget
+from clawgauge.runner.agenda import CostBudget, make_agenda
 from clawgauge.runner.clock import LagWatch
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.command import read_records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawgauge.runner.budgets import tier_pool
+from clawgauge.runner.agenda import tier_pool
 
 from .prompts import plain_prompt, tool_prompt
 
