@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from clawgauge.errors import SuiteError
@@ -78,29 +78,28 @@ class Fields:
             raise refusal(self.at(key), "an absolute path", value)
         return value
 
-    def number(self, key: str, default: float, *, most: float = 1e9) -> float:
+    def _fitting(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
         value = self._values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise refusal(self.at(key), f"a number from 0 to {most:g}", value)
+        if not fits(value):
+            raise refusal(self.at(key), wanted, value)
         return value
+
+    def number(self, key: str, default: float, *, most: float = 1e9) -> float:
+        wanted = f"a number from 0 to {most:g}"
+        found: float = self._fitting(
+            key, default, wanted, lambda value: type(value) in (int, float) and 0 <= value <= most
+        )
+        return found
 
     def whole(self, key: str, default: int, *, least: int = 0, most: int = 2**53) -> int:
-        value = self._values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise refusal(self.at(key), f"a whole number from {least} to {most}", value)
-        return value
+        wanted = f"a whole number from {least} to {most}"
+        return int(self._fitting(key, default, wanted, lambda value: type(value) is int and least <= value <= most))
 
     def flag(self, key: str) -> bool:
-        value = self._values.get(key, False)
-        if not isinstance(value, bool):
-            raise refusal(self.at(key), "true or false", value)
-        return value
+        return bool(self._fitting(key, False, "true or false", lambda value: type(value) is bool))
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
-        value = self._values.get(key, default)
-        if value not in choices:
-            raise refusal(self.at(key), f"one of {', '.join(choices)}", value)
-        return str(value)
+        return str(self._fitting(key, default, f"one of {', '.join(choices)}", lambda value: value in choices))
 
     def size(self, key: str, default: int = 0) -> int:
         """A number of bytes, or text such as `"18G"`."""
@@ -113,9 +112,7 @@ class Fields:
         return int(float(found["number"]) * _UNITS[found["unit"]])
 
     def texts(self, key: str) -> list[str]:
-        value = self._values.get(key, [])
-        if not isinstance(value, list):
-            raise refusal(self.at(key), "a list of texts", value)
+        value: list[str] = self._fitting(key, [], "a list of texts", lambda value: isinstance(value, list))
         for index, item in enumerate(value):
             if not isinstance(item, str) or not item.strip():
                 raise refusal(f"{self.at(key)}[{index}]", "text that is not blank", item)
@@ -128,16 +125,12 @@ class Fields:
 
     def objects(self, key: str, known: Collection[str]) -> Iterator[Fields]:
         """The objects of a list, in order."""
-        value = self._values.get(key, [])
-        if not isinstance(value, list):
-            raise refusal(self.at(key), "a list of objects", value)
+        value = self._fitting(key, [], "a list of objects", lambda value: isinstance(value, list))
         for index, item in enumerate(value):
             yield Fields(item, f"{self.at(key)}[{index}]", known)
 
     def entries(self, key: str) -> Iterator[tuple[str, str, Any]]:
         """The entries of an object whose keys are names: name, full key, value."""
-        value = self._values.get(key, {})
-        if not isinstance(value, Mapping):
-            raise refusal(self.at(key), "an object", value)
+        value = self._fitting(key, {}, "an object", lambda value: isinstance(value, Mapping))
         for name, item in value.items():
             yield str(name), self.at(f'{key}."{name}"'), item

@@ -98,13 +98,14 @@ def _targets(call: Call) -> list[tuple[str, str, str]]:
 
 def _is_skipped(call: Call, source: str, target: str) -> bool:
     """Whether `-n`, `-i` or `-u` keep what is there; `-b` puts it aside first."""
-    files, keep, update, backup = call.files, *(call.options.has(*each) for each in ("ni", "u", "bS"))
+    files, options = call.files, call.options
+    keep, update, backup = options.has("n", "i"), options.has("u"), options.has("b", "S")
     if not files.exists(target) or files.is_directory(target):
         return False
     if keep or (update and files.node(source).modified_s <= files.node(target).modified_s):
         return True
     if backup:
-        files.copy(target, target + call.options.value("S", "~"))
+        files.copy(target, target + options.value("S", "~"))
     return False
 
 

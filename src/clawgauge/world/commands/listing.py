@@ -76,8 +76,9 @@ def _print_entries(call: Call, entries: list[tuple[str, str]], *, total: bool) -
     is_long = options.has("l", "n", "o", "g", "full-time")
     shown, prefixes = [], [""] * len(nodes)
     for name, _, node in nodes:
+        # Whoever marks programs (-F) marks directories too.
         mark = "/" if marks and node.is_directory else "*" if marks_all and node.mode & 0o111 else ""
-        shown.append(f"{quote}{name}{quote}{'' if mark == '*' and node.is_directory else mark}")
+        shown.append(f"{quote}{name}{quote}{mark}")
     if options.has("i"):
         prefixes = [f"{_inode(call, path)} " for _, path, _ in nodes]
     if options.has("s"):
@@ -124,14 +125,13 @@ def _long_lines(call: Call, nodes: list[_Entry], shown: list[str]) -> list[str]:
     ids = _user_ids(call) if options.has("n") else {}
     no_owner, no_group = options.has("g"), options.has("o")
     style = "full-iso" if options.has("full-time") else options.value("time-style")
+    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
     rows = []
     for _, path, node in nodes:
         owners = [*([] if no_owner else [node.owner]), *([] if no_group else [node.group])]
-        is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
-        form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
-        form = form or ("%b %e %H:%M" if is_recent else "%b %e  %Y")
-        time = format_moment(clock.moment(node.modified_s), form)
         owners = [ids.get(name, name) for name in owners]
+        is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
+        time = format_moment(clock.moment(node.modified_s), form or ("%b %e %H:%M" if is_recent else "%b %e  %Y"))
         rows.append([node.shown_mode, str(call.files.n_links(path)), *owners, _size(call, node.size), time])
     left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if rows else ()
     return [f"{line} {name}" for line, name in zip(table(rows, left).splitlines(), shown, strict=True)]

@@ -30,7 +30,7 @@ _FORMS = {
 }
 
 
-# By the name of a column: its title, and what the columns that mean the same are called here.
+# The columns by name, with their titles; what others are called that mean the same.
 _TITLES = {
     "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
     "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
