@@ -12,6 +12,7 @@ from clawgauge.characters import well_formed
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.checks.spec import (
     Shape,
+    an_object,
     any_text,
     anything,
     at,
@@ -21,7 +22,6 @@ from clawgauge.checks.spec import (
     list_of,
     matches_fully,
     re2_pattern,
-    refuse,
     some_text,
     text_or_texts,
     that,
@@ -253,9 +253,10 @@ def _condition(shapes: Mapping[str, Shape]) -> Shape:
     """A condition of one of these kinds, each with its shape."""
 
     def check(value: Any, place: str) -> None:
-        kinds = [kind for kind in shapes if kind in value] if isinstance(value, Mapping) else []
+        an_object(value, place)
+        kinds = [kind for kind in shapes if kind in value]
         if len(kinds) != 1:
-            raise refuse(place, f"an object with exactly one of {', '.join(shapes)}", value)
+            raise SuiteError(f"key '{place}' must have exactly one of {', '.join(shapes)}")
         shapes[kinds[0]](value, place)
 
     return check
