@@ -230,8 +230,7 @@ _tools = that(
 
 
 def _size(value: Any, place: str) -> None:
-    if not isinstance(value, str | int):
-        raise refuse(place, 'a number of bytes or text such as "5G"', value)
+    anything(value, place)
     Fields({place: value}, "", (place,)).size(place)
 
 
