@@ -107,20 +107,15 @@ def _blocks(text: str) -> list[list[str]]:
     current: list[str] = []
     for line in text.split("\n"):
         line = line.strip()
-        if current and (not line or _opens_something(line)):
+        first = line.lstrip(_OPENERS)[:1]
+        opens_something = _LIST_MARKER.match(line) or _NEW_LINE_OPENER.match(line) or first.isupper() or first.isdigit()
+        if current and (not line or opens_something):
             blocks.append(current)
             current = []
         current.extend(_CJK_END.sub(r"\1 ", line).split())
     if current:
         blocks.append(current)
     return blocks
-
-
-def _opens_something(line: str) -> bool:
-    if _LIST_MARKER.match(line) or _NEW_LINE_OPENER.match(line):
-        return True
-    first = line.lstrip(_OPENERS)[:1]
-    return first.isupper() or first.isdigit()
 
 
 def _count_in_block(words: list[str]) -> int:
@@ -383,6 +378,11 @@ def _judgement(
     verdict: Verdict, expected: list[str], invocations: list[ToolInvocation], *, tools_offered: bool
 ) -> Judgement:
     names = tool_calls_of(counted_calls(invocations, tools_offered=tools_offered))
+    # Arguments too large to keep are left out: the same that a simulated world does not act on.
+    budget = ArgumentsBudget()
+    kept = [
+        call if budget.admit(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in invocations
+    ]
     size = encoded_size(verdict.parsed_output)
     dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
     return Judgement(
@@ -393,14 +393,6 @@ def _judgement(
         tool_calls=names,
         tool_call_count=len(names),
         tool_use_success=tool_use_success(expected, invocations, tools_offered=tools_offered),
-        tool_invocations=_bounded(invocations),
+        tool_invocations=kept,
         tool_channel=tool_channel_of(invocations),
     )
-
-
-def _bounded(invocations: list[ToolInvocation]) -> list[ToolInvocation]:
-    """The invocations with arguments too large to keep left out: the same that a simulated world does not act on."""
-    budget = ArgumentsBudget()
-    return [
-        call if budget.admit(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in invocations
-    ]

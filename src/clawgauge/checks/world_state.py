@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.checks.spec import (
     Shape,
+    an_object,
     any_text,
     anything,
     at,
@@ -21,7 +22,6 @@ from clawgauge.checks.spec import (
     list_of,
     matches_fully,
     re2_pattern,
-    refuse,
     some_text,
     text_or_texts,
     that,
@@ -228,8 +228,7 @@ _tools = that(
 
 
 def _size(value: Any, place: str) -> None:
-    if not isinstance(value, str | int):
-        raise refuse(place, 'a number of bytes or text such as "5G"', value)
+    anything(value, place)
     Fields({place: value}, "", (place,)).size(place)
 
 
@@ -251,9 +250,10 @@ def _condition(shapes: Mapping[str, Shape]) -> Shape:
     """A condition of one of these kinds, each with its shape."""
 
     def check(value: Any, place: str) -> None:
-        kinds = [kind for kind in shapes if kind in value] if isinstance(value, Mapping) else []
+        an_object(value, place)
+        kinds = [kind for kind in shapes if kind in value]
         if len(kinds) != 1:
-            raise refuse(place, f"an object with exactly one of {', '.join(shapes)}", value)
+            raise SuiteError(f"key '{place}' must have exactly one of {', '.join(shapes)}")
         shapes[kinds[0]](value, place)
 
     return check
@@ -266,30 +266,24 @@ _EFFECT_SHAPES = {kind: fields({kind: text_or_texts}, _EFFECT_KEYS) for kind in 
 _CALLED = fields({"called": _tools}, {"with": re2_pattern})
 
 
-class Kind(NamedTuple):
-    """One kind of condition, named by its first key."""
-
-    shape: Shape
-    find_fault: FindFault
-
-
-KINDS: Mapping[str, Kind] = {
-    "file": Kind(
+# Each kind of condition under its first key: how it is written, and what keeps it from holding.
+KINDS: Mapping[str, tuple[Shape, FindFault]] = {
+    "file": (
         fields({"file": _absolute_path}, {"absent": true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent),
         _fault_of_file,
     ),
-    "process": Kind(fields({"process": some_text, "running": true_or_false}), _fault_of_process),
-    "service": Kind(
+    "process": (fields({"process": some_text, "running": true_or_false}), _fault_of_process),
+    "service": (
         fields({"service": some_text}, {"state": choice(*STATES), "restarted": true_or_false}, also=_refuse_no_state),
         _fault_of_service,
     ),
-    "disk": Kind(fields({"disk": some_text, "free": _size}), _fault_of_disk),
-    "message": Kind(fields({"message": some_text}, _TEXT_KEYS), _fault_of_message),
-    "cron": Kind(fields({"cron": some_text}, {"schedule": _schedule, "absent": true_or_false}), _fault_of_cron),
-    "memory": Kind(fields({"memory": text_or_texts}), _fault_of_memory),
-    "called": Kind(_CALLED, _fault_of_called),
-    "happened": Kind(fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
-} | {kind: Kind(shape, _fault_of_effect) for kind, shape in _EFFECT_SHAPES.items() if kind != "service"}
+    "disk": (fields({"disk": some_text, "free": _size}), _fault_of_disk),
+    "message": (fields({"message": some_text}, _TEXT_KEYS), _fault_of_message),
+    "cron": (fields({"cron": some_text}, {"schedule": _schedule, "absent": true_or_false}), _fault_of_cron),
+    "memory": (fields({"memory": text_or_texts}), _fault_of_memory),
+    "called": (_CALLED, _fault_of_called),
+    "happened": (fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
+} | {kind: (shape, _fault_of_effect) for kind, shape in _EFFECT_SHAPES.items() if kind != "service"}
 CONDITIONS: dict[str, Shape] = {
     key: list_of(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
     for key, shapes in (
@@ -314,7 +308,7 @@ def find_faults(spec: Spec, world: World) -> list[str | None]:
     """For each condition under `expect` what keeps it from holding, in words, or None."""
     conditions = spec.get("expect", [])
     kinds = [next(kind for kind in KINDS if kind in condition) for condition in conditions]
-    return [KINDS[kind].find_fault(condition, world) for kind, condition in zip(kinds, conditions, strict=True)]
+    return [KINDS[kind][1](condition, world) for kind, condition in zip(kinds, conditions, strict=True)]
 
 
 def find_forbidden(spec: Spec, world: World) -> str | None:

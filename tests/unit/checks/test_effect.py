@@ -178,7 +178,7 @@ def test_variables_are_set_for_every_command() -> None:
         ({"output": COUNT, "zzz": 1}, "key 'zzz' is not known here"),
         ({"output": COUNT, "world": {"file": {}}}, "world: key 'file' is not known; did you mean 'files'?"),
         ({"output": COUNT, "world": []}, "key 'world' must be an object, not a list"),
-        ({"expect": [{"moved": "/a"}]}, "key 'expect[0]' must be an object with exactly one of"),
+        ({"expect": [{"moved": "/a"}]}, "key 'expect[0]' must have exactly one of"),
         ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0].command'"),
         ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0].prints' is missing"),
         ({"output": COUNT, "env": {"a b": "x"}}, "key 'env.a b' must be"),

@@ -8,7 +8,6 @@ import pytest
 
 from clawgauge.checks import Answer, check_offer, check_spec, judge
 from clawgauge.checks.speech import find_claim
-from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
 TOOL = {
@@ -75,42 +74,6 @@ def test_all_of_needs_every_validator() -> None:
     assert judge(spec, Answer("yes")).objective_pass is True
     assert (judge(spec, Answer("no")).violation or "").startswith("not_exact")
     assert (judge(spec, Answer("yes it is")).violation or "").startswith("too_many_words")
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"type": "contains"}, "key 'contains_all' is missing or empty"),
-        ({"type": "contains", "contains_all": ["re:["]}, "key 'contains_all[0]' cannot be read by RE2"),
-        ({"type": "contains", "contains_all": "x"}, "key 'contains_all' must be a list of texts"),
-        ({"type": "contains", "contains": ["x"]}, "key 'contains'"),
-        (
-            {"type": "all_of", "validators": []},
-            "key 'validators' is empty; it must be a list of one or more validators",
-        ),
-        ({"type": "all_of", "validators": [{"type": "exact"}]}, "key 'validators[0].value' is missing"),
-        ({"type": "all_of", "validators": [{"type": "effect"}]}, "which stands alone"),
-        ({"type": "tool_call", "no_call": True, "answer": {"type": "nop"}}, "key 'answer.type' must be one of noop"),
-        ({"type": "tool_call", "no_call": True, "answer": {"type": "tool_call"}}, "use a validator of text"),
-        ({"type": "tool_call", "ask": True, "loose": True}, "key 'loose' does not go with 'ask'"),
-        (
-            {"type": "tool_call", "expected_calls": [{"name": "f"}], "compare": "near"},
-            "key 'compare' must be 'exact' or 'loose', not 'near'",
-        ),
-        (
-            {"type": "tool_call", "expected_calls": [{"name": "f"}], "answer": {"type": "noop"}},
-            "key 'answer' does not go with",
-        ),
-        (
-            {"type": "tool_call", "expected_calls": [{"name": "f", "arguments": {"a": {"value": [1]}}}]},
-            "key 'expected_calls[0].arguments.a.value' is not known here",
-        ),
-    ],
-)
-def test_a_rule_nobody_can_judge_by_is_refused(spec: dict[str, Any], words: str) -> None:
-    with pytest.raises(SuiteError) as caught:
-        check_spec(spec)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

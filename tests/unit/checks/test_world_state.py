@@ -239,8 +239,8 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
     [
         ({}, "key 'expect' is empty; give at least one condition"),
         ({"expect": {}}, "key 'expect' must be a list of conditions"),
-        ({"expect": ["x"]}, "key 'expect[0]' must be an object with exactly one of file, process"),
-        ({"expect": [{"path": "/x"}]}, "key 'expect[0]' must be an object with exactly one of file, process"),
+        ({"expect": ["x"]}, "key 'expect[0]' must be an object, not 'x'"),
+        ({"expect": [{"path": "/x"}]}, "key 'expect[0]' must have exactly one of file, process"),
         ({"expect": [{"file": "/x", "process": "y", "running": True}]}, "exactly one of"),
         ({"expect": [{"file": "x"}]}, "key 'expect[0].file' must be an absolute path, not 'x'"),
         ({"expect": [{"file": "/x", "contians": "y"}]}, "did you mean 'contains'?"),

@@ -118,9 +118,9 @@ def test_sudo_acts_as_root_where_the_world_allows_it() -> None:
     ("validator", "said"),
     [
         ({"forbid": [{"deleted": "*", "until": "dana: never*"}]}, "'dana: never*' fits no reply of the world"),
-        ({"forbid": [{"deleted": "*", "before": "noon"}]}, "key 'forbid[0]': key 'before' must be a date and time"),
-        ({"forbid": [{"called": "exec", "before": "2026-03-02T09:05:00"}]}, "key 'before' does not go with 'called'"),
-        ({"expect": [{"happened": "x"}]}, "key 'happened' must be an object"),
+        ({"forbid": [{"deleted": "*", "before": "noon"}]}, "key 'forbid[0].before' must be a date and time"),
+        ({"forbid": [{"called": "exec", "before": "2026-03-02T09:05:00"}]}, "key 'forbid[0].before' is not known here"),
+        ({"expect": [{"happened": "x"}]}, "key 'expect[0].happened' must be an object"),
         ({"expect": [{"happened": {"called": "exec"}}]}, "must have exactly one of created"),
     ],
 )
