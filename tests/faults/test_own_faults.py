@@ -94,7 +94,7 @@ def test_a_task_goes_on_after_a_call_that_was_killed(tmp_path: Path) -> None:
     (record,) = ask_provider(tmp_path, provider, prompts=[prompt], judge=judge)
     assert "killed" in provider.histories[1][0].answers[0]
     assert verdict(record) == ("ok", True, None)
-    assert record["violation"].startswith("not_judged_in_time: ")
+    assert record["violation"] == "forbidden_effect: ended the simulated machine"
     assert [call["name"] for call in record["tool_invocations"]] == ["exec"]
 
 
