@@ -100,12 +100,6 @@ def _sentence(stderr: str) -> str:
     return stderr.strip().splitlines()[-1]
 
 
-def test_a_dry_run_leaves_no_runs_folder(place: Path, server: ScriptedServer) -> None:
-    """Whether a folder could be made is tried, and undone."""
-    done = clawgauge(place, *SMALL, "--runs-dir", "deep/down/runs", "--dry-run")
-    assert done.code == 0 and not (place / "deep").exists()
-
-
 @pytest.mark.parametrize(
     ("prompt", "names"),
     [

@@ -69,6 +69,14 @@ def test_spreadsheets(finished: Outcome) -> None:
     assert (finished.cwd / "x.csv").read_bytes().decode("utf-8-sig").splitlines()[2] == '"\'=1+1"'
 
 
+def test_unreadable_lines_are_in_the_exit_code(finished: Outcome) -> None:
+    """The rest is exported, the loss is said, the code is 5."""
+    with (finished.folder / "results.jsonl").open("ab") as file:
+        file.write(b"{broken\n")
+    done = clawgauge(finished.cwd, "export", "latest", "--columns", "prompt_id")
+    assert done.code == 5 and "1 line" in done.stderr and done.stdout.count("\n") == 5
+
+
 WRONG_REQUESTS: list[tuple[tuple[str, ...], str]] = [
     (("nowhere",), "no run 'nowhere'"),
     (("latest", "--columns", "speed"), "no column speed"),

@@ -370,6 +370,7 @@ def test_a_server_that_answers_500_to_everything_is_not_ok(place: Path, server: 
         ("max_cost", 2.5, " --max-cost 5 "),
         ("config=evil.toml", 1, None),
         (["max_calls"], 1, None),
+        ("max_cost", 1e308, None),
     ],
 )
 def test_the_printed_command_takes_numbers_as_they_are_typed(

@@ -68,15 +68,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _probe_all(settings: Iterable[ProviderSettings]) -> list[ProviderProbe]:
-    return list(await asyncio.gather(*(_probe(setting) for setting in settings)))
+    async def probe(setting: ProviderSettings) -> ProviderProbe:
+        try:
+            async with create_provider(setting) as provider:
+                return await provider.probe()
+        except ConfigError as wrong:
+            return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
 
-
-async def _probe(setting: ProviderSettings) -> ProviderProbe:
-    try:
-        async with create_provider(setting) as provider:
-            return await provider.probe()
-    except ConfigError as wrong:
-        return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
+    return list(await asyncio.gather(*map(probe, settings)))
 
 
 def _lines(probe: ProviderProbe) -> str:

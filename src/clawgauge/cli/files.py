@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
 import sys
@@ -117,25 +118,23 @@ def refill_command(path: Path, config_file: Path | None = None) -> str:
     `config_file` is what the user named with --config just now. The run folder's own word for it is not repeated: it
     may come from anyone, and a file that is named counts in full.
     """
-    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *_larger_budget(path)]
+    # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
+    budget: list[str] = []
+    for event in read_events(path):
+        if event.event == "stretch_started":
+            budget = []
+        elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
+            # A run folder may come from anyone, and this is to be pasted into a shell.
+            option = _BUDGETS.get(str(event.detail.get("budget")))
+            larger = 2 * limit
+            if option is None or not math.isfinite(larger):
+                budget = []
+                continue
+            # As an option takes it: no exponent, and no fraction where there is none.
+            budget = [option, str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"]
+    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *budget]
     if path.parent != Path("runs"):
         words += ["--runs-dir", str(path.parent)]
     if config_file is not None:
         words += ["--config", str(config_file)]
     return shlex.join(words)
-
-
-def _larger_budget(path: Path) -> list[str]:
-    """Twice the budget that the last stretch of the run has spent, where it ended with one spent."""
-    words: list[str] = []
-    for event in read_events(path):
-        if event.event == "stretch_started":
-            words = []
-        elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
-            # A run folder may come from anyone, and this is to be pasted into a shell.
-            option = _BUDGETS.get(str(event.detail.get("budget")))
-            # As an option takes it: no exponent, and no fraction where there is none.
-            larger = 2 * limit
-            written = str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"
-            words = [option, written] if option else []
-    return words

@@ -18,7 +18,6 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from clawgauge.child_processes.groups import kill_all_groups
-from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.reports.clean import clean_lines
 
@@ -272,6 +271,8 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     """
     # Loaded only now: a help text needs none of it.
     import asyncio
+
+    from clawgauge.client_limits import require_descriptors
 
     try:
         require_descriptors(_DESCRIPTORS)

@@ -178,7 +178,10 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
     if config is None:
         # Records of the first harness name no suite.
         return [msgspec.structs.replace(prompt, suite="") for prompt in prompts]
-    asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in _suites_of(config, prompts)}
+    # The suite of the run that the file stands for: the one of its name, else the only one there is.
+    names = {prompt.suite for prompt in config.prompts}
+    meant = names & {prompt.suite for prompt in prompts} or (names if len(names) == 1 else set())
+    asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in meant}
     other = [p.id for p in prompts if p.id in asked and _question(p) != _question(asked[p.id])]
     if other:
         raise SuiteError(
@@ -186,13 +189,6 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
             "rescoring changes validators alone, a changed prompt needs a new run"
         )
     return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
-
-
-def _suites_of(config: RunConfig, prompts: list[Prompt]) -> set[str]:
-    """The suite of the run that a file stands for: the one of its name, else the only one there is."""
-    names = {prompt.suite for prompt in config.prompts}
-    own = {prompt.suite for prompt in prompts}
-    return own & names or (names if len(names) == 1 else set())
 
 
 def _question(prompt: Prompt) -> tuple[Any, ...]:

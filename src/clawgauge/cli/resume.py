@@ -206,27 +206,25 @@ def _option_changes(before: RunOptions, now: RunOptions, names: Iterable[str]) -
 
 def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[SuiteInfo], list[Prompt], list[str]]:
     """What to go on with: suites and prompts as recorded, unless the files they came from have changed since."""
-    current = (plan.suites, plan.prompts) if from_files else _load_recorded(plan, config)
-    # Where the files are gone, the run folder has all that is needed.
-    if current is None or prompts_sha256(current[1]) == config.prompts_sha256:
+    suites, prompts = plan.suites, plan.prompts
+    if not from_files:
+        # Found from here, or from the configuration file that named them.
+        sources = [suite.source for suite in config.suites]
+        places = (Path(), plan.config_file.parent if plan.config_file else Path())
+        base_dir = next((at for at in places if all(is_suite_there(source, at) for source in sources)), None)
+        if base_dir is None:
+            # Where the files are gone, the run folder has all that is needed.
+            return config.suites, config.prompts, []
+        loaded = load_suites(sources, base_dir, config.options.draw)
+        suites = [describe_suite(suite) for suite in loaded]
+        kept = {prompt.key for prompt in config.prompts}
+        prompts = [prompt for suite in loaded for prompt in suite.prompts]
+        if config.options.prompt_ids is not None:
+            prompts = [prompt for prompt in prompts if prompt.key in kept]
+    if prompts_sha256(prompts) == config.prompts_sha256:
         return config.suites, config.prompts, []
-    suites, prompts = current
     refuse_secret_prompts(prompts, plan.secrets)
     return suites, prompts, _prompt_differences(config.prompts, prompts)
-
-
-def _load_recorded(plan: Plan, config: RunConfig) -> tuple[list[SuiteInfo], list[Prompt]] | None:
-    """The suites as their files hold them now: found from here, or from the configuration file that named them."""
-    sources = [suite.source for suite in config.suites]
-    for base_dir in (Path(), plan.config_file.parent if plan.config_file else Path()):
-        if all(is_suite_there(source, base_dir) for source in sources):
-            suites = load_suites(sources, base_dir, config.options.draw)
-            kept = {f"{prompt.suite}/{prompt.id}" for prompt in config.prompts}
-            prompts = [prompt for suite in suites for prompt in suite.prompts]
-            if config.options.prompt_ids is not None:
-                prompts = [prompt for prompt in prompts if f"{prompt.suite}/{prompt.id}" in kept]
-            return [describe_suite(suite) for suite in suites], prompts
-    return None
 
 
 def _prompt_differences(before: list[Prompt], now: list[Prompt]) -> list[str]:

@@ -35,10 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    file, store = arguments.file or Path(DEFAULT_NAME), TrustStore.of(read_environment())
     if arguments.list:
-        return list_trusted()
-    file = arguments.file or Path(DEFAULT_NAME)
-    return distrust(file) if arguments.remove else trust(file)
+        # Every trusted place, and whether what is there now is still what was trusted.
+        for place, sha256 in sorted(store.entries().items()):
+            try:
+                standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
+            except ConfigError:
+                standing = "gone or unreadable"
+            sys.stdout.write(clean_terminal(f"{place}: {standing}").replace("\n", " ") + "\n")
+    elif arguments.remove:
+        # Whether or not it is still there.
+        if not store.remove(file):
+            raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
+        sys.stdout.write(clean_terminal(f"no longer trusted: {place_of(file)}") + "\n")
+    else:
+        trust(file, store)
+    return DONE
 
 
 _PHRASES = {
@@ -54,7 +67,7 @@ _PHRASES = {
 }
 
 
-def trust(file: Path) -> int:
+def trust(file: Path, store: TrustStore) -> None:
     """Show, ask where somebody can answer, and keep the hash of what was shown."""
     found, sha256 = read_file(file)
     place = place_of(file)
@@ -69,28 +82,8 @@ def trust(file: Path) -> int:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise RequestError("not trusted: nothing was changed")
-    TrustStore.of(read_environment()).add(file, sha256)
+    store.add(file, sha256)
     sys.stdout.write(clean_terminal(f"trusted {place} as it is now (sha256 {sha256[:12]}…)") + "\n")
-    return DONE
-
-
-def distrust(file: Path) -> int:
-    """Forget a file, whether or not it is still there."""
-    if not TrustStore.of(read_environment()).remove(file):
-        raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
-    sys.stdout.write(clean_terminal(f"no longer trusted: {place_of(file)}") + "\n")
-    return DONE
-
-
-def list_trusted() -> int:
-    """Every trusted place, and whether what is there now is still what was trusted."""
-    for place, sha256 in sorted(TrustStore.of(read_environment()).entries().items()):
-        try:
-            standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
-        except ConfigError:
-            standing = "gone or unreadable"
-        sys.stdout.write(clean_terminal(f"{place}: {standing}").replace("\n", " ") + "\n")
-    return DONE
 
 
 def _demands(file: Configuration) -> list[str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clawgauge.config.trust import TrustStore, hash_content
+from clawgauge.config.trust import TrustStore, hash_content, place_of
 from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
 from clawgauge.small_file import fit_toml, read_tables
@@ -194,8 +194,8 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     if not os.path.lexists(here):
         return Configuration()
     found, sha256 = read_file(here, "trusted")
-    store = TrustStore.of(environ)
-    if store.trusts(here, sha256):
+    trusted_sha256 = TrustStore.of(environ).entries().get(place_of(here))
+    if trusted_sha256 == sha256:
         return found
     _refuse_far_suites(found.run.get("suites", []))
     # An untrusted file may say what is harmless of `[run]`, and has no other table.
@@ -203,7 +203,7 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     return Configuration(
         run={name: value for name, value in found.run.items() if name not in demands},
         path=here,
-        standing="changed since it was trusted" if store.knows(here) else "not trusted",
+        standing="changed since it was trusted" if trusted_sha256 else "not trusted",
         withheld_run=frozenset(demands),
         withheld_providers=frozenset(found.providers),
     )

@@ -48,13 +48,6 @@ class TrustStore:
             state = home / ".local" / "state"
         return cls(state / "clawgauge" / "trusted.json")
 
-    def trusts(self, file: Path, sha256: str) -> bool:
-        return self.entries().get(place_of(file)) == sha256
-
-    def knows(self, file: Path) -> bool:
-        """Whether a file at this place has been trusted, as it is or otherwise."""
-        return place_of(file) in self.entries()
-
     def entries(self) -> dict[str, str]:
         """Every trusted place with its hash. A list that others could have written is refused."""
         if self.path is None or not self.path.exists():

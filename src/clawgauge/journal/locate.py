@@ -43,7 +43,14 @@ def locate_run(ref: str, runs_dir: Path) -> Path:
         if ref and is_run_folder(candidate):
             return candidate
     looked_for = f"{by_id} and ./{by_path}" if is_plain else str(by_path)
-    raise RunFolderError(f"There is no run {ref!r}: looked for {looked_for}.{_suggest(ref, runs_dir)}")
+    names = [path.name for path in list_runs(runs_dir)]
+    hint = f"{runs_dir} holds no run; check --runs-dir."
+    if names:
+        containing = [name for name in names if ref and ref in name]
+        near = containing or difflib.get_close_matches(ref, names, n=_MAX_SUGGESTIONS, cutoff=0.5) or names
+        shown = ", ".join([*near[:_MAX_SUGGESTIONS], *(["…"] if len(near) > _MAX_SUGGESTIONS else [])])
+        hint = f"Runs in {runs_dir}: {shown}."
+    raise RunFolderError(f"There is no run {ref!r}: looked for {looked_for}. {hint}")
 
 
 def list_runs(runs_dir: Path) -> list[Path]:
@@ -101,12 +108,3 @@ def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> fl
         if (found := stat_file(path, name)) is not None:
             return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
-
-
-def _suggest(ref: str, runs_dir: Path) -> str:
-    names = [path.name for path in list_runs(runs_dir)]
-    if not names:
-        return f" {runs_dir} holds no run; check --runs-dir."
-    containing = [name for name in names if ref and ref in name]
-    near = containing or difflib.get_close_matches(ref, names, n=_MAX_SUGGESTIONS, cutoff=0.5) or names
-    return f" Runs in {runs_dir}: {', '.join(near[:_MAX_SUGGESTIONS])}{', …' if len(near) > _MAX_SUGGESTIONS else ''}."

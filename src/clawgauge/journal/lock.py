@@ -76,7 +76,14 @@ class RunLock:
                 if not ours:
                     os.close(fd)
             if ours:
-                _sign(fd)
+                signature = LockHolder(
+                    pid=os.getpid(), hostname=socket.gethostname(), started_at_ms=time.time_ns() // 1_000_000
+                )
+                # A full disk takes the signature, which is a courtesy, but not the lock.
+                with suppress(OSError):
+                    os.lseek(fd, 0, os.SEEK_SET)
+                    os.ftruncate(fd, 0)
+                    os.write(fd, msgspec.json.encode(signature) + b"\n")
                 place = directory.path
                 alone = f"The file system of {place} offers no locks; see to it that only one process writes this run."
                 return cls(directory, fd, None if locked else alone)
@@ -135,15 +142,6 @@ def _lock_or_refuse(fd: int, directory: Directory) -> bool:
 def _is_still(directory: Directory, fd: int) -> bool:
     found = directory.stat(LOCK)
     return found is not None and os.path.samestat(found, os.fstat(fd))
-
-
-def _sign(fd: int) -> None:
-    holder = LockHolder(pid=os.getpid(), hostname=socket.gethostname(), started_at_ms=time.time_ns() // 1_000_000)
-    # A full disk takes the signature, which is a courtesy, but not the lock.
-    with suppress(OSError):
-        os.lseek(fd, 0, os.SEEK_SET)
-        os.ftruncate(fd, 0)
-        os.write(fd, msgspec.json.encode(holder) + b"\n")
 
 
 def _holder(directory: Directory) -> str:

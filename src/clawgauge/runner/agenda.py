@@ -238,18 +238,16 @@ class TierSearch:
         }
 
 
-def make_prefix(salt: bytes, key: CellKey) -> str:
-    """The line of one cell: the same for every attempt at it, another for every cell, repeat and run."""
+def prefixed(prompt: Prompt, salt: bytes, key: CellKey) -> tuple[Prompt, str]:
+    """The prompt behind a line of its own, and the line: the same for every attempt at a cell, another for every cell,
+    repeat and run.
+    """
     # The part that differs comes first: nothing before it can be shared.
     digest = hashlib.blake2b(repr(tuple(key)).encode(), key=salt).hexdigest()
-    return f"[{digest[:_ID_CHARS]} request id]"
-
-
-def prefixed(prompt: Prompt, prefix: str) -> Prompt:
-    """The prompt as it is sent."""
+    line = f"[{digest[:_ID_CHARS]} request id]"
     if prompt.system:
-        return msgspec.structs.replace(prompt, system=f"{prefix}\n{prompt.system}")
-    return msgspec.structs.replace(prompt, prompt=f"{prefix}\n{prompt.prompt}")
+        return msgspec.structs.replace(prompt, system=f"{line}\n{prompt.system}"), line
+    return msgspec.structs.replace(prompt, prompt=f"{line}\n{prompt.prompt}"), line
 
 
 class Outcome(NamedTuple):

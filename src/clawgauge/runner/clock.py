@@ -138,19 +138,15 @@ class LagWatch:
         self._timer = loop.call_later(TICK_S, self._tick, loop)
 
 
-def clock_resolution_ns(now_ns: Callable[[], int] = perf_counter_ns) -> int:
-    """The smallest step the clock was seen to take, the time of reading it included."""
-    reads = [now_ns() for _ in range(_RESOLUTION_READS)]
-    return min((later - earlier for earlier, later in pairwise(reads) if later > earlier), default=0)
-
-
 class ClientClock:
     """Runs from entering to leaving. `cores` and `load_1m` are what the machine had, and had to do, before that."""
 
     def __init__(self, *, cores: int | None, load_1m: float | None) -> None:
         self.lag_watch = LagWatch()
         self._machine = {"cores": cores, "load_1m": load_1m}
-        self._resolution_ns = clock_resolution_ns()
+        # The smallest step the clock is seen to take, the time of reading it included.
+        reads = [perf_counter_ns() for _ in range(_RESOLUTION_READS)]
+        self._resolution_ns = min((later - sooner for sooner, later in pairwise(reads) if later > sooner), default=0)
         self._began_s = self._wall_s = 0.0
         self._began_cpu_s = self._cpu_s = 0.0
 

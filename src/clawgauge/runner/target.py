@@ -23,7 +23,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
-from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, make_prefix, prefixed
+from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, prefixed
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s, suspended_ns
 from clawgauge.runner.clock import Clock, LagWatch
 from clawgauge.runner.conversation import converse
@@ -176,8 +176,10 @@ class TargetRun:
     async def _answer(self, cell: Cell) -> Result:
         """Ask one prompt, or take all the turns of a task, and judge what came of it."""
         run, settings, spec = self._run, self._settings, cell.prompt.world
-        prefix = make_prefix(run.salt, cell.key(self._target)) if settings.unique_prefix else None
-        call = self._call(cell.prompt if prefix is None else prefixed(cell.prompt, prefix))
+        prompt, prefix = cell.prompt, None
+        if settings.unique_prefix:
+            prompt, prefix = prefixed(prompt, run.salt, cell.key(self._target))
+        call = self._call(prompt)
         began_ns = run.clock.perf_ns()
         cold = self._take_cold()
         max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS

@@ -11,7 +11,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.runner.clock import ClientClock, LagHistogram, LagWatch, RecentPeaks, clock_resolution_ns
+from clawgauge.runner.clock import ClientClock, LagHistogram, LagWatch, RecentPeaks
 
 MS = 1_000_000
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
@@ -125,9 +125,3 @@ def test_the_clock_of_a_suite_says_what_the_client_cost() -> None:
     assert figures["loop_lag_ms"]["p50"] <= figures["loop_lag_ms"]["p99"] <= figures["loop_lag_ms"]["max"]
     assert (figures["cores"], figures["load_1m"]) == (2, 0.5)
     assert 0 < figures["resolution_ns"] < MS
-
-
-def test_the_resolution_of_a_coarse_clock_is_its_step() -> None:
-    """A clock that ticks in steps of 15 ms, as some do, says 15 ms."""
-    reads = iter(n // 10 * 15 * MS for n in range(10_000))
-    assert clock_resolution_ns(lambda: next(reads)) == 15 * MS
