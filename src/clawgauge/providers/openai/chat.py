@@ -235,7 +235,9 @@ class ChatReader(EventReader[_Chunk]):
             sink.text(at_ns, text)
         if delta.refusal:
             sink.note(refusal=delta.refusal)
-        for position, call in enumerate(delta.tool_calls or ()):
+        if not delta.tool_calls:
+            return
+        for position, call in enumerate(delta.tool_calls):
             function = call.function or _Function()
             arguments = arguments_text(function.arguments)
             if not (function.name or arguments):
