@@ -62,7 +62,7 @@ def require_descriptors(needed: int) -> None:
     limit = _soft_limit()
     if limit is None:
         return
-    if _lowest_free() + needed > limit - _reserve(limit):
+    if _lowest_free() + needed > limit - min(_RESERVED, limit // 4):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -82,11 +82,7 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
             limit = raised
-    return max(1, min(wanted, (limit - _reserve(limit) - n_open) // per_call))
-
-
-def _reserve(limit: int) -> int:
-    return min(_RESERVED, limit // 4)
+    return max(1, min(wanted, (limit - min(_RESERVED, limit // 4) - n_open) // per_call))
 
 
 def _soft_limit() -> int | None:

@@ -34,11 +34,13 @@ def is_loopback(host: str) -> bool:
 
 def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> str | None:
     """The proxy for an address; none for this machine itself. Raises `ConfigError` for a proxy of another kind."""
+    if is_loopback(host):
+        return None
     _, listed = _read(environ, "no_proxy")
     plain, known_port = _plain(host), port or _PORTS.get(scheme)
     address = _address(plain)
     exempt = (_covers(entry, plain, address, known_port) for entry in re.split(r"[\s,]+", listed) if entry)
-    if listed == "*" or is_loopback(host) or any(exempt):
+    if listed == "*" or any(exempt):
         return None
     name, proxy = _read(environ, f"{scheme}_proxy")
     if not proxy:

@@ -232,11 +232,8 @@ class SecretMask:
         heads = [_spelled(text) for text in first - pieces if text not in own]
         tails = [_spelled(text) for text in last - pieces if text not in own]
         self._in_texts = _Finder({*inside, *(f"{text}\\z" for text in heads), *(f"\\A{text}" for text in tails)})
-        self._in_json = _Finder({*inside, *(f'{text}\\\\*"' for text in heads), *(f'"{text}' for text in tails)})
-
-    def finds(self, data: bytes) -> bool:
-        """Whether there may be something to mask in encoded JSON, or in a text in UTF-8."""
-        return self._in_json.finds(data)
+        # Whether there may be something to mask in encoded JSON, or in a text in UTF-8.
+        self.finds = _Finder({*inside, *(f'{text}\\\\*"' for text in heads), *(f'"{text}' for text in tails)}).finds
 
     def mask(self, text: str) -> str:
         """`text` with every secret, and what is left of one that was cut, replaced."""

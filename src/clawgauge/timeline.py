@@ -141,7 +141,7 @@ class Timeline:
         reasoning_tokens: int | None = None,
     ) -> None:
         counts = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
-        for name, n in zip(TOKEN_COUNTS, counts, strict=True):
+        for name, n in zip(TOKEN_COUNTS, counts):  # noqa: B905 - four and four
             if (said := as_count(n, MAX_TOKENS)) is not None:
                 self._usage[name] = said
 
@@ -195,10 +195,9 @@ class Timeline:
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
-            shown = (*self._stamps[:1], self._first_reasoning_ns, self._first_tool_ns)
-            first_ns = min((at_ns for at_ns in shown if at_ns is not None), default=None)
-            answers = (self._first_of_answer(text), self._first_tool_ns)
-            answer_ns = min((at_ns for at_ns in answers if at_ns is not None), default=None)
+            answer_ns = _earliest(self._first_of_answer(text), self._first_tool_ns)
+            first_ns = _earliest(self._stamps[0] if self._stamps else None, self._first_reasoning_ns)
+            first_ns = _earliest(first_ns, self._first_tool_ns)
             done.ttft_ns = None if first_ns is None else max(0, first_ns - start)
             done.ttfa_ns = None if answer_ns is None else max(0, answer_ns - start)
             # Between the turns of a task no token is made: the span from first to last would not be theirs.
@@ -240,6 +239,12 @@ class Timeline:
             return None
         rate = round((tokens - 1) * 1e9 / (last - first), 3)
         return rate if rate < _MAX_TOKENS_PER_S else None
+
+
+def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:
+    if one_ns is None or other_ns is None:
+        return other_ns if one_ns is None else one_ns
+    return min(one_ns, other_ns)
 
 
 def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:

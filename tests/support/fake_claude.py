@@ -4,7 +4,7 @@
     ...
     assert "--tools" in fake.calls[0].argv
 
-It replays what the real program was recorded printing, or answers, hangs, floods and fails as told, and writes down
+It replays what the real program was recorded printing, or answers, hangs and fails as told, and writes down
 how it was called. What the real program does with a real server is tested elsewhere, against the real program.
 """
 
@@ -31,7 +31,7 @@ class ClaudeBehaviour:
 
     What it prints: `answer` (a text, in proper output lines; `chunks` are its deltas), `echo` (stdin as the answer),
     `invalid_utf8` (an answer with a byte that is no UTF-8), `result` (keys to change in the result line, as
-    `{"is_error": True}`), `stdout` (exactly these bytes), `stderr`, `endless` (lines, or one line), `canary` (a secret
+    `{"is_error": True}`), `stdout` (exactly these bytes), `stderr`, `canary` (a secret
     it blurts out in its answer and on stderr). `stop_reason="max_tokens"` repeats the message four times and fails, as
     the real program does.
     How it uses tools: `tool_rounds` (for each turn before `answer`: (text, [(name, arguments as JSON), …])),
@@ -52,7 +52,6 @@ class ClaudeBehaviour:
     result: dict[str, Any] = field(default_factory=dict)
     stdout: bytes | None = None
     stderr: str = ""
-    endless: Literal["lines", "line"] | None = None
     canary: str | None = None
     tool_rounds: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None
     names_calls: bool = True

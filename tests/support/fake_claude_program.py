@@ -16,7 +16,6 @@ import termios
 import time
 
 FOREVER_S = 600.0
-ENDLESS_BYTES = 1 << 30
 SESSION = "53704cbc-baca-44e5-810c-44e77ffb8399"
 UUID = "299d0971-1370-473f-8855-f6a4ff753c30"
 FLAGS_WITH_VALUE = (
@@ -76,9 +75,7 @@ def behave(behaviour, options, prompt):
     time.sleep(behaviour["first_delay_s"])
     while behaviour["waits_for"] and not os.path.exists(behaviour["waits_for"]):
         time.sleep(0.01)
-    if behaviour["endless"]:
-        flood(b'{"type":"system"}\n' * 4096 if behaviour["endless"] == "lines" else b"x" * 65536)
-    elif behaviour["tool_rounds"] is not None:
+    if behaviour["tool_rounds"] is not None:
         return use_tools(behaviour, options)
     elif behaviour["stdout"] is not None:
         os.write(1, behaviour["stdout"].encode("latin-1"))
@@ -237,11 +234,6 @@ def spawn_grandchild():
 def linger(behaviour):
     if behaviour["hang"] == "after_result":
         time.sleep(FOREVER_S)
-
-
-def flood(block):
-    for _ in range(ENDLESS_BYTES // len(block)):
-        write_all(1, block)
 
 
 def emit_line(value, bad_byte=False):

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,8 @@ _Answer = TypeVar("_Answer")
 # No such file, no permission, a process gone, a file of another shape, a figure this system does not have. psutil
 # warns with RuntimeWarning where a container hides a figure; under `-W error` that arrives as an exception.
 UNTOLD = (OSError, ValueError, IndexError, ArithmeticError, RuntimeError, RuntimeWarning, psutil.Error)
+# What of it is missing is none of the figures used here, and no line for a user.
+warnings.filterwarnings("ignore", ".*memory stats couldn't be determined", RuntimeWarning)
 TIMEOUT_S = 2.0
 KILL_GRACE_S = 0.5
 OUTPUT_CAP_BYTES = 65536

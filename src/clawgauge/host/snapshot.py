@@ -42,12 +42,12 @@ NAME_LENGTH = 15
 _HAS_CHILDREN_FILE = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 MISSING = "not available"
 COMMANDS: Mapping[str, Sequence[str]] = {
-    "free": ("free", "-h"),
-    "df": ("df", "-h"),
-    "uptime": ("uptime",),
-    "nvidia": NVIDIA_QUERY,
-    "rocm": ROCM_QUERY,
-    "ollama": ("ollama", "ps"),
+    "Memory (free -h)": ("free", "-h"),
+    "Disk (df -h)": ("df", "-h"),
+    "Load (uptime)": ("uptime",),
+    "GPU (nvidia-smi)": NVIDIA_QUERY,
+    "GPU (rocm-smi)": ROCM_QUERY,
+    "Ollama (ollama ps)": ("ollama", "ps"),
 }
 VRAM_INTERVAL_S = 2.0
 
@@ -82,7 +82,7 @@ def take_snapshot(
         **dict(zip(("load_1m", "load_5m", "load_15m"), load or (), strict=False)),
         cpu_percent=cpu_percent,
         process_count=len(processes) or None,
-        gpus=parse_nvidia(outputs["nvidia"]) + parse_rocm(outputs["rocm"]),
+        gpus=parse_nvidia(outputs["GPU (nvidia-smi)"]) + parse_rocm(outputs["GPU (rocm-smi)"]),
         loaded_models=list(loaded_models),
     )
     rows = {
@@ -99,13 +99,8 @@ def take_snapshot(
     )
     sections = {
         "Figures": "\n".join(f"{name:<18} {value}" for name, value in rows.items()),
-        "Memory (free -h)": _command_lines(outputs["free"]),
-        "Disk (df -h)": _command_lines(outputs["df"]),
-        "Load (uptime)": _command_lines(outputs["uptime"]),
         f"Largest processes (of {len(processes)})": "\n".join(rows_of_largest) or MISSING,
-        "GPU (nvidia-smi)": _command_lines(outputs["nvidia"]),
-        "GPU (rocm-smi)": _command_lines(outputs["rocm"]),
-        "Ollama (ollama ps)": _command_lines(outputs["ollama"]),
+        **{title: _command_lines(output) for title, output in outputs.items()},
         "Loaded models": "\n".join(figures.loaded_models) or "none known",
     }
     text = f"Resources at {taken_at.isoformat(timespec='milliseconds')}\n"

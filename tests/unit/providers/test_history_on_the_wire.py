@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from clawgauge.providers.base import Call, Turn
-from clawgauge.providers.openai.chat import chat_messages
+from clawgauge.providers.base import Turn
 from clawgauge.records import ToolInvocation
 from support.scripted_server import ScriptedServer
 from unit.providers.observed import attempt
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("readFile", "exec")]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
-        yield running
 
 
 def made(name: str, arguments: Any, *, valid: bool = True) -> ToolInvocation:
@@ -32,19 +24,6 @@ HISTORY = (
     Turn("Looking.", (made("exec", {"command": "ls"}), made("readfile", {"path": "/é"})), ("a.txt", "text of é")),
     Turn("", (made("exec", '{"comm', valid=False),), ("Error: not an object",)),
 )
-
-
-class NotLookedAt(list[Any]):
-    """Tools that may not be gone through."""
-
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError("a prompt without a past needs no names of tools for it")
-
-
-def test_a_first_turn_pays_nothing_for_a_past_it_does_not_have() -> None:
-    """The messages of a plain prompt are made without a look at the tools on offer."""
-    call = Call(model="m", prompt="hi", tools=NotLookedAt(TOOLS))
-    assert chat_messages(call) == [{"role": "user", "content": "hi"}]
 
 
 def test_chat_gets_assistant_and_tool_messages(server: ScriptedServer) -> None:

@@ -34,12 +34,6 @@ STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"yes"},"finish_reason
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
-        yield running
-
-
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
     with asyncio.Runner(loop_factory=request.param) as running:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from support.scripted_server import (
@@ -16,12 +14,6 @@ from support.scripted_server import (
 from unit.providers.observed import attempt
 
 PROTOCOLS = ["openai_chat", "openai_responses"]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)

@@ -26,7 +26,7 @@ from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
 from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, ReplyFrames, ServerDisconnected, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
-from clawgauge.providers.http.reply import Clock, Reader
+from clawgauge.providers.http.reply import Reader
 from clawgauge.proxies import find_proxy, is_loopback
 
 # llama.cpp and Ollama close an idle connection after five seconds; ours must be gone before.
@@ -109,7 +109,7 @@ class HttpClient:
         reply = _Whole()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._exchange(request, reply, reply, math.inf, alone=True)
+                await self._exchange(request, cast(Sink, reply), reply, math.inf, alone=True)
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
@@ -142,7 +142,7 @@ class HttpClient:
         return "\r\n".join([*lines, "Content-Length: "]).encode()
 
     async def _exchange(
-        self, request: bytes, sink: Clock, reader: Reader, words_until_s: float, *, alone: bool = False
+        self, request: bytes, sink: Sink, reader: Reader, words_until_s: float, *, alone: bool = False
     ) -> None:
         """Ask over the first connection that takes the request: a pooled one may have been closed by the server."""
         for _ in range(_STALE_CONNECTIONS):
@@ -326,7 +326,7 @@ class _Opening(asyncio.Protocol):
 
 
 class _Whole:
-    """The reply to a question: nobody times it, and a stream is none."""
+    """The reply to a question: nobody times it, and a stream is none. A reader, and what a reader's clock is told."""
 
     model = ""
     data = b""

@@ -13,7 +13,8 @@ from typing import cast
 from httptools import HttpParserError, HttpResponseParser
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Clock, Intake, Reader, too_large
+from clawgauge.providers.base import Sink
+from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Intake, Reader, too_large
 
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
@@ -200,7 +201,7 @@ class Wire(asyncio.Protocol):
         except OSError:
             return b""
 
-    def ask(self, request: bytes, sink: Clock, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
+    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
 
         The words of a refusal are waited for until the loop's `words_until_s` at most.

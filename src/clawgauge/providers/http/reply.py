@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 from clawgauge.errors import CallFailure
+from clawgauge.providers.base import Sink
 from clawgauge.providers.http.errors import classify_error_reply
 
 LINE_CAP_BYTES = 4 * 1024 * 1024
@@ -114,16 +115,6 @@ class SseDecoder:
         return events
 
 
-class Clock(Protocol):
-    """The part of a `Sink` that is about the connection."""
-
-    def start(self, at_ns: int) -> None: ...
-
-    def connected(self, took_ns: int | None) -> None: ...
-
-    def end(self, at_ns: int) -> None: ...
-
-
 class Reader(Protocol):
     """Turns one reply's payload into reports to a sink. Knows a wire format and which model was asked; no HTTP."""
 
@@ -151,7 +142,7 @@ class Intake:
         *("_sink", "_status", "behind"),
     )
 
-    def __init__(self, sink: Clock, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
         if 300 <= status < 400:
             raise CallFailure(
                 "error",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Provider, ProviderSettings, Sink
+from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.lenient_json import decode_lenient
-from clawgauge.providers.http.reply import Reader
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
@@ -38,14 +37,9 @@ class HttpServer(Provider):
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.aclose()
 
-    async def post(self, path: str, payload: bytes, sink: Sink, reader: Reader, timeout_s: float) -> None:
-        """One call. A key that is named but not set ends it before anything is sent."""
-        self._require_key()
-        await self._client.exchange(path, payload, sink=sink, reader=reader, timeout_s=timeout_s)
-
     async def probe(self) -> ProviderProbe:
         try:
-            self._require_key()
+            self.require_key()
             models = await self.models()
         except CallFailure as failure:
             return self.unreachable(failure)
@@ -85,7 +79,8 @@ class HttpServer(Provider):
             return f"look at the log of the server at {public_address(self.base_url)}"
         return f"is the server running at {public_address(self.base_url)}?"
 
-    def _require_key(self) -> None:
+    def require_key(self) -> None:
+        """A key that is named but not set ends a call before anything is sent."""
         if self.settings.api_key_env and not self.settings.api_key:
             raise CallFailure("auth_error", "api_key_missing", f"{self.settings.api_key_env} is not set")
 

@@ -12,7 +12,7 @@ from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
 from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.events import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
+from clawgauge.providers.openai.chat import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -73,7 +73,7 @@ class ResponsesReader(EventReader[_Event]):
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data.strip() == b"[DONE]":
-            self._require_any()
+            self._require_any_read()
             return self._ended
         if len(data) > MAX_VALUES:
             refuse_crowded(data)
@@ -283,6 +283,7 @@ class ResponsesServer(HttpServer):
     takes = frozenset({"temperature"})
 
     async def attempt(self, call: Call, sink: Sink) -> None:
+        self.require_key()
         # Not strict unless a definition asks for it, as in chat: OpenAI's default here makes every argument required.
         flat = [_flat(tool) for tool in call.tools]
         tools = [{"strict": False, **tool} if isinstance(tool, dict) else tool for tool in flat]
@@ -300,7 +301,8 @@ class ResponsesServer(HttpServer):
             "tool_choice": _flat(call.tool_choice) if call.tools else None,
         }
         reader = ResponsesReader(sink, call.model, call.max_tokens)
-        await self.post("/responses", encode_body(body, self.extra_body), sink, reader, call.timeout_s)
+        payload = encode_body(body, self.extra_body)
+        await self._client.exchange("/responses", payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
 
 
 create = ResponsesServer
