@@ -262,14 +262,20 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
 def is_first_harness(path: Path) -> bool:
     """Whether the first harness made run folder `path`: by its config.json, else by its first telling line."""
     config = _config_or_none(path)
+    if _is_ours(config):
+        return False
     with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
         return _tells_first_harness(config, file)
-    return config is not None and "schema_version" not in config
+    return config is not None
+
+
+def _is_ours(config: Mapping[str, Any] | None) -> bool:
+    """Every config.json of ours has a schema version; the first harness knew none."""
+    return config is not None and "schema_version" in config
 
 
 def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bool:
-    # Every config.json of ours has a schema version; the first harness knew none.
-    if config is not None and "schema_version" in config:
+    if _is_ours(config):
         return False
     for line in read_lines(file):
         verdict = tells_first_harness(decode_line(line) or {})
