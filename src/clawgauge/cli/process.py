@@ -274,27 +274,31 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
     from clawgauge.client_limits import require_descriptors
 
-    try:
-        require_descriptors(_DESCRIPTORS)
-    except OSError as fault:
-        main.close()
-        raise MachineError("this program may open too few files to work: raise the limit with ulimit -n 256") from fault
     loop_factory = None
     if sys.platform != "win32":
         with suppress(ImportError):
             from uvloop import new_event_loop as loop_factory  # type: ignore[assignment]
-    # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
-    with interruption.cancelling(lambda: None):
-        gc.freeze()
-        # A thread that judges gives way to the loop that stamps within a millisecond.
-        sys.setswitchinterval(0.001)
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            try:
-                return runner.run(cancellable(main))
-            except asyncio.CancelledError:
-                if interruption.happened:
-                    raise Interrupted from None
-                raise
+    try:
+        try:
+            require_descriptors(_DESCRIPTORS)
+        except OSError as fault:
+            words = "this program may open too few files to work: raise the limit with ulimit -n 256"
+            raise MachineError(words) from fault
+        # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
+        with interruption.cancelling(lambda: None):
+            gc.freeze()
+            # A thread that judges gives way to the loop that stamps within a millisecond.
+            sys.setswitchinterval(0.001)
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                try:
+                    return runner.run(cancellable(main))
+                except asyncio.CancelledError:
+                    if interruption.happened:
+                        raise Interrupted from None
+                    raise
+    finally:
+        # Where no loop could be made nobody has awaited it.
+        main.close()
 
 
 async def cancellable(work: Coroutine[Any, Any, T]) -> T:
