@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,8 +28,10 @@ from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
 from clawgauge.world.refusals import bound_memory
 
+# Of the processor's time: how busy the machine is must not decide a verdict. The wall clock is the last resort.
 DEADLINE_S = 10.0
 WORLD_DEADLINE_S = 5.0
+_WALL_FACTOR = 10
 # A fifth of a second for the worst text there is, and as much as a record keeps of any.
 ASIDE_CHARS = 65_536
 _START_DEADLINE_S = 60.0
@@ -39,6 +42,8 @@ _PIECE_CHARS = 1_048_576
 _LENGTH_BYTES = 8
 _READY = b"\0" * _LENGTH_BYTES
 _GIVEN_UP = "the run was ended"
+# Its default action is to end the process. Elsewhere the wall clock alone bounds the work.
+_OVER_TIME = getattr(signal, "SIGPROF", 0)
 
 
 class NotInTime(Exception):
@@ -150,14 +155,15 @@ class Judge:
                 late.set()
                 process.kill()
 
-            timer = threading.Timer(deadline_s, end)
+            timer = threading.Timer(deadline_s * _WALL_FACTOR, end)
             timer.daemon = True
             timer.start()
             try:
-                reply = _exchange(process, work, text)
+                reply = _exchange(process, {**work, "deadline_s": deadline_s}, text)
             except (OSError, EOFError):
                 self._bury()
-                why = f"longer than {deadline_s:g} s" if late.is_set() else "the judging process was ended"
+                in_time = process.returncode != -_OVER_TIME and not late.is_set()
+                why = "the judging process was ended" if in_time else f"longer than {deadline_s:g} s"
                 raise NotInTime(why) from None
             except BaseException:  # Ctrl-C: what it would answer later must not be taken for another answer's verdict
                 self._bury()
@@ -226,13 +232,14 @@ def serve() -> None:
     while head := pipe_in.read(_LENGTH_BYTES):
         work = marshal.loads(_exactly(pipe_in, int.from_bytes(head, "big")))  # noqa: S302  # our own words
         text = b"".join(iter(lambda: _read(pipe_in), b"")).decode("utf-8", "surrogatepass")
-        _bound_processor(work)
+        _end_after(work["deadline_s"])
         try:
             reply = {"done": _answer(work, text)}
         except MemoryError:
             reply = {"over": "more memory than judging may take"}
         except Exception as fault:  # the boundary of a process: told, and recorded as a defect of ours
             reply = {"fault": f"{type(fault).__name__}: {fault}"}
+        _end_after(0)
         _write(pipe_out, marshal.dumps(reply))
         pipe_out.flush()
 
@@ -293,15 +300,10 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
     return block
 
 
-def _bound_processor(work: dict[str, Any]) -> None:
-    """What one piece of work may take of the processor: more than its deadline allows, were nobody there to end it."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        spent_s = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-        allowed_s = 4 * int(DEADLINE_S + (_MAX_SLOW_CALLS if work["calls"] else 1) * WORLD_DEADLINE_S)
-        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (int(spent_s) + allowed_s, hard))
+def _end_after(processor_s: float) -> None:
+    """End this process, whatever it does then, once it has taken so much more of the processor; 0 for never."""
+    if _OVER_TIME:
+        signal.setitimer(signal.ITIMER_PROF, processor_s)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,20 @@ def test_a_world_that_is_kept_busy_is_ended() -> None:
         assert judge.play({}, made, 2) == ["one", "two"]
 
 
+def test_a_busy_machine_decides_no_verdict() -> None:
+    """The process gets no turn for longer than its deadline: what it says afterwards is what it would have said."""
+    with closing(Judge(world_deadline_s=1.0)) as judge:
+        first = native("exec", {"command": "echo one > /tmp/f"})
+        judge.play({}, [first], 1)
+        assert judge._process is not None
+        process = psutil.Process(judge._process.pid)
+        process.suspend()
+        timer = threading.Timer(1.5, process.resume)
+        timer.start()
+        assert judge.play({}, [first, native("exec", {"command": "cat /tmp/f"})], 1) == ["one"]
+        timer.join()
+
+
 def test_commands_that_never_end_are_not_judged_in_time() -> None:
     """An answer whose command keeps the simulated shell busy is false at the deadline; the next one is judged."""
     search = f"echo {'a' * 20_000} | grep -E '(a{{1,30}}){{1,30}}b'"
@@ -174,7 +188,6 @@ def test_a_call_that_ends_the_machine_fails_the_task_and_hides_nothing() -> None
         "echo '. /tmp/s' > /tmp/s; . /tmp/s",
         "awk 'BEGIN{while(1)x=x \"aaaaaaaaaa\"}'",
         "awk 'function f(n){return f(n+1)} BEGIN{f(1)}'",
-        "jq -n 'def f: f; f'",
         "x=a; while :; do x=$x$x; done",
         "echo s > /srv/f; while :; do cat /srv/f /srv/f > /srv/g; cat /srv/g /srv/g > /srv/f; done",
         "for i in $(seq 900); do mkdir -p /srv/$i/a/b; done; shopt -s globstar; echo /**/*/**/*",
