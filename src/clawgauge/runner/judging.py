@@ -50,6 +50,10 @@ class NotInTime(Exception):
     """The work was ended at its deadline, or had eaten the memory it may have. The message says which."""
 
 
+class _Worn(Exception):
+    """A process that had done other work before gave out."""
+
+
 class JudgingFault(Exception):
     """Judging itself broke: a defect of ours, in the other process's words."""
 
@@ -144,11 +148,23 @@ class Judge:
         self.close()
 
     def _ask(self, work: dict[str, Any], text: str, deadline_s: float) -> Any:
+        try:
+            reply = self._ask_process(work, text, deadline_s)
+        except _Worn:  # what others left in the process is not this answer's fault
+            reply = self._ask_process(work, text, deadline_s)
+        if "fault" in reply:
+            raise JudgingFault(reply["fault"])
+        return reply["done"]
+
+    def _ask_process(self, work: dict[str, Any], text: str, deadline_s: float) -> Any:
+        """Raises `NotInTime`, and `_Worn` where a process that had worked before was ended or out of memory."""
         with self._one_at_a_time:
+            before = self._process
             try:
                 process = self._started()
             except OSError:  # no process to be had: better judged late than not at all
-                return _answer(work, text)
+                return {"done": _answer(work, text)}
+            gave_out = NotInTime if process is not before else _Worn
             late = threading.Event()
 
             def end() -> None:
@@ -162,22 +178,22 @@ class Judge:
                 reply = _exchange(process, {**work, "deadline_s": deadline_s}, text)
             except (OSError, EOFError):
                 self._bury()
-                in_time = process.returncode != -_OVER_TIME and not late.is_set()
-                why = "the judging process was ended" if in_time else f"longer than {deadline_s:g} s"
-                raise NotInTime(why) from None
+                if self._given_up:
+                    raise NotInTime(_GIVEN_UP) from None
+                if late.is_set() or process.returncode == -_OVER_TIME:
+                    raise NotInTime(f"longer than {deadline_s:g} s") from None
+                raise gave_out("the judging process was ended") from None
             except BaseException:  # Ctrl-C: what it would answer later must not be taken for another answer's verdict
                 self._bury()
                 raise
             finally:
                 timer.cancel()
                 timer.join()
-            if late.is_set():  # in the moment the reply came: the next answer needs a process of its own
+            if late.is_set() or "over" in reply:
                 self._bury()
-        if "fault" in reply:
-            raise JudgingFault(reply["fault"])
-        if "over" in reply:
-            raise NotInTime(reply["over"])
-        return reply["done"]
+            if "over" in reply:
+                raise gave_out(reply["over"])
+        return reply
 
     def _started(self) -> subprocess.Popen[bytes]:
         """The process, ready for work; `OSError` where there is none to be had."""

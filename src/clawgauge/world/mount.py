@@ -8,8 +8,10 @@ structures below follow that interface field by field.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import time
+import weakref
 from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -89,46 +91,24 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 
 
 class TreeMount:
-    """A file tree behind the C interface. Keep it as long as a shell may use `capsule`."""
+    """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
     def __init__(self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes]) -> None:
         self._tree = tree
         self._clock = clock
         self._polish = polish
         # Called when the tree has done all the work that one call may cost.
-        self.on_exhausted: Callable[[], None] = lambda: None
+        self.on_exhausted: Callable[[], object] = lambda: None
+        # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
+        self.faults: list[BaseException] = []
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
-        # Nothing to count: the tree lives as long as its machine.
-        self._counted = _Count(lambda instance: None)
-        functions = {name: kind(self._guarded(getattr(self, f"_{name}"))) for name, kind in _TABLE[:-2]}
-        freed = {name: kind(lambda instance, lent: self._lent.pop(lent.at, None)) for name, kind in _TABLE[-2:]}
-        self._table = _Table(**functions, **freed)
-        self._handle = _Handle(1, 0, 1, self._counted, self._counted, ctypes.pointer(self._table))
+        self._instance = next(_instances)
+        _known[self._instance] = self
+        self._handle = _Handle(1, 0, self._instance, _retained, _released, ctypes.pointer(_functions))
 
     def capsule(self) -> Any:
         return _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
-
-    def _guarded(self, work: Callable[[str, Any], None]) -> Callable[..., int]:
-        """`work` on a plain path; whatever goes wrong is a fault, for an exception cannot cross into C."""
-
-        def run(instance: int, path: _Text, given: Any, fault: Any) -> int:
-            try:
-                work(paths.resolve(path.bytes().decode()), given)
-            except FileFault as refused:
-                words = str(refused)
-            except OutOfFuel:
-                words = "Killed"
-                self.on_exhausted()
-            except Exception as error:  # the boundary to C: an exception here would be printed and lost
-                words = f"{type(error).__name__}: {error}"
-            else:
-                return 0
-            fault.contents.kind = _KINDS.get(words, 0)
-            self._lend(fault.contents.message, words.encode("utf-8", "replace"))
-            return 1
-
-        return run
 
     # --- the table: each with a plain path, and what else is given or asked for --------------------------------------
 
@@ -220,3 +200,42 @@ class TreeMount:
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
         out.mode = node.mode_for(self._tree.user)
+
+
+def _guarded(name: str) -> Callable[..., int]:
+    """A function of the table, on a plain path. Whatever goes wrong is a fault: no exception can cross into C."""
+
+    def run(instance: int, path: _Text, given: Any, fault: Any) -> int:
+        mount = _held[instance]
+        try:
+            getattr(mount, name)(paths.resolve(path.bytes().decode()), given)
+        except FileFault as refused:
+            words = str(refused)
+        except OutOfFuel:
+            words = "Killed"
+            mount.on_exhausted()
+        except UnicodeDecodeError:
+            words = refusals.INVALID
+        except Exception as error:
+            words = type(error).__name__
+            mount.faults.append(error)
+        else:
+            return 0
+        fault.contents.kind = _KINDS.get(words, 0)
+        mount._lend(fault.contents.message, words.encode("utf-8", "replace"))
+        return 1
+
+    return run
+
+
+# What C calls is made once and never freed: a shell may outlive its world, in a traceback for one. While bashkit holds
+# a file system, its mount is held here.
+_instances = itertools.count(1)
+_known: weakref.WeakValueDictionary[int, TreeMount] = weakref.WeakValueDictionary()
+_held: dict[int, TreeMount] = {}
+_retained = _Count(lambda instance: _held.update({instance: _known[instance]}))
+_released = _Count(lambda instance: _held.pop(instance, None) and None)
+_functions = _Table(
+    **{name: kind(_guarded(f"_{name}")) for name, kind in _TABLE[:-2]},
+    **{name: kind(lambda instance, text: _held[instance]._lent.pop(text.at, None)) for name, kind in _TABLE[-2:]},
+)

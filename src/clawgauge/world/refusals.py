@@ -40,7 +40,8 @@ INVALID = "Invalid argument"
 NOT_PERMITTED = "Operation not permitted"
 UNSUPPORTED = "Operation not supported"
 
-_PROCESS_BYTES = 2 * 1024**3
+# Of address space: the stacks of the shell's threads are most of it, and hardly touched.
+_PROCESS_BYTES = 3 * 1024**3
 FUEL_PER_CALL = 8 * 1024**2
 FUEL_PER_WORLD = 128 * 1024**2
 # What looking at or changing one thing costs, whatever its size.

@@ -11,6 +11,7 @@ import re
 import shlex
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,10 @@ class Shell:
         self._machine = machine
         self._mount = TreeMount(machine.files, machine.clock, polish)
         self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
-        self._mount.on_exhausted = self._exhaust
+        # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
+        me = weakref.ref(self)
+        self._mount.on_exhausted = lambda: shell._exhaust() if (shell := me()) else None
+        self._faults = self._mount.faults
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
         self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
@@ -86,9 +90,12 @@ class Shell:
         _refuse_silent_limits(line)
         self._machine.fuel.spend(len(line))
         self._exhausted = False
+        self._faults.clear()
         self._machine.notices.clear()
         line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
         output = self._run_apart(f"exec 2>&1; {line}", workdir, {})
+        if self._faults:  # a defect of ours, or no memory: never an answer to the model, nor a verdict
+            raise self._faults[0]
         if self._exhausted:
             raise OutOfFuel
         text = output.text + output.errors
@@ -139,6 +146,8 @@ class Shell:
         try:
             thread = threading.Thread(target=work, name="simulated-shell")
             thread.start()
+        except RuntimeError:
+            raise MemoryError("no room for a thread") from None
         finally:
             threading.stack_size(before)
         spent_s = time.process_time()
@@ -186,7 +195,8 @@ class Shell:
                 if name != left_out
                 for folder in ("", "/bin/", "/usr/bin/")
             }
-            builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""
+            stdin = self._stdin
+            builtins["__stdin"] = lambda context: stdin[-1] if stdin else ""
             shell = self._shells[key] = bashkit.Bash(
                 username=user,
                 hostname=self._machine.host,
@@ -224,10 +234,17 @@ class Shell:
         return CommandOutput(f"{printed}{notice}\n", 137)
 
     def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
+        me = weakref.ref(self)
+
         def run(context: Any) -> Any:
-            given = list(context.argv), self._machine, self, context.stdin or "", context.cwd, context.env
-            call = Call(name, *given)
-            code = self.run_command(command, call)
+            if (shell := me()) is None:
+                raise RuntimeError("the world has ended")
+            call = Call(name, list(context.argv), shell._machine, shell, context.stdin or "", context.cwd, context.env)
+            try:
+                code = shell.run_command(command, call)
+            except BaseException as fault:
+                shell._faults.append(fault)
+                raise
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
         return run
