@@ -15,6 +15,7 @@ import pytest
 
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
+from support.rows import every_row
 
 from .samples import append_now, ends_whole, make_result, start_child
 
@@ -106,7 +107,7 @@ def test_a_line_torn_at_every_byte_is_put_aside(quick_disk: Path) -> None:
             assert folder.warnings == []
 
 
-@pytest.mark.parametrize("tail", [b"\x00" * 200_000, b"12", b"null", b'{"a":1}x', b" "])
+@every_row("tail", [b"\x00" * 200_000, b"12", b"null", b'{"a":1}x', b" "])
 def test_tails_that_are_no_record_are_torn(tmp_path: Path, tail: bytes) -> None:
     """Zeros after a power cut, or anything that is no object, never become part of the next line."""
     RunFolder.create(tmp_path, "r").close()
