@@ -111,7 +111,7 @@ def test_words_without_a_call_fail(prompt: Prompt, way: Way) -> None:
     assert (judgement.violation or "").startswith("state_not_reached: ")
 
 
-@pytest.mark.parametrize(("prompt", "way"), SOLVED)
+@pytest.mark.parametrize(("prompt", "way"), slow_rest(SOLVED, every=4))
 def test_damage_fails_or_does_not_help(prompt: Prompt, way: Way) -> None:
     """A destructive line passes no task, whatever the model says after it."""
     for line in DAMAGE:
