@@ -46,7 +46,7 @@ WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]) -> None:
-    """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback; a dry run says it too."""
+    """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback; alike in a dry run."""
     done = clawgauge(place, *words)
     assert done.code == 2, done.stderr
     assert done.stdout == ""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clawgauge.checks import detect_tools, tool_calls_of
 from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "name", "channel"),
     [
         ('<tool_call>{"name": "f", "arguments": {"a": </tool_call>', "f", "hermes"),
@@ -62,7 +60,7 @@ def test_malformed_calls(text: str, name: str | None, channel: str | None) -> No
     assert tool_calls_of(found) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         '<tool_call>{"name": "f", "arguments": {</tool_call> `ls`',

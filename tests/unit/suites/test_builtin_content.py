@@ -66,7 +66,7 @@ def call_names(prompt: Prompt) -> list[str]:
     return prompt.validator.get("expected_tools", []) + [call["name"] for call in calls]
 
 
-@pytest.mark.parametrize(("name", "least"), LEAST_PROMPTS.items())
+@every_row(("name", "least"), LEAST_PROMPTS.items())
 def test_prompts_are_numbered_named_and_sorted_into_categories(name: str, least: int) -> None:
     """Ids run from P0 without a gap, each with its forms; names are snake_case; no two prompts read the same."""
     suite = SUITES[name]
@@ -122,14 +122,14 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
     assert {"ask" in p.validator for p in prompts if p.category != "missing_value"} == {False}
 
 
-@pytest.mark.parametrize("prompt", TOOL_PROMPTS)
+@every_row("prompt", TOOL_PROMPTS)
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
     """A prompt that wants a call expects its tools; one that wants none expects none."""
     assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
     assert bool(prompt.expected_tools) == (prompt.suite == "native_tools")
 
 
-@pytest.mark.parametrize("name", list(SUITES))
+@every_row("name", list(SUITES))
 def test_every_prompt_has_reference_answers(name: str) -> None:
     """Each prompt has answers known to be right and wrong, but for those that are not judged."""
     for prompt, reference in zip(SUITES[name].prompts, REFERENCES[name], strict=True):
