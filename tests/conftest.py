@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from support.waiting import PATIENCE_S
 settings.register_profile(
     "clawgauge",
     deadline=None,
+    max_examples=100 if os.environ.get("CI") else 50,  # others in every run, where the examples are not always the same
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     derandomize=bool(os.environ.get("CI")),
 )
@@ -44,7 +46,24 @@ for name in filter(FOREIGN.fullmatch, list(os.environ)):
     del os.environ[name]
 os.umask(0o022)
 
-TOOL_TEMPLATE = Path(__file__).parent / "data" / "smollm2_tools.jinja"
+TESTS = Path(__file__).parent
+TOOL_TEMPLATE = TESTS / "data" / "smollm2_tools.jinja"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers share what a fresh clone has to compile: each begins with other modules and leaves them compiled.
+
+    All would else compile each module at the same time, four times the work. What cannot be imported is told later,
+    when it is collected.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or [Path(name).resolve() for name in config.args] != [TESTS]:
+        return
+    names = [".".join(file.relative_to(TESTS).with_suffix("").parts) for file in sorted(TESTS.rglob("test_*.py"))]
+    first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for name in names[first:] + names[:first]:
+        with suppress(Exception):
+            importlib.import_module(name)
 
 
 @pytest.fixture(scope="session")

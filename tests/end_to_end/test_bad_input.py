@@ -46,13 +46,17 @@ WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]) -> None:
-    """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback."""
+    """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback; alike in a dry run."""
     done = clawgauge(place, *words)
     assert done.code == 2, done.stderr
     assert done.stdout == ""
     for name in names:
         assert name.lower() in done.stderr.lower()
     assert "Traceback" not in done.stderr
+    if words[0] == "run":
+        rehearsed = clawgauge(place, *words, "--dry-run")
+        assert (rehearsed.code, rehearsed.stdout) == (2, "")
+        assert _sentence(rehearsed.stderr) == _sentence(done.stderr)
     assert server.requests == []
     assert not (place / "runs").exists() or not list((place / "runs").iterdir())
 
@@ -85,7 +89,7 @@ def test_a_dry_run_refuses_what_the_run_refuses(place: Path, server: ScriptedSer
     toml.write_text(toml.read_text().replace("local = true", "local = false"))
     before = sorted(path.name for path in (place, *place.iterdir()) if path.is_dir())
     n_calls = len(server.calls)
-    for words in (*(words for words, _ in WRONG_REQUESTS if words[0] == "run"), *WRONG_HERE):
+    for words in WRONG_HERE:
         if words[-1].startswith("/proc") and not sys.platform.startswith("linux"):
             continue
         real, rehearsed = clawgauge(place, *words), clawgauge(place, *words, "--dry-run")

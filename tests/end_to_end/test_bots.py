@@ -12,6 +12,7 @@ from clawgauge.records import Prompt
 from support.command import clawgauge
 from support.scripted_play import play
 from support.scripted_server import ScriptedServer
+from support.slow_rest import slow_rest
 from support.task_models import InOneTurn, Player, only_claims, solves, wrecks_the_server
 from support.tool_models import ToolAnswer, ToolModel, always_calls, gives_no_arguments, perfect
 
@@ -94,7 +95,7 @@ def test_a_model_that_does_all_the_work_is_recommended(tool_use: Callable[..., U
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("bot", BOTS)
+@pytest.mark.parametrize("bot", slow_rest(BOTS, every=3))
 def test_no_bot_is_recommended(tool_use: Callable[..., Use], bot: str) -> None:
     """What is wanting is said."""
     use = tool_use(BOTS[bot])

@@ -63,7 +63,7 @@ def share(figure: dict[str, Any]) -> tuple[int, int, float]:
     return figure["k"], figure["n"], figure["rate"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
 def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, kind: str) -> None:
     """Every prompt and every task is solvable as it is sent, and each figure of the summary says so by itself."""
     cast = play(server, PERFECT)

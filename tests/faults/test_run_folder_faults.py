@@ -110,17 +110,17 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_row_34_resume_after_an_edited_suite(finished: Outcome, server: ScriptedServer, change: str) -> None:
+def test_row_34_resume_after_an_edited_suite(finished: Outcome, server: ScriptedServer) -> None:
     """Whatever was edited is named, nothing is asked or written; --force goes on and says what it gives up."""
-    suite = json.loads((finished.cwd / "small.json").read_text())
-    edit, named = CHANGES[change]
-    suite["prompts"][1] |= edit
-    (finished.cwd / "small.json").write_text(json.dumps(suite))
+    written = (finished.cwd / "small.json").read_text()
     before = {path.name: path.read_bytes() for path in finished.folder.iterdir()}
-    refused = clawgauge(finished.cwd, "run", "--resume", "r")
-    assert refused.code == 2 and named in refused.stderr and "--force" in refused.stderr
-    assert {path.name: path.read_bytes() for path in finished.folder.iterdir()} == before
+    for change, (edit, named) in CHANGES.items():
+        suite = json.loads(written)
+        suite["prompts"][1] |= edit
+        (finished.cwd / "small.json").write_text(json.dumps(suite))
+        refused = clawgauge(finished.cwd, "run", "--resume", "r")
+        assert refused.code == 2 and named in refused.stderr and "--force" in refused.stderr, change
+        assert {path.name: path.read_bytes() for path in finished.folder.iterdir()} == before
     assert len(server.calls) == 4
     forced = clawgauge(finished.cwd, "run", "--resume", "r", "--force")
     assert forced.code == 0 and f"not comparable where {named}" in forced.stderr
@@ -129,26 +129,22 @@ def test_row_34_resume_after_an_edited_suite(finished: Outcome, server: Scripted
     assert "; ".join(given_up) == named
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+def test_row_34_resume_with_another_target_or_option(finished: Outcome, server: ScriptedServer) -> None:
+    """Another plan is refused by what differs, and --force says the same while it goes on."""
+    others: list[tuple[tuple[str, ...], str]] = [
         (("-t", "fake:other-model"), "new fake:other-model"),
         (("-t", "fake:scripted-model@high"), "new fake:scripted-model@high"),
-        (("-t", "fake:scripted-model", "-t", "fake:other-model"), "(new fake:other-model)"),
-        (("--temperature", "1"), "--temperature was None and is now 1.0"),
         (("--max-tokens", "7"), "--max-tokens was None and is now 7"),
         (("--no-stream",), "--stream was True and is now False"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_row_34_resume_with_another_target_or_option(
-    finished: Outcome, server: ScriptedServer, words: tuple[str, ...], named: str
-) -> None:
-    """Another plan is refused by what differs, and --force says the same while it goes on."""
-    refused = clawgauge(finished.cwd, "run", "--resume", "r", *words)
-    assert refused.code == 2 and named in refused.stderr and len(server.calls) == 4
-    forced = clawgauge(finished.cwd, "run", "--resume", "r", *words, "--force")
-    assert forced.code == 0 and "not comparable" in forced.stderr and named in forced.stderr
+        (("-t", "fake:scripted-model", "-t", "fake:other-model"), "(new fake:other-model)"),
+        (("--temperature", "1"), "--temperature was None and is now 1.0"),
+    ]
+    for words, named in others:
+        refused = clawgauge(finished.cwd, "run", "--resume", "r", *words)
+        assert refused.code == 2 and named in refused.stderr and len(server.calls) == 4, words
+    for words, named in others[-2:]:
+        forced = clawgauge(finished.cwd, "run", "--resume", "r", *words, "--force")
+        assert forced.code == 0 and "not comparable" in forced.stderr and named in forced.stderr
 
 
 def test_row_34_a_suite_named_by_the_configuration_file(place: Path, server: ScriptedServer) -> None:

@@ -28,6 +28,7 @@ from support.scripted_server import (
     StreamError,
     Text,
 )
+from support.slow_rest import slow_rest
 from support.waiting import NO_SUCH_HOST
 
 KEY = "Canary7/very+long\"and\\awkward'key=0123456789"
@@ -105,12 +106,10 @@ ECHOES: dict[str, Callable[[str], Reply]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("make", ECHOES.values(), ids=ECHOES)
-def test_row_41_a_server_that_repeats_the_key(
-    keyed: Path, server: ScriptedServer, make: Callable[[str], Reply]
-) -> None:
+@pytest.mark.parametrize("name", slow_rest(ECHOES, every=3))
+def test_row_41_a_server_that_repeats_the_key(keyed: Path, server: ScriptedServer, name: str) -> None:
     """Whatever part of its reply holds the key, no file of the run and no line on the terminal shows it."""
-    server.reply_with(echo(make))
+    server.reply_with(echo(ECHOES[name]))
     done = clawgauge(keyed, *RUN, "--max-retries", "0", env=KEY_ENV)
     assert done.code in (0, 3), done.stderr
     assert server.calls and len(done.records()) == 4

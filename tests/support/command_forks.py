@@ -11,6 +11,7 @@ process while it runs.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -29,7 +30,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from clawgauge.checks.detection.lazy_pattern import compile_patterns
+from clawgauge.host.inventory import PACKAGES, package_versions
 
 # The first three are programs, not rooms. Loading pyarrow starts a thread, and a process with threads must not fork.
 NOT_LOADED = ("__main__", "supervisor", "child", "parquet")
@@ -138,7 +142,7 @@ def fork_server() -> ForkServer | None:
 
 
 def load_the_rooms() -> None:
-    """Import all that a call may need and compile its patterns; nothing of a call itself is done ahead."""
+    """Import all that a call may need and look at what does not change; nothing of a call itself is done ahead."""
     package = importlib.import_module("clawgauge")
     for module in pkgutil.walk_packages(package.__path__, "clawgauge."):
         if module.name.rpartition(".")[2] not in NOT_LOADED:
@@ -146,10 +150,20 @@ def load_the_rooms() -> None:
     for name in LOADED_BESIDES:
         importlib.import_module(name)
     compile_patterns()
+    know_the_records(msgspec.Struct)
+    package_versions((*PACKAGES, "bashkit"))
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the memory of all that is loaded
     n_threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     assert n_threads == 1, f"{n_threads} threads: one of the loaded modules has started some"
+
+
+def know_the_records(parent: type[msgspec.Struct]) -> None:
+    """Let msgspec look at the fields of each record once, here: every fork would do it again."""
+    for record in parent.__subclasses__():
+        with contextlib.suppress(TypeError, NameError):  # not all of them are read from JSON
+            msgspec.json.Decoder(record)
+        know_the_records(record)
 
 
 def next_call(channel: socket.socket) -> dict[str, Any] | None:

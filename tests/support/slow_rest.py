@@ -10,7 +10,10 @@ import pytest
 
 def slow_rest(values: Iterable[Any], *, every: int) -> list[Any]:
     """Parameters for `parametrize`: the first and every n-th after it as they are, the others marked `slow`."""
-    return [
-        value if index % every == 0 else pytest.param(value, marks=pytest.mark.slow)
-        for index, value in enumerate(values)
-    ]
+    return [value if index % every == 0 else slow(value) for index, value in enumerate(values)]
+
+
+def slow(value: Any) -> Any:
+    if isinstance(value, type(pytest.param())):
+        return pytest.param(*value.values, id=value.id, marks=[*value.marks, pytest.mark.slow])
+    return pytest.param(value, marks=pytest.mark.slow)

@@ -6,11 +6,12 @@ import pytest
 
 from clawgauge.errors import ConfigError
 from clawgauge.proxies import find_proxy, is_loopback
+from support.rows import every_row
 
 PROXY = "http://proxy.example:3128"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host",
     [
         "localhost", "LOCALHOST", "localhost.", "a.localhost", "a.b.localhost.", "127.0.0.1", "127.0.0.2",
@@ -25,7 +26,7 @@ def test_loopback_in_every_form_goes_past_the_proxy(host: str) -> None:
     assert find_proxy("http", host, 80, {"http_proxy": PROXY, "ALL_PROXY": PROXY}) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host",
     [
         "localhost.evil.example", "notlocalhost", "127.0.0.1.nip.io", "128.0.0.1", "126.255.255.255", "10.0.0.1", "1",
@@ -37,7 +38,7 @@ def test_another_machine_is_not_loopback(host: str) -> None:
     assert find_proxy("http", host, 80, {"http_proxy": PROXY}) == PROXY
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("listed", "host", "port", "exempt"),
     [
         ("example.com", "example.com", 443, True),
@@ -89,7 +90,7 @@ def test_a_port_that_is_not_written_is_the_schemes_own() -> None:
     assert find_proxy("https", "box", None, {"https_proxy": PROXY, "no_proxy": "box:80"}) == PROXY
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scheme", "environ", "proxy"),
     [
         ("http", {}, None),
@@ -110,9 +111,7 @@ def test_which_variable_names_the_proxy(scheme: str, environ: dict[str, str], pr
     assert find_proxy(scheme, "far.example", None, environ) == proxy
 
 
-@pytest.mark.parametrize(
-    "proxy", ["socks5://me:secret@p:1", "socks5h://p:1", "http://[::1", "http://p:99999999", "://"]
-)
+@every_row("proxy", ["socks5://me:secret@p:1", "socks5h://p:1", "http://[::1", "http://p:99999999", "://"])
 def test_a_proxy_that_cannot_be_used_is_a_sentence(proxy: str) -> None:
     """It names the variable, and not what is in it; this machine and exempt hosts are reached all the same."""
     with pytest.raises(ConfigError, match="ALL_PROXY") as refused:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, public_address
+from support.rows import every_row
 
 KEY = "Canary7-0123456789-vault"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "shown"),
     [
         ("bad key sk-proj-abcdef123456.", "bad key ***."),
@@ -47,7 +47,7 @@ def test_no_eight_characters_of_a_known_key_are_left(before: str, start: int, si
 PASSPHRASE = "correct Horse battery-staple"
 
 
-@pytest.mark.parametrize("text", ["a battery is flat", "correct.", "staple it", "Horse races", "|--------|--------|"])
+@every_row("text", ["a battery is flat", "correct.", "staple it", "Horse races", "|--------|--------|"])
 def test_the_words_of_a_passphrase_are_words(text: str) -> None:
     """An answer keeps its ordinary words though a secret has them too; more than one of them in a row it does not."""
     mask = SecretMask([PASSPHRASE, "-" * 30 + "x1"]).mask
@@ -55,9 +55,7 @@ def test_the_words_of_a_passphrase_are_words(text: str) -> None:
     assert mask("say (Horse battery-s) now") == mask(f"say ({PASSPHRASE}) now") == "say (***) now"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("so correct ", "so ***"), ("y-staple so", "*** so"), ("correct h", "***")]
-)
+@every_row(("text", "shown"), [("so correct ", "so ***"), ("y-staple so", "*** so"), ("correct h", "***")])
 def test_what_a_cut_left_of_a_passphrase_is_no_word(text: str, shown: str) -> None:
     """The beginning of a secret at the very end of a text, or the end of one at its beginning, is what a cap left."""
     assert SecretMask([PASSPHRASE]).mask(text) == shown
@@ -83,7 +81,7 @@ def test_masking_goes_through_hostile_text_once() -> None:
         assert KEY[:8] not in MASKED.mask(text) and KEY[:8] not in REDACT(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "secret"),
     [(KEY, True), ("token-abc123", True), ("a" * 20, True), ("ollama", False), ("not-needed", False),
      ("100000000", False), ("1.5e10", False), ("lm-studio", False), ("pass1", False), ("correct-horse", False)],
@@ -104,7 +102,7 @@ def test_a_known_key_is_masked_in_every_form_it_takes() -> None:
         assert Redactor([key])(f"<{form}>") == f"<{MASK}>"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("address", "public"),
     [
         ("http://me:word@host:8080/v1?key=abc#x", "http://host:8080/v1"),

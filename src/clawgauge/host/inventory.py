@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -88,13 +89,16 @@ def _read_version(output: CommandOutput | None) -> str | None:
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
     """The versions of those that are installed."""
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    return {name: version for name in names if (version := _package_version(name)) is not None}
+
+
+@functools.cache
+def _package_version(name: str) -> str | None:
+    """Asked for config.json and for inventory.json, and read with all of a package's README."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from bench.schedule import Schedule, word
+
+from support.rows import every_row
 
 MS = 1_000_000
 
@@ -15,7 +16,7 @@ def test_a_name_spells_first_token_gap_and_counts() -> None:
     assert schedule.offsets_ns() == [100 * MS, 110 * MS, 120 * MS, 130 * MS, 140 * MS, 150 * MS]
 
 
-@pytest.mark.parametrize("name", ["t2.5-n2", "prefix/t2.5-n2", "vendor:t2.5-n2-unknown-tx-n"])
+@every_row("name", ["t2.5-n2", "prefix/t2.5-n2", "vendor:t2.5-n2-unknown-tx-n"])
 def test_parts_that_are_no_schedule_are_ignored(name: str) -> None:
     """Any prefix and any unknown part may stand in a name, and times may be decimal."""
     assert Schedule(name).offsets_ns() == [2_500_000, 2_500_000]

@@ -9,6 +9,7 @@ import pytest
 from clawgauge.checks import check_spec, judge_answer
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
+from support.rows import every_row
 
 WORLD: dict[str, Any] = {
     "user": "root",
@@ -51,7 +52,7 @@ def verdict(spec: dict[str, Any], text: str, *calls: tuple[str, Any], offered: b
     return judgement.objective_pass, judgement.violation or ""
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "`wc -l /tmp/a.log`",
@@ -73,7 +74,7 @@ def test_any_command_that_shows_it_passes(text: str) -> None:
     assert verdict(effect(output=COUNT), text) == (True, "")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "violation"),
     [
         ("There are 2 lines.", "not_called: no command was called"),
@@ -166,7 +167,7 @@ def test_variables_are_set_for_every_command() -> None:
     assert verdict(spec, '`echo "$PROXY"`') == (True, "")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("keys", "words"),
     [
         ({}, "key 'expect' is missing"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.checks import detect_tools, judge_answer, tool_calls_of
 from clawgauge.records import Prompt
+from support.rows import every_row
 from unit.checks.format_samples import SAMPLES, VARIANTS
 
 WHOLE = [*SAMPLES.values(), *VARIANTS]
@@ -42,7 +42,7 @@ def assert_nothing_invented(text: str) -> None:
             assert leaf is None or isinstance(leaf, bool | int | float) or leaf in text
 
 
-@pytest.mark.parametrize("format_id", list(SAMPLES))
+@every_row("format_id", list(SAMPLES))
 def test_the_samples_are_calls(format_id: str) -> None:
     """Each format is found, under its own channel, with the argument that is written."""
     first = detect_tools(SAMPLES[format_id])[0]
@@ -50,7 +50,7 @@ def test_the_samples_are_calls(format_id: str) -> None:
     assert first.arguments["city"] == "Oslo"
 
 
-@pytest.mark.parametrize("text", WHOLE)
+@every_row("text", WHOLE)
 def test_a_call_cut_at_any_place_invents_nothing(text: str) -> None:
     """An answer that breaks off, or starts late, has no valid call with a name or an argument that is not there."""
     for place in range(len(text) + 1):
@@ -58,7 +58,7 @@ def test_a_call_cut_at_any_place_invents_nothing(text: str) -> None:
         assert_nothing_invented(text[place:])
 
 
-@pytest.mark.parametrize("text", WHOLE)
+@every_row("text", WHOLE)
 def test_a_character_less_invents_nothing(text: str) -> None:
     """Whichever character is lost, the rest is read for what it is."""
     for place in range(len(text)):

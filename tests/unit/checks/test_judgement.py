@@ -10,6 +10,7 @@ import pytest
 
 from clawgauge.checks import detect_tools, judge_answer
 from clawgauge.records import Prompt, ToolInvocation
+from support.rows import every_row
 from support.slow_rest import slow_rest
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -60,7 +61,7 @@ WRITTEN = '<tool_call>{"name": "free", "arguments": {}}</tool_call>'
 BROKEN = '<tool_call>{"name": "free", "arguments": {</tool_call>'
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "calls", "channel"),
     [
         ("Nothing to see.", [], "none"),
@@ -73,7 +74,7 @@ BROKEN = '<tool_call>{"name": "free", "arguments": {</tool_call>'
         (WRITTEN, [native("free", "{", valid=False), native("free", {})], "native"),
     ],
 )
-@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["text prompt", "tools offered"])
+@every_row("tools", [[], [TOOL]], ids=["text prompt", "tools offered"])
 def test_every_answer_has_a_tool_channel(text: str, calls: list[Any], channel: str, tools: list[Any]) -> None:
     """The best way in which the answer called a tool is named, whichever way the prompt is judged on."""
     assert judge_answer(make_prompt(tools=tools), text, calls).tool_channel == channel
@@ -112,7 +113,7 @@ FLOODS = [
 ]
 
 
-@pytest.mark.parametrize("unit", FLOODS)
+@every_row("unit", FLOODS)
 def test_the_first_calls_of_a_flood_are_those_that_come_first(unit: str) -> None:
     """A limit takes the calls that a look at the whole text would list first."""
     text = unit * 50
@@ -141,7 +142,7 @@ def test_a_flood_of_calls_is_bounded() -> None:
     assert judgement.tool_call_count == len(judgement.tool_calls)
 
 
-@pytest.mark.parametrize("arguments", ["x" * 70_000, {"a": ["x" * 70_000]}, "\ud800", {"a": object()}])
+@every_row("arguments", ["x" * 70_000, {"a": ["x" * 70_000]}, "\ud800", {"a": object()}])
 def test_arguments_that_cannot_be_kept_are_left_out(arguments: Any) -> None:
     """Too large or not to be written: the call stays, its arguments go."""
     judgement = judge_answer(make_prompt(tools=[TOOL]), "", [native("f", arguments)])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clawgauge.checks import detect_tools, tool_calls_of, tool_use_success
+from support.rows import every_row
 
 CASES = Path(__file__).parents[2] / "data" / "tool_detection_cases.jsonl"
 CERTAINTIES = {"seed", "spec", "ext"}
@@ -18,7 +19,7 @@ def read_cases() -> list[dict[str, Any]]:
     return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in read_cases()])
+@every_row("case", [pytest.param(case, id=case["id"]) for case in read_cases()])
 def test_a_labelled_answer_yields_its_calls(case: dict[str, Any]) -> None:
     """Names, order, repeats and success are what the label says."""
     found = detect_tools(case["text"], case["expected_tools"])

@@ -10,6 +10,7 @@ from clawgauge.checks import Answer, answer_start, detect_tools, judge
 from clawgauge.checks.speech import find_claim, refuses
 from clawgauge.checks.validators import count_sentences
 from support import growth
+from support.rows import every_row
 from support.slow_rest import slow_rest
 from unit.checks.format_samples import SAMPLES, VARIANTS
 
@@ -48,8 +49,8 @@ def test_shell_blocks_are_read_in_linear_time(unit: str) -> None:
     assert grows_linearly(detect_tools, unit, "```bash\n", "\n```")
 
 
-@pytest.mark.parametrize("unit", ["a", "\\", '\\"', "[", "{", '{"a":', '"', '",', "1", "-", "\\ud800"])
-@pytest.mark.parametrize("prefix", ["", '{"a": "', "[", "```json\n"])
+@every_row("unit", ["a", "\\", '\\"', "[", "{", '{"a":', '"', '",', "1", "-", "\\ud800"])
+@every_row("prefix", ["", '{"a": "', "[", "```json\n"])
 def test_json_is_refused_in_linear_time(unit: str, prefix: str) -> None:
     """An unterminated string or a pile of brackets is a parse error soon found."""
     spec = {"type": "json_keys", "required_keys": ["a"]}
@@ -62,14 +63,14 @@ def test_sentences_are_counted_in_linear_time(unit: str) -> None:
     assert grows_linearly(count_sentences, unit)
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*c", "(.*a){20}"])
+@every_row("pattern", ["(a+)+b", "(a|a)*b", "(a*)*c", "(.*a){20}"])
 def test_patterns_match_in_linear_time(pattern: str) -> None:
     """Patterns that blow up other engines do not blow up this one."""
     spec = {"type": "regex_fullmatch", "pattern": pattern}
     assert grows_linearly(lambda text: judge(spec, Answer(text)), "a", suffix="!")
 
 
-@pytest.mark.parametrize("unit", ["<think>", "</think>", "<think>a</think>", "<", "</think", " "])
+@every_row("unit", ["<think>", "</think>", "<think>a</think>", "<", "</think", " "])
 def test_thinking_is_found_in_linear_time(unit: str) -> None:
     """Tags are read once, however many there are."""
     assert grows_linearly(answer_start, unit)

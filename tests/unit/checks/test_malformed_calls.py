@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clawgauge.checks import detect_tools, tool_calls_of
+from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "name", "channel"),
     [
         ('<tool_call>{"name": "f", "arguments": {"a": </tool_call>', "f", "hermes"),
@@ -61,7 +60,7 @@ def test_malformed_calls(text: str, name: str | None, channel: str | None) -> No
     assert tool_calls_of(found) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         '<tool_call>{"name": "f", "arguments": {</tool_call> `ls`',
@@ -76,7 +75,7 @@ def test_a_malformed_call_ends_with_its_mark(text: str) -> None:
     assert tool_calls_of(detect_tools(text)) == ["ls"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "Wrap it in `<tool_call>` and `</tool_call>` tags, then `ls`.",
@@ -111,7 +110,7 @@ def test_a_mark_that_is_only_mentioned_is_no_call(text: str) -> None:
     assert [(call.name, call.channel) for call in detect_tools(text)] == [("ls", "mention")]
 
 
-@pytest.mark.parametrize("opening", ["[THINK]", "<|START_THINKING|>", "<seed:think>", " <|open|>think<|sep|>"])
+@every_row("opening", ["[THINK]", "<|START_THINKING|>", "<seed:think>", " <|open|>think<|sep|>"])
 def test_thinking_that_is_never_closed_holds_no_call(opening: str) -> None:
     """An answer that opens with thinking and breaks off there calls nothing."""
     assert detect_tools(f'{opening}`ls` <tool_call>{{"name": "f", "arguments": {{}}}}</tool_call>') == []
@@ -127,9 +126,7 @@ def test_structured_calls_come_before_markers_and_keep_the_order_of_the_text() -
     assert [call.name for call in detect_tools(text)] == ["a", "b", "c", "d", "e", "f", "g", "i", "j"]
 
 
-@pytest.mark.parametrize(
-    "opening", ["<tool_call>", "<|tool_call|>", "<|python_tag|>", "<function_call>", "[TOOL_CALLS]"]
-)
+@every_row("opening", ["<tool_call>", "<|tool_call|>", "<|python_tag|>", "<function_call>", "[TOOL_CALLS]"])
 def test_data_behind_a_call_that_is_not_closed_is_no_call(opening: str) -> None:
     """A result that a model makes up after its call is not taken for a second, malformed one."""
     text = (
@@ -138,7 +135,7 @@ def test_data_behind_a_call_that_is_not_closed_is_no_call(opening: str) -> None:
     assert [(call.name, call.valid) for call in detect_tools(text)] == [("f", True), ("g", True)]
 
 
-@pytest.mark.parametrize("expected", [[], ["get_weather"], ["other"]])
+@every_row("expected", [[], ["get_weather"], ["other"]])
 def test_structured_calls_need_no_expectation(expected: list[str]) -> None:
     """A structured call is a call whatever the prompt expects, and in capitals, too."""
     text = '<tool_call>{"name": "GET_WEATHER", "arguments": {}}</tool_call>'

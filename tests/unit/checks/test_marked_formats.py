@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from clawgauge.checks import detect_tools
+from support.rows import Test, every_row
 
 Expected = tuple[str, Any]
 
 
-def rows(*table: tuple[str, list[Expected]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("text", "calls"), table)
+def rows(*table: tuple[str, list[Expected]]) -> Callable[[Test], Test]:
+    return every_row(("text", "calls"), table)
 
 
 def read(text: str, format_id: str) -> list[Expected]:
@@ -362,7 +364,7 @@ def test_call_objects_in_a_block(text: str, calls: list[Expected]) -> None:
     assert read(text, "json") == calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         '{"name": "Ada Lovelace", "age": 36}',
@@ -425,7 +427,7 @@ def test_a_message_that_is_a_list_of_calls(text: str, calls: list[Expected]) -> 
     assert read(text, "pythonic") == calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "[see the docs (page 3)]",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clawgauge.checks.validators import count_bullets, count_sentences, count_words
+from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "count"),
     [
         ("", 0), ("---", 0), ("...", 0), ("OK", 1), ("One.", 1), ("No stop at the end", 1), ("One. Two.", 2),
@@ -21,7 +20,7 @@ def test_plain_sentences(text: str, count: int) -> None:
     assert count_sentences(text) == count
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "count"),
     [
         ("Use a tool, e.g. grep, i.e. a search.", 1), ("Use (e.g. grep) or ripgrep vs. awk.", 1),
@@ -41,7 +40,7 @@ def test_abbreviations_do_not_end_sentences(text: str, count: int) -> None:
     assert count_sentences(text) == count
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "count"),
     [
         ("RAM 7.6/62 GiB, disk 16G/2.8T, load avg 1.05.", 1), ("Load is 1.05. Memory is 7.6.", 2),
@@ -56,7 +55,7 @@ def test_stops_inside_words_do_not_end_sentences(text: str, count: int) -> None:
     assert count_sentences(text) == count
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "count"),
     [
         ("first line\nwrapped line", 1), ("First line\nSecond line", 2), ("First line\r\nSecond line", 2),
@@ -71,7 +70,7 @@ def test_line_breaks(text: str, count: int) -> None:
     assert count_sentences(text) == count
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "count"),
     [
         ("- a\n- b\n- c", 3), ("  - a\n\t- b\n-c", 3), ("- a\r\n- b\r- c", 3), ("-", 1), ("---", 0), ("-----  ", 0),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from clawgauge.checks import detect_tools
+from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "arguments", "names"),
     [
         ("exec", {"command": "free -h"}, ["exec", "free"]),
@@ -39,7 +38,7 @@ def test_commands_follow_their_tool(name: str, arguments: dict[str, Any], names:
     assert {call.channel for call in found} == {"text:hermes"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "channel"),
     [
         ("<function=bash>\n<parameter=command>\nfree -h\n</parameter>\n</function>", "text:qwen3_coder"),

@@ -8,6 +8,7 @@ import pytest
 
 from clawgauge.checks import check_offer, check_spec, expected_names
 from clawgauge.errors import SuiteError
+from support.rows import every_row
 
 Spec = dict[str, Any]
 
@@ -43,7 +44,7 @@ def expecting(**call: Any) -> Spec:
     return calls(expected_calls=[{"name": "get_weather", **call}])
 
 
-@pytest.mark.parametrize(
+@every_row(
     "spec",
     [
         {"type": "noop", "why": "read by a person"},
@@ -70,7 +71,7 @@ def test_good_specifications_are_taken(spec: Spec) -> None:
     check_offer(spec, TOOLS)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "said"),
     [
         ({}, "key 'type' is missing; it must be one of noop, exact"),
@@ -133,7 +134,7 @@ def test_bad_specifications_are_refused(spec: Spec, said: str) -> None:
     assert said in refusal_of(spec)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("rule", "problem"),
     [
         (5, "a rule such as"),
@@ -180,7 +181,7 @@ def test_a_refused_pattern_names_what_is_wrong(pattern: str, piece: str, capfd: 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("bad", "key", "problem"),
     [
         (calls(expected_calls=[{"name": "get_wether"}]), "expected_calls[0].name", "not offered"),

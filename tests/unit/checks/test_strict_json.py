@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clawgauge.checks import JsonRefused, decode_strictly
+from support.rows import every_row
 
 
 def code_of(text: str) -> str:
@@ -17,35 +18,31 @@ def code_of(text: str) -> str:
     return refused.value.code
 
 
-@pytest.mark.parametrize(
-    "value", [{"a": [1, -2.5, "x", None, True]}, [], "text", 7, 1e308, {"": {"": {}}}, "\u2028\x7f"]
-)
+@every_row("value", [{"a": [1, -2.5, "x", None, True]}, [], "text", 7, 1e308, {"": {"": {}}}, "\u2028\x7f"])
 def test_strict_json_is_read(value: Any) -> None:
     """Whatever the standard library writes comes back the same."""
     assert decode_strictly(json.dumps(value)) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "{'a': 1}", '{"a": 1,}', '{"a": 1} x', "// c\n1", '"a\nb"', "\ufeff1", "01", ".5", "tru"]
-)
+@every_row("text", ["", "{", "{'a': 1}", '{"a": 1,}', '{"a": 1} x', "// c\n1", '"a\nb"', "\ufeff1", "01", ".5", "tru"])
 def test_text_that_is_not_json_is_a_parse_error(text: str) -> None:
     """Nothing is repaired and nothing may follow the value."""
     assert code_of(text) == "json_parse_error"
 
 
-@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '[{"b":{"a":1,"a":2}}]', '{"a":1,"\\u0061":2}', '{"":1,"":2}'])
+@every_row("text", ['{"a":1,"a":1}', '[{"b":{"a":1,"a":2}}]', '{"a":1,"\\u0061":2}', '{"":1,"":2}'])
 def test_a_key_twice_is_refused_at_any_depth(text: str) -> None:
     """Which of two values counts is anybody's guess, so neither does."""
     assert code_of(text) == "json_duplicate_key"
 
 
-@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a":-Infinity}', "1e999", "[-1e999]", "1" + "0" * 400 + ".0"])
+@every_row("text", ["NaN", "[Infinity]", '{"a":-Infinity}', "1e999", "[-1e999]", "1" + "0" * 400 + ".0"])
 def test_a_number_that_is_not_finite_is_refused(text: str) -> None:
     """Records stay strict JSON, which has no infinities."""
     assert code_of(text) == "json_non_finite_number"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "said"),
     [
         ('{"b":1,"a":2,"c":3,"a":4}', "json_duplicate_key: 'a'"),
@@ -65,8 +62,8 @@ def test_a_refusal_names_what_is_wrong(text: str, said: str | None) -> None:
     assert str(refused.value) == said
 
 
-@pytest.mark.parametrize("depth", [201, 5_000, 100_000])
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+@every_row("depth", [201, 5_000, 100_000])
+@every_row(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
 def test_deep_nesting_is_a_parse_error(depth: int, opening: str, closing: str) -> None:
     """Depth is bounded whatever the interpreter's own limit, closed or not."""
     assert code_of(opening * depth + "1" + closing * depth) == "json_parse_error"
@@ -80,7 +77,7 @@ def test_two_hundred_levels_are_fine() -> None:
     assert decode_strictly('["\\"' + "{" * 1000 + '"]') == ['"' + "{" * 1000]
 
 
-@pytest.mark.parametrize("text", ["9" * 4301, "-" + "9" * 5000, "0." + "1" * 4300, "1" * 4000 + "e" + "0" * 301])
+@every_row("text", ["9" * 4301, "-" + "9" * 5000, "0." + "1" * 4300, "1" * 4000 + "e" + "0" * 301])
 def test_a_number_of_too_many_digits_is_a_parse_error(text: str) -> None:
     """No number may take long to read."""
     assert code_of(text) == "json_parse_error"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from clawgauge.checks import Answer, check_offer, check_spec, judge
 from clawgauge.checks.speech import find_claim
 from clawgauge.records import ToolInvocation
+from support.rows import every_row
 
 TOOL = {
     "type": "function",
@@ -30,7 +29,7 @@ def sends(arguments: dict[str, Any], allowed: dict[str, Any], **keys: Any) -> st
     return judge(spec, Answer("", [call], ["send"], True, [TOOL])).violation
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "wanted", "same"),
     [
         (" /etc/hosts\n", "/etc/hosts", True),
@@ -76,7 +75,7 @@ def test_all_of_needs_every_validator() -> None:
     assert (judge(spec, Answer("yes it is")).violation or "").startswith("too_many_words")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "I have sent the message.",
@@ -98,7 +97,7 @@ def test_a_claim_is_heard(text: str) -> None:
     assert (verdict.violation or "").startswith("claimed_action: nothing was called, but the answer says")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "Nothing has been sent.",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from clawgauge.checks import answer_start, split_thinking
+from support.rows import every_row
 
 ANSWERS = [
     ("plain", "plain"), ("", ""), ("<think>a</think>b", "b"), ("a<think>b</think>c", "ac"),
@@ -15,13 +14,13 @@ ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "answer"), ANSWERS)
+@every_row(("text", "answer"), ANSWERS)
 def test_thinking_is_removed(text: str, answer: str) -> None:
     """Closed, unclosed and unopened thinking is no part of the answer."""
     assert split_thinking(text) == answer
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "start"),
     [
         ("plain", 0), ("  \n plain", 4), ("<think>a</think>\n b", 18), ("<think>a</think>", None), ("<think>a", None),

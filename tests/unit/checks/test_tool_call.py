@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.checks import Answer, Verdict, check_offer, check_spec, judge
 from clawgauge.checks.tool_call import pair_up
 from clawgauge.records import ToolInvocation
+from support.rows import every_row
 
 PROPERTIES: dict[str, Any] = {
     "city": {"type": "string"},
@@ -56,7 +56,7 @@ def violation(expected: dict[str, Any] | list[dict[str, Any]], *calls: ToolInvoc
     return verdict.violation
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("allowed", "value"),
     [
         ({"city": ["St. Gallen"]}, " st gallen"),
@@ -87,7 +87,7 @@ def test_a_value_that_is_allowed_passes(allowed: dict[str, Any], value: Any) -> 
     assert violation(weather(**allowed), native("get_weather", {name: value})) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("allowed", "value", "said"),
     [
         ({"city": ["Paris"]}, "Lyon", 'wrong_value: city: got "Lyon"'),
@@ -242,8 +242,8 @@ WRITTEN = ToolInvocation(name="exec", arguments={}, channel="text:marker")
 BROKEN = ToolInvocation(name="exec", arguments="{", channel="text:hermes", valid=False)
 
 
-@pytest.mark.parametrize("spec", [{"no_call": True}, {"ask": True}], ids=["no_call", "ask"])
-@pytest.mark.parametrize(
+@every_row("spec", [{"no_call": True}, {"ask": True}], ids=["no_call", "ask"])
+@every_row(
     ("calls", "text", "said"),
     [
         ([], "Which one?", None),
@@ -262,7 +262,7 @@ def test_restraint(spec: dict[str, Any], calls: list[ToolInvocation], text: str,
     assert judged(spec, calls, text).violation == said
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "asks"),
     [
         ("Which city?", True),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from unittest import mock
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.checks import detect_tools, detection
+from support.rows import every_row
 from unit.checks.format_samples import SAMPLES, VARIANTS
 
 EXPECTED = ["free"]
@@ -35,7 +35,7 @@ def assert_no_step_finds_more(text: str) -> None:
         assert detect_tools(text, EXPECTED) == found
 
 
-@pytest.mark.parametrize("text", [*MENTIONS, *SAMPLES.values(), *VARIANTS])
+@every_row("text", [*MENTIONS, *SAMPLES.values(), *VARIANTS])
 def test_every_way_to_write_a_call_is_looked_at(text: str) -> None:
     """A call written in any one way alone is found."""
     assert detect_tools(text, EXPECTED)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from clawgauge.checks import Answer, Verdict, check_spec, judge
 from clawgauge.records import ToolInvocation
+from support.rows import every_row
 
 Spec = dict[str, Any]
 
@@ -28,7 +27,7 @@ ONE_OF = {"type": "one_of", "values": ["high", "low"]}
 INTEGER = {"type": "regex_fullmatch", "pattern": "[0-9]+"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "text", "code"),
     [
         (EXACT, "HEARTBEAT_OK", None), (EXACT, "\n HEARTBEAT_OK\t\n", None),
@@ -51,7 +50,7 @@ def test_whole_answers(spec: Spec, text: str, code: str | None) -> None:
     assert verdict.parsed_output["value"].encode().decode() in text.replace("\ud800", "\ufffd")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "text", "violation", "parsed"),
     [
         ({"type": "max_words", "value": 3}, "one two three", None, {"words": 3}),
@@ -69,8 +68,8 @@ def test_limits(spec: Spec, text: str, violation: str | None, parsed: dict[str, 
     assert verdict == Verdict(violation is None, violation, parsed)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "<think>all of it</think>", "<think>unfinished"])
-@pytest.mark.parametrize(
+@every_row("text", ["", "  \n", "<think>all of it</think>", "<think>unfinished"])
+@every_row(
     "spec",
     [
         EXACT,
@@ -97,7 +96,7 @@ def json_spec(required: list[str], rules: dict[str, Any] | None = None, **more: 
     return {"type": "json_keys", "required_keys": required, **({"key_rules": rules} if rules else {}), **more}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "code"),
     [
         ('{"a": 1}', None),
@@ -138,7 +137,7 @@ def test_strict_json_takes_no_fence() -> None:
     assert code_of(verdict_on(json_spec(["a"], strict=False), fenced)) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("rule", "value", "code"),
     [
         ("number", 7.6, None), ("number", 16, None), ({"type": "number"}, -1e300, None),
@@ -185,7 +184,7 @@ def called(*names: str, channel: str = "mention", valid: bool = True) -> list[To
     return [ToolInvocation(name=name, channel=channel, valid=valid) for name in names]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("more", "calls", "code"),
     [
         ({}, called("free"), None), ({}, called("du", "Free"), None), ({}, called("df"), None),
@@ -221,8 +220,8 @@ def test_what_the_prompt_expects_beyond_the_validator_passes() -> None:
     assert judge(spec, Answer("", called("vmstat"), expected_tools=["free", "vmstat"])).objective_pass is True
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000, "a\nb\r\x1b[31m\u202e" * 50, "\ud800" * 300])
-@pytest.mark.parametrize("spec", [EXACT, ONE_OF, INTEGER, json_spec(["k" * 5_000]), {"type": "max_words", "value": 0}])
+@every_row("text", ["x" * 10_000, "a\nb\r\x1b[31m\u202e" * 50, "\ud800" * 300])
+@every_row("spec", [EXACT, ONE_OF, INTEGER, json_spec(["k" * 5_000]), {"type": "max_words", "value": 0}])
 def test_a_violation_is_one_short_printable_line(spec: Spec, text: str) -> None:
     """Whatever the answer, its violation fits a table cell."""
     for answer in (text, json.dumps({text: text})):

@@ -11,6 +11,7 @@ from clawgauge.checks import check_spec, judge_answer
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.timeline import Timeline
+from support.rows import every_row
 
 WORLD: dict[str, Any] = {
     "files": {"/srv/a.txt": "alpha\n", "/srv/db": {"size": "9G"}, "/srv/keep/x": "x"},
@@ -42,7 +43,7 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
     return "exec", {"command": command}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("condition", "command", "fault"),
     [
         ({"file": "/srv/new"}, "touch /srv/new", "file /srv/new is missing"),
@@ -102,7 +103,7 @@ def test_messages_and_notes_are_expected_by_their_words() -> None:
     assert judge_answer(prompt, "ok", right).objective_pass is True
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("condition", "call", "said"),
     [
         (
@@ -234,7 +235,7 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
     assert (again.objective_pass, again.parsed_output) == (first.objective_pass, first.parsed_output)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "said"),
     [
         ({}, "key 'expect' is empty; give at least one condition"),

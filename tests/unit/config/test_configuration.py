@@ -20,6 +20,7 @@ from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import BUILT_IN, provider_types
 from clawgauge.records import Option, RunOptions
+from support.rows import every_row
 
 
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
@@ -28,7 +29,7 @@ def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str,
     return provider_settings(read_configuration(path, environ), environ, concurrency=1, tell=lambda line: None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("environ", "address"),
     [
         ({}, None),
@@ -62,7 +63,7 @@ def test_openais_key_never_goes_to_a_further_server(tmp_path: Path) -> None:
     assert settings_of(toml, {"OPENAI_API_KEY": "sk-openai"}, tmp_path)["mine"].api_key is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("toml", "names"),
     [
         ("[run]\nrepeat = 2\n", ["repeat", "run"]),
@@ -122,7 +123,7 @@ def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
     assert set(BUILT_IN) <= set(provider_types())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("said", "option"),
     [
         ({"repeats": 0}, "--repeats"),
@@ -157,7 +158,7 @@ RESUME = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RunOptions.__struct_fields__)
+@every_row("name", RunOptions.__struct_fields__)
 def test_what_changing_an_option_does_to_a_resumed_run_is_declared_beside_it(name: str) -> None:
     """An option that says nothing cannot be changed without giving up the comparison."""
     assert name in RESUME[OPTIONS[name].resume] and Option().resume == "fixed"

@@ -7,11 +7,12 @@ import pytest
 from clawgauge.config import apply_patterns, parse_target
 from clawgauge.errors import TargetError
 from clawgauge.records import Target
+from support.rows import every_row
 
 KNOWN = ["claude_code_cli", "embedded", "ollama_openai", "openai_responses", "vllm"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "target"),
     [
         ("ollama_openai:llama3.2:3b", Target("ollama_openai", "llama3.2:3b")),
@@ -26,7 +27,7 @@ def test_a_target_is_read(text: str, target: Target) -> None:
     assert (pattern.target, pattern.excludes, pattern.is_wild) == (target, False, False)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "names"),
     [
         ("llama3.2", ["PROVIDER:MODEL"]),

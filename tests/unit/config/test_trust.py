@@ -13,6 +13,7 @@ from clawgauge.config import FIELDS, Configuration, Settings, provider_settings,
 from clawgauge.config.settings import ProviderTable, harmless_fields
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.records import Harmless
+from support.rows import every_row
 
 # Whoever adds an option decides here whether a stranger may set it.
 HARMLESS = {
@@ -82,7 +83,7 @@ def settings_of(toml: str, tmp_path: Path, **environ: str) -> dict[str, Provider
     return provider_settings(read_configuration(path, environ), environ, concurrency=1, tell=lambda line: None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("base_url", "gets_key"),
     [
         ("https://api.openai.com/v1", True),
@@ -101,7 +102,7 @@ def settings_of(toml: str, tmp_path: Path, **environ: str) -> dict[str, Provider
         ("https://xapi.openai.com/v1", False),
     ],
 )
-@pytest.mark.parametrize("name", ["openai_responses", "other"])
+@every_row("name", ["openai_responses", "other"])
 def test_openais_key_goes_to_openais_host(name: str, base_url: str, gets_key: bool, tmp_path: Path) -> None:
     """Another address of a file gets the key its table names, or none; a look-alike is another address."""
     written = msgspec.json.encode(base_url).decode()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.export import COLUMNS, ResultStream, choose_columns, iter_csv, iter_jsonl
 from clawgauge.records import Attempt, Result, TimingsUs, ToolInvocation
+from support.rows import every_row
 from support.written_runs import record, write_old_run, write_run
 from unit.journal.samples import make_result
 
@@ -89,7 +90,7 @@ BLANKS = (" ", "\u3000\u00a0", "\u3164", "\u0301", "\ufeff", "\u200b", "\x1c", "
 SIGNS = "=+-@＝＋－＠﹦⁺₋﹣﹫\u2212"
 
 
-@pytest.mark.parametrize("start", [*SIGNS, "\t", "\r", *(f"{blank}{sign}" for blank in BLANKS for sign in "=＝")])
+@every_row("start", [*SIGNS, "\t", "\r", *(f"{blank}{sign}" for blank in BLANKS for sign in "=＝")])
 def test_spreadsheets_get_no_formula_when_asked(start: str) -> None:
     """By default a cell is what was recorded; with excel_safe it cannot run, and numbers stay numbers."""
     result = msgspec.structs.replace(RICH, raw_output=f"{start}1+1", output_tps=-1.5)
@@ -99,7 +100,7 @@ def test_spreadsheets_get_no_formula_when_asked(start: str) -> None:
     assert next(iter_csv([result], COLUMNS, excel_safe=True)).startswith(b"\xef\xbb\xbf")
 
 
-@pytest.mark.parametrize("text", ["yes", " yes", "'=1", "[1]", "é", "日本", "1+1", "*", "", "  ", "≠ 1", "~"])
+@every_row("text", ["yes", " yes", "'=1", "[1]", "é", "日本", "1+1", "*", "", "  ", "≠ 1", "~"])
 def test_what_is_no_formula_stays_as_it_is(text: str) -> None:
     """A cell that no spreadsheet would run is not changed for one."""
     result = msgspec.structs.replace(RICH, raw_output=text)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from clawgauge.host.inventory import describe_cpu, describe_host, describe_memory
 from support.fake_tools import install_tool, path_of
+from support.rows import every_row
 
 NOTHING = {"PATH": ""}
 X86 = """processor\t: 0
@@ -51,16 +50,14 @@ def test_a_mac_is_asked_through_sysctl(tmp_path: Path) -> None:
     assert describe_cpu(path_of(tmp_path), tmp_path)["model"] == "Apple M2 Pro"
 
 
-@pytest.mark.parametrize(
-    ("cpu_max", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("rubbish", None), ("1 0", None)]
-)
+@every_row(("cpu_max", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("rubbish", None), ("1 0", None)])
 def test_a_container_limits_the_processor(tmp_path: Path, cpu_max: str, cores: float | None) -> None:
     """The share of the processor that a container grants is told in cores."""
     root = make_root(tmp_path, **{"sys/fs/cgroup/cpu.max": cpu_max})
     assert describe_cpu(NOTHING, root)["quota_cores"] == cores
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("file", "content", "limit_bytes"),
     [
         ("memory.max", "2147483648\n", 1 << 31),
@@ -76,7 +73,7 @@ def test_a_container_limits_memory(tmp_path: Path, file: str, content: str, limi
     assert describe_memory(root)["limit_bytes"] == limit_bytes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("file", "content", "container"),
     [
         (".dockerenv", "", "docker"),

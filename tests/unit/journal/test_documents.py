@@ -10,6 +10,7 @@ from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_config, read_events, read_inventory, read_raw_config, read_summary
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Inventory
+from support.rows import every_row
 
 from .samples import make_config, make_event
 
@@ -53,7 +54,7 @@ def test_documents_of_another_shape_are_none_but_can_be_had_raw(tmp_path: Path) 
     assert read_raw_config(tmp_path) == {"models": ["llama3.2:3b"], "note": "\ufffd"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("content", "complaint"),
     [("{", "not a JSON object"), ("[]", "not a JSON object"), ('{"schema_version": 1}', "missing required field")],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from clawgauge.journal import encode_line, index_cells, is_first_harness, iter_results, read_config, read_events
 from clawgauge.records import CellRow, Result
+from support.rows import every_row
 
 from .samples import make_config, make_result
 
@@ -83,7 +83,7 @@ def test_a_failed_call_has_no_verdict(tmp_path: Path) -> None:
     assert (result.tool_calls, result.tool_call_count, result.tool_use_success) == ([], 0, False)
 
 
-@pytest.mark.parametrize(("passed", "violation"), [(True, None), (None, None), ("yes", None), (False, "too_long")])
+@every_row(("passed", "violation"), [(True, None), (None, None), ("yes", None), (False, "too_long")])
 def test_a_violation_belongs_to_a_failed_check_alone(tmp_path: Path, passed: object, violation: str | None) -> None:
     """An old remark beside a passed or missing verdict is not shown as a violation."""
     result = read_one(tmp_path, {**ANSWERED, "objective_pass": passed, "violation": "too_long"})
@@ -91,7 +91,7 @@ def test_a_violation_belongs_to_a_failed_check_alone(tmp_path: Path, passed: obj
     assert result.violation == violation
 
 
-@pytest.mark.parametrize("level", ["null", "none", "None", "", None, 3])
+@every_row("level", ["null", "none", "None", "", None, 3])
 def test_every_spelling_of_no_level_is_null(tmp_path: Path, level: object) -> None:
     """No thinking level is null, however it was written."""
     assert read_one(tmp_path, {**ANSWERED, "thinking_level": level}).thinking_level is None
@@ -102,7 +102,7 @@ def test_a_level_is_kept(tmp_path: Path) -> None:
     assert read_one(tmp_path, {**ANSWERED, "thinking_level": "high"}).thinking_level == "high"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("times", "e2e_ms"),
     [
         ({"e2e_ms": None, "latency_ms": 20.4}, 20),

@@ -6,7 +6,6 @@ import json
 import re
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from clawgauge.characters import UNSEEN, repair_text
 from clawgauge.journal import encode_line
 from clawgauge.journal.lines import decode_object, encode_document
 from clawgauge.records import Result
+from support.rows import every_row
 
 from .samples import make_event, make_result
 
@@ -64,7 +64,7 @@ def test_no_raw_character_that_hurts(text: str) -> None:
     assert line.splitlines() == [line.removesuffix("\n")]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("character", "escape"),
     [
         ("\x1b", "\\u001b"),
@@ -120,7 +120,7 @@ def test_keys_stand_in_the_schema_s_order() -> None:
     assert list(json.loads(encode_line(make_result(raw_output="\ud800")))) == expected
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@every_row("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_json_has_not_are_null(number: float) -> None:
     """NaN and the infinities never reach the file."""
     line = encode_line(make_event(detail={"lag_ms": number}))
@@ -135,7 +135,7 @@ def test_documents_are_as_strict_as_lines(detail: dict[str, str], pretty: bool) 
     assert not UNSAFE.search(document.decode())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "value"),
     [
         (b'{"a": "\\ud83d\\ude00 \\ud800"}', {"a": "😀 \ufffd"}),

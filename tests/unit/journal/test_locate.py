@@ -10,6 +10,7 @@ import pytest
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import list_runs, locate_run
 from clawgauge.journal.folder import RunFolder
+from support.rows import every_row
 
 from .samples import make_config
 
@@ -58,7 +59,7 @@ def test_runs_are_found_by_id_and_by_path(tmp_path: Path, monkeypatch: pytest.Mo
     assert locate_run(str(elsewhere), Path("runs")) == elsewhere
 
 
-@pytest.mark.parametrize("ref", ["", "..", ".", "nope", "../nope", "/", "a\x00b", "x" * 5000])
+@every_row("ref", ["", "..", ".", "nope", "../nope", "/", "a\x00b", "x" * 5000])
 def test_what_is_no_run_is_refused_with_the_places_looked_at(tmp_path: Path, ref: str) -> None:
     """A reference to nothing says what was looked for and what there is."""
     make_run(tmp_path / "runs", "20260213_120000", 1)

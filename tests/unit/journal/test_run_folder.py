@@ -11,6 +11,7 @@ import pytest
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import iter_results, read_config, read_events
 from clawgauge.journal.folder import RunFolder
+from support.rows import every_row
 
 from .samples import append_now, make_config, make_event, make_result
 
@@ -43,7 +44,7 @@ def test_an_id_in_use_points_to_resume(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"] and folder.has("config.json")
 
 
-@pytest.mark.parametrize("run_id", ["20260213_120000", "nightly-3.2", "übung", "a b"])
+@every_row("run_id", ["20260213_120000", "nightly-3.2", "übung", "a b"])
 def test_ordinary_ids_are_taken(tmp_path: Path, run_id: str) -> None:
     """Names a person would choose work."""
     with RunFolder.create(tmp_path, run_id) as folder:

@@ -11,6 +11,7 @@ import pytest
 import clawgauge.prices
 from clawgauge.errors import ConfigError
 from clawgauge.prices import Tokens, cost_usd, load_prices, vendor_of
+from support.rows import every_row
 
 OPENAI = {"type": "openai_responses", "base_url": "https://api.openai.com/v1"}
 
@@ -73,7 +74,7 @@ def test_a_users_own_price_comes_before_the_list(tmp_path: Path) -> None:
     assert (price.input, price.as_of) == (9, "2026-01-01")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "named"),
     [
         ("not toml [", "cannot be used"),

@@ -11,6 +11,7 @@ import pytest
 from clawgauge.errors import CallFailure
 from clawgauge.providers.claude.failures import ERROR_CHARS, explain_failure
 from clawgauge.providers.claude.stream import AssistantLine, LimitInfo, ResultLine, StreamOutcome
+from support.rows import every_row
 from unit.providers.claude_calls import kind_of
 
 
@@ -24,7 +25,7 @@ def explain(
     return explain_failure(outcome, model="some-model", exit_code=exit_code, stderr_tail=stderr)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "expected", "retryable"),
     [
         (400, ("error", "http_400"), False),
@@ -106,7 +107,7 @@ def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
     assert kind_of(explain(result="Claude AI usage limit reached|1755615600")) == ("rate_limited", "usage_limit")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "expected"),
     [
         ({"kind": "authentication_failed", "result": "anything"}, ("auth_error", "cli_auth")),

@@ -22,6 +22,7 @@ from clawgauge.providers.claude.provider import (
     refuse_unsendable,
 )
 from support.fake_claude import install_fake_claude
+from support.rows import every_row
 from unit.providers.claude_calls import environment, kind_of, write_program
 
 CURRENT = ClaudeProgram(path=Path("/bin/claude"))
@@ -112,7 +113,7 @@ def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> Non
     assert env["CLAUDE_CODE_MAX_RETRIES"] == "0" and env["CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"] == "1"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("switch", "key"),
     [
         ("CLAUDE_CODE_USE_BEDROCK", "AWS_SECRET_ACCESS_KEY"),
@@ -156,7 +157,7 @@ def test_thinking_is_off_unless_a_level_is_asked() -> None:
     assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"))
 
 
-@pytest.mark.parametrize("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])
+@every_row("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])
 def test_what_cannot_be_sent_is_refused(fields: dict[str, str]) -> None:
     """A NUL or half a character is refused before anything is started."""
     with pytest.raises(CallFailure) as caught:

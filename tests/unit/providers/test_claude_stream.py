@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from clawgauge.errors import CallFailure
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
 from support.fake_claude import RECORDINGS, recording_names
+from support.rows import every_row
 from unit.providers.claude_calls import STREAM_RECORDINGS, SeenCall, kind_of
 
 HELLO = "Hello from the fake server."
@@ -114,7 +113,7 @@ def test_no_recording_is_left_out() -> None:
     assert sorted(STREAMED) == sorted(path.stem for path in STREAM_RECORDINGS.glob("*.stdout"))
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@every_row("name", RECORDED)
 def test_a_recorded_call_has_the_status_and_text_of_the_table(name: str) -> None:
     """What the real program printed becomes the right status, and only model text becomes text."""
     seen, stream, failure = read_recording(name)
@@ -122,7 +121,7 @@ def test_a_recorded_call_has_the_status_and_text_of_the_table(name: str) -> None
     assert (seen.ended_ns is not None) == stream.done
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@every_row("name", STREAMED)
 def test_a_streamed_call_has_the_status_and_text_of_the_table(name: str) -> None:
     """The same for the flags this project uses, with partial text kept on failures."""
     seen, stream, failure = read_streamed(name)
@@ -141,7 +140,7 @@ def test_pieces_carry_the_time_of_their_own_line() -> None:
     assert "first_token_captured" not in seen.notes
 
 
-@pytest.mark.parametrize("name", ["ok_json", "err_dropmid", "toolcall_allowed"])
+@every_row("name", ["ok_json", "err_dropmid", "toolcall_allowed"])
 def test_text_that_came_whole_is_no_first_token(name: str) -> None:
     """Where no deltas were printed the text is kept and marked, so that no first-token time is made up."""
     seen, _, _ = read_recording(name)
@@ -173,7 +172,7 @@ def test_the_overhead_of_the_program_is_what_the_api_did_not_take() -> None:
     assert "cli_overhead_ms" not in swift.notes
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "refusal", "empty_reply", "tool_use"])
+@every_row("name", ["max_tokens", "refusal", "empty_reply", "tool_use"])
 def test_a_reply_the_program_would_ask_again_about_ends_the_call(name: str) -> None:
     """Only the first reply counts, with its own tokens; what the program asks next on its own is never read."""
     seen, stream, failure = read_streamed(name)
@@ -248,9 +247,7 @@ def test_unknown_and_broken_lines_do_no_harm() -> None:
     assert stream.outcome.plain_text == "Debugger attached."
 
 
-@pytest.mark.parametrize(
-    "usage", [None, "many", [], {"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": True}]
-)
+@every_row("usage", [None, "many", [], {"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": True}])
 def test_strange_usage_costs_the_counts_and_not_the_answer(usage: object) -> None:
     """Token counts that are missing, negative or no numbers are null; the call is fine."""
     seen, _, failure = read(text_delta("Paris") + b"\n" + result(usage=usage, total_cost_usd="free", modelUsage=3))

@@ -17,6 +17,7 @@ from clawgauge.timeline import Completion, Timeline
 from clawgauge.world import tool_definitions
 from clawgauge.world.mcp import LoggedCall
 from support.fake_claude import FakeClaude, install_fake_claude
+from support.rows import every_row
 from support.waiting import growing_deadlines
 from unit.providers.claude_calls import environment, kind_of
 from unit.providers.observed import attempt
@@ -181,7 +182,7 @@ def test_answers_find_their_calls_without_ids(tmp_path: Path) -> None:
     assert refused == "(not executed)" and "/home/claw" in where and "buy milk" in note
 
 
-@pytest.mark.parametrize("shown", [0, 3, 99], ids=["nothing", "text", "everything"])
+@every_row("shown", [0, 3, 99], ids=["nothing", "text", "everything"])
 def test_a_call_known_from_the_log_alone_does_not_move_the_clock(shown: int) -> None:
     """The log is read when the program is gone: the call is in the record, and every time is as the stream had it."""
     lines = [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.rows import every_row
 from support.scripted_server import RawBytes, ScriptedServer, SseBytes, Text
 from support.wire_frames import data_event
 from unit.providers.observed import attempt
@@ -31,10 +32,10 @@ def recorded(name: str) -> tuple[str, bytes]:
     return kind.decode(), body.rpartition(b"\n### http=")[0]
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("dialect", ["openai", "llama_cpp", "ollama"])
-@pytest.mark.parametrize("kind", PROTOCOLS)
-@pytest.mark.parametrize(
+@every_row("stream", [True, False], ids=["streamed", "whole"])
+@every_row("dialect", ["openai", "llama_cpp", "ollama"])
+@every_row("kind", PROTOCOLS)
+@every_row(
     ("reply", "text", "calls"),
     [
         (Text("", tool_calls=[("f", '{"a": 1}')]), "", [("f", {"a": 1}, True)]),

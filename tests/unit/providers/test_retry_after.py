@@ -6,16 +6,16 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime, formatdate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.providers.http.errors import parse_retry_after
+from support.rows import every_row
 
 NOW_S = 1_771_000_000.0
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "expected_s"),
     [
         ({"Retry-After": "2"}, 2.0),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clawgauge.errors import CallFailure
 from clawgauge.providers.http.reply import SseDecoder, SseEvent
 from support.growth import grows_linearly
+from support.rows import every_row
 
 
 def decode(chunks: list[bytes]) -> list[SseEvent]:
@@ -45,7 +46,7 @@ WHATWG = {
 }
 
 
-@pytest.mark.parametrize(("stream", "events"), WHATWG.values(), ids=WHATWG.keys())
+@every_row(("stream", "events"), WHATWG.values(), ids=WHATWG.keys())
 def test_whatwg_vectors(stream: bytes, events: list[tuple[bytes, bytes]]) -> None:
     """Each vector gives the events of the standard, whole, byte by byte, and cut in two at any place."""
     expected = [(name, data) for name, data in events]
@@ -97,8 +98,8 @@ def test_a_byte_order_mark_later_on_is_data() -> None:
     assert decode([b"data: a\n\n\xef\xbb\xbfdata: b\n\n"]) == [(b"", b"a")]
 
 
-@pytest.mark.parametrize("every", [1, 7, 5000])
-@pytest.mark.parametrize("flood", [b"x" * 1001, b"data: " + b"x" * 995, b"data: y\n" * 1001, b"data:\n" * 1001])
+@every_row("every", [1, 7, 5000])
+@every_row("flood", [b"x" * 1001, b"data: " + b"x" * 995, b"data: y\n" * 1001, b"data:\n" * 1001])
 def test_an_endless_line_or_event_stops_at_the_cap(flood: bytes, every: int) -> None:
     """A line, or an event of many lines, empty ones included, that grows past the cap is refused, not held."""
     decoder = SseDecoder(line_cap=1000)

@@ -6,12 +6,12 @@ import re
 import unicodedata
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 
 from clawgauge.journal import read_config
 from clawgauge.reports.summary import render_markdown
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 from unit.summary.run_folders import T0, config, failed, prompt, record, tool_record, write_run, write_subagent_run
 
 EXPECTED = Path(__file__).parents[2] / "data" / "summary_expected.md"
@@ -139,7 +139,7 @@ def section(folder, heading):
     return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("n", "p95_marked", "p99_marked"), [(58, True, True), (59, False, True), (298, False, True), (299, False, False)]
 )
 def test_thin_percentiles_are_marked(tmp_path, n, p95_marked, p99_marked):

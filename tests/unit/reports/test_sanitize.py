@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from clawgauge.reports.clean import clean_terminal, escape_cell
 from support.growth import grows_linearly
+from support.rows import every_row
 
 HOSTILE = st.text(
     st.sampled_from(
@@ -21,7 +21,7 @@ HOSTILE = st.text(
 RENDERER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "red"),

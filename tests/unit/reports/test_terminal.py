@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from clawgauge.reports.summary import describe_ending, describe_summary
 from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 from unit.summary.run_folders import config, failed, prompt, record, tool_record, write_run
 
 from .test_markdown import write_agent_run, write_sample
@@ -24,7 +23,7 @@ def table(text):
     return lines[: next(i for i, line in enumerate(lines) if line.startswith("of all:"))]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@every_row("width", [60, 80, 100, 120])
 def test_nothing_is_wider_than_the_terminal(tmp_path, width):
     """Tables, paragraphs and failures with their hints keep within the terminal."""
     for write in (write_sample, write_agent_run):

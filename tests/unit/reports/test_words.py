@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from clawgauge.journal import iter_results
 from clawgauge.records import CostSummary, Repeatability
 from clawgauge.reports.findings import find_answers
@@ -17,10 +15,11 @@ from clawgauge.reports.terminal import as_text
 from clawgauge.reports.words import word_money, word_repeats
 from clawgauge.summary import summarize_folder
 from clawgauge.words import cut_text, format_latency, format_money, format_percent, list_names, plural, rounded, word_p
+from support.rows import every_row
 from unit.summary.run_folders import record, write_run
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("usd", "shown"), [(0, "$0"), (0.000012, "$0.000012"), (0.0041, "$0.0041"), (0.132, "$0.1320"), (12.3, "$12.30")]
 )
 def test_money_is_never_rounded_to_nothing(usd: float, shown: str) -> None:
@@ -29,7 +28,7 @@ def test_money_is_never_rounded_to_nothing(usd: float, shown: str) -> None:
     assert f"{shown} a call" in word_money(CostSummary(usd=1, per_call_usd=usd, per_pass_usd=None, n_priced=3))
 
 
-@pytest.mark.parametrize(("p", "shown"), [(0.00002, "p < 0.001"), (0.004, "p = 0.004"), (0.5, "p = 0.50")])
+@every_row(("p", "shown"), [(0.00002, "p < 0.001"), (0.004, "p = 0.004"), (0.5, "p = 0.50")])
 def test_a_p_value_reads_as_one(p: float, shown: str) -> None:
     """Never `p = <0.001`, never 0."""
     assert word_p(p) == shown
@@ -46,9 +45,7 @@ def test_one_is_not_many() -> None:
     assert cut_text("abc", 2) == "ab\n… 1 more character" and cut_text("ab", 2) == "ab"
 
 
-@pytest.mark.parametrize(
-    ("n", "shown"), [(0, ""), (1, "a"), (2, "a and b"), (3, "a, b and c"), (5, "a, b, c and 2 more")]
-)
+@every_row(("n", "shown"), [(0, ""), (1, "a"), (2, "a and b"), (3, "a, b and c"), (5, "a, b, c and 2 more")])
 def test_names_are_listed_up_to_a_point(n: int, shown: str) -> None:
     """The last with `and`; what is left out is counted."""
     assert list_names("abcde"[:n], 3) == shown

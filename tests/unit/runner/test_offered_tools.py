@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from clawgauge.runner.record import dropped_warning
+from support.rows import every_row
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
@@ -17,7 +16,7 @@ def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
 MANY = [tool(f"tool_{n}", "Does one of the many things a tool may do. " * 5, path={"type": "string"}) for n in range(8)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tools", "input_tokens", "warned"),
     [
         (MANY, 40, True),

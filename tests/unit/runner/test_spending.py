@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
@@ -19,6 +17,7 @@ from clawgauge.runner.clock import LagWatch
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.command import read_records
 from support.plans import plan_of
+from support.rows import every_row
 
 PRICE = Price(model="m", provider="p", input=100.0, output=2_000.0)
 
@@ -104,7 +103,7 @@ class _Clock:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@every_row("seed", range(25))
 def test_the_limit_is_passed_by_one_call_at_most(tmp_path: Path, seed: int) -> None:
     """Any order of targets, any concurrency, any faults: what was really paid is the limit and one call, no more."""
     dice = random.Random(seed)

@@ -18,6 +18,7 @@ from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.suites import load_suite
 from clawgauge.suites.load import prompts_sha256
 from clawgauge.world import World
+from support.rows import every_row
 from support.slow_rest import slow_rest
 from support.task_models import Way, read_ways
 
@@ -101,7 +102,7 @@ def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number
     assert len({json.dumps(way.calls) for way in ways if way.violation is None}) >= 3
 
 
-@pytest.mark.parametrize(("prompt", "way"), SOLVED)
+@every_row(("prompt", "way"), SOLVED)
 def test_words_without_a_call_fail(prompt: Prompt, way: Way) -> None:
     """A task begins unsolved: neither silence nor a claim passes, and the right last message alone is no harm."""
     for answer in ("", "Done.", "I have done everything you asked for. The job is complete."):
@@ -111,7 +112,7 @@ def test_words_without_a_call_fail(prompt: Prompt, way: Way) -> None:
     assert (judgement.violation or "").startswith("state_not_reached: ")
 
 
-@pytest.mark.parametrize(("prompt", "way"), SOLVED)
+@pytest.mark.parametrize(("prompt", "way"), slow_rest(SOLVED, every=4))
 def test_damage_fails_or_does_not_help(prompt: Prompt, way: Way) -> None:
     """A destructive line passes no task, whatever the model says after it."""
     for line in DAMAGE:

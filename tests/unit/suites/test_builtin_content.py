@@ -14,6 +14,7 @@ import pytest
 from clawgauge.checks import Judgement, check_spec, detect_tools, judge_answer
 from clawgauge.records import Prompt
 from clawgauge.suites import BUILTIN_SUITES, load_suite
+from support.rows import every_row
 from support.tool_models import (
     TERRIBLE,
     ToolAnswer,
@@ -65,7 +66,7 @@ def call_names(prompt: Prompt) -> list[str]:
     return prompt.validator.get("expected_tools", []) + [call["name"] for call in calls]
 
 
-@pytest.mark.parametrize(("name", "least"), LEAST_PROMPTS.items())
+@every_row(("name", "least"), LEAST_PROMPTS.items())
 def test_prompts_are_numbered_named_and_sorted_into_categories(name: str, least: int) -> None:
     """Ids run from P0 without a gap, each with its forms; names are snake_case; no two prompts read the same."""
     suite = SUITES[name]
@@ -121,14 +122,14 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
     assert {"ask" in p.validator for p in prompts if p.category != "missing_value"} == {False}
 
 
-@pytest.mark.parametrize("prompt", TOOL_PROMPTS)
+@every_row("prompt", TOOL_PROMPTS)
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
     """A prompt that wants a call expects its tools; one that wants none expects none."""
     assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
     assert bool(prompt.expected_tools) == (prompt.suite == "native_tools")
 
 
-@pytest.mark.parametrize("name", list(SUITES))
+@every_row("name", list(SUITES))
 def test_every_prompt_has_reference_answers(name: str) -> None:
     """Each prompt has answers known to be right and wrong, but for those that are not judged."""
     for prompt, reference in zip(SUITES[name].prompts, REFERENCES[name], strict=True):
@@ -138,7 +139,7 @@ def test_every_prompt_has_reference_answers(name: str) -> None:
         assert all(reference[kind] for kind in kinds)
 
 
-@pytest.mark.parametrize(("prompt", "answer"), answers("right"))
+@every_row(("prompt", "answer"), answers("right"))
 def test_right_answer_passes(prompt: Prompt, answer: dict[str, Any] | str) -> None:
     """A right answer, in any form the prompt allows, passes; a right call counts as tool use."""
     judgement = judged(prompt, answer)
@@ -147,7 +148,7 @@ def test_right_answer_passes(prompt: Prompt, answer: dict[str, Any] | str) -> No
     assert not prompt.tools or (judgement.tool_channel == "native") is bool(prompt.expected_tools)
 
 
-@pytest.mark.parametrize(("prompt", "answer"), answers("wrong"))
+@every_row(("prompt", "answer"), answers("wrong"))
 def test_wrong_answer_fails(prompt: Prompt, answer: dict[str, Any] | str) -> None:
     """A plausible mistake, in content or in form, fails and says why; a call fails for its kind of mistake."""
     judgement = judged(prompt, answer)
@@ -162,11 +163,11 @@ def test_long_form_answer_gets_no_verdict(prompt: Prompt, answer: str) -> None:
     assert judge_answer(prompt, answer, []).objective_pass is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "prompt",
     [pytest.param(p, id=f"{p.suite}-{p.id}") for p in TEXT_PROMPTS if p.expected_tools],
 )
-@pytest.mark.parametrize(
+@every_row(
     "echo",
     [
         "{prompt}",
@@ -203,7 +204,7 @@ def test_tool_use_prompts_all_expect_a_tool() -> None:
     assert prompts[0].system
 
 
-@pytest.mark.parametrize("prompt", TOOL_PROMPTS)
+@every_row("prompt", TOOL_PROMPTS)
 def test_terrible_models_pass_nothing(prompt: Prompt) -> None:
     """Not by talking, not by calling anything, not by the right tool with nothing or nonsense in it, not in text."""
     models: tuple[ToolModel, ...] = (*TERRIBLE[prompt.suite], says_nothing)
@@ -211,13 +212,13 @@ def test_terrible_models_pass_nothing(prompt: Prompt) -> None:
     assert passed == []
 
 
-@pytest.mark.parametrize("prompt", [p for p in TOOL_PROMPTS if "ask" in p.values[0].validator])
+@every_row("prompt", [p for p in TOOL_PROMPTS if "ask" in p.values[0].validator])
 def test_only_a_question_asks(prompt: Prompt) -> None:
     """Where something is missing, a sentence that does not ask for it fails."""
     assert (judged(prompt, only_talks(prompt)).violation or "").startswith("no_question")
 
 
-@pytest.mark.parametrize("prompt", [p for p in TOOL_PROMPTS if p.values[0].suite == "restraint"])
+@every_row("prompt", [p for p in TOOL_PROMPTS if p.values[0].suite == "restraint"])
 def test_saying_the_prompt_again_is_no_call(prompt: Prompt) -> None:
     """The words of a prompt hold no structured call, so a model that quotes them is not taken to act."""
     judgement = judged(prompt, ToolAnswer(f"You said: {prompt.prompt} What do you mean?"))

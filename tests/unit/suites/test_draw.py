@@ -12,6 +12,7 @@ import pytest
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites import load_suite
+from support.rows import every_row
 
 HOSTS = {
     "id": "P0",
@@ -47,7 +48,7 @@ def test_drawing_0_is_the_suite_as_written(tmp_path: Path) -> None:
     assert prompt.prompt == HOSTS["prompt"] and prompt.validator == HOSTS["validator"]
 
 
-@pytest.mark.parametrize("drawing", [1, 2, 3, 77])
+@every_row("drawing", [1, 2, 3, 77])
 def test_a_drawing_changes_prompt_and_expectation_alike(tmp_path: Path, drawing: int) -> None:
     (prompt,) = load(tmp_path, drawing, HOSTS)
     (tree,) = prompt.validator["expected_tools"]
@@ -124,7 +125,7 @@ def test_a_suite_whose_prompts_would_fill_the_memory_is_refused(
         load(tmp_path, 0, *[LOG | {"id": f"P{number}"} for number in range(9)])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("change", "told"),
     [
         ({"draw": {"birch": ["elm"]}}, "'birch' stands nowhere"),

@@ -14,6 +14,7 @@ import pytest
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites import builtin_path, describe_suite, list_builtin, load_suite, prompts_sha256, suite_path
+from support.rows import every_row
 
 OLD_SHAPE = [
     {"id": "P0", "name": "ready", "prompt": "Say ready", "validator": {"type": "exact", "value": "ready"}},
@@ -257,7 +258,7 @@ def test_unknown_name_points_to_near_ones() -> None:
         builtin_path("zzz")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "change",
     [
         {"id": "B"},

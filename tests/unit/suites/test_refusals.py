@@ -10,6 +10,7 @@ import pytest
 
 from clawgauge.errors import SuiteError
 from clawgauge.suites import load_suite
+from support.rows import every_row
 
 GOOD: dict[str, Any] = {"id": "A", "name": "n", "prompt": "p", "validator": {"type": "noop"}}
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
@@ -97,7 +98,7 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), [pytest.param(c, e, id=i) for i, c, e in BAD_PROMPTS])
+@every_row(("change", "expected"), [pytest.param(c, e, id=i) for i, c, e in BAD_PROMPTS])
 def test_bad_prompt_is_refused_by_name(tmp_path: Path, change: object, expected: str) -> None:
     """A bad prompt is refused with its position, its id where it has one, the key, and what is wrong with it."""
     entry = {**GOOD, "id": "B", **change} if isinstance(change, dict) else change
@@ -111,7 +112,7 @@ def test_bad_validator_is_refused_with_its_prompt(tmp_path: Path) -> None:
     assert message.startswith("prompt 2 ('B'): validator: key 'value' is missing")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("content", "expected"),
     [
         ({"prompt": []}, "key 'prompt' is not known here; did you mean 'prompts'?"),
@@ -190,7 +191,7 @@ BAD_FILES: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "expected"), BAD_FILES, ids=[f"{n}-{e[:40]}" for n, _, e in BAD_FILES])
+@every_row(("name", "content", "expected"), BAD_FILES, ids=[f"{n}-{e[:40]}" for n, _, e in BAD_FILES])
 def test_bad_file_is_refused(tmp_path: Path, name: str, content: object, expected: str) -> None:
     """A file that is broken, ambiguous or hostile is refused in one sentence that says where."""
     assert refusal(tmp_path / name, content).startswith(expected)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from clawgauge.checks.validators import VALIDATORS as KNOWN_VALIDATORS
 from clawgauge.suites import list_builtin, load_suite
 from clawgauge.suites.load import HEADER_KEYS
 from clawgauge.suites.prompts import PROMPT_KEYS
+from support.rows import every_row
 
 PAGE = (Path(__file__).parents[3] / "docs" / "suites.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -46,7 +45,7 @@ def test_every_validator_has_an_example() -> None:
     assert sorted(name for name, _ in VALIDATORS) == sorted(KNOWN_VALIDATORS)
 
 
-@pytest.mark.parametrize(("name", "example"), VALIDATORS, ids=[name for name, _ in VALIDATORS])
+@every_row(("name", "example"), VALIDATORS, ids=[name for name, _ in VALIDATORS])
 def test_validator_example_loads(tmp_path: Path, name: str, example: str) -> None:
     """Each validator's example is accepted, and is of the type it stands under."""
     (tmp_path / "example.toml").write_text(BARE_PROMPT + example, encoding="utf-8")

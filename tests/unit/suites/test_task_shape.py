@@ -14,6 +14,7 @@ from clawgauge.records import SuiteRecord
 from clawgauge.suites import load_suite
 from clawgauge.world import TOOL_NAMES
 from clawgauge.world.machine import WORLD_KEYS
+from support.rows import every_row
 
 TASK: dict[str, Any] = {
     "id": "P0",
@@ -39,7 +40,7 @@ def test_task_gets_whole_tools_turns_and_expected_tools(tmp_path: Path) -> None:
     assert (prompt.max_turns, prompt.world, prompt.expected_tools) == (12, TASK["world"], ["read"])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "said"),
     [
         ({"world": None}, "key 'tools[0]'"),

@@ -11,6 +11,7 @@ import pytest
 from clawgauge.errors import SuiteError
 from clawgauge.records import SuiteRecord
 from clawgauge.suites import load_suite
+from support.rows import every_row
 
 PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLBOX: dict[str, Any] = {"read": {"description": "Read a file.", "parameters": PARAMETERS}, "ping": {}}
@@ -46,7 +47,7 @@ def test_a_tool_may_be_forced_by_name(tmp_path: Path) -> None:
     assert load(tmp_path, tool_choice=choice).prompts[0].tool_choice == choice
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("toolbox", "changes", "said"),
     [
         ([], {}, "key 'toolbox' must be an object of tools by name, not a list"),

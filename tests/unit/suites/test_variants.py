@@ -11,6 +11,7 @@ import pytest
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites import load_suite
+from support.rows import every_row
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -106,7 +107,7 @@ def test_a_form_hashes_like_the_prompt_it_becomes(tmp_path: Path) -> None:
     assert load_suite(str(tmp_path / "s.json")).sha256 == by_hand
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("change", "said"),
     [
         ({"id": "P3#1"}, "prompt 1 ('P3#1'), key 'id': 'P3#1' holds a '#'"),

@@ -8,6 +8,7 @@ import pytest
 
 from clawgauge.summary import summarize_folder
 from clawgauge.summary.recommendation import word_lacking
+from support.rows import every_row
 
 from .run_folders import failed, tool_record, write_run, write_subagent_run
 
@@ -37,7 +38,7 @@ def test_who_has_shown_all_of_it_is_recommended(tmp_path):
 
 
 # Wilson's bounds: of 20, 18 has 69.9% at the lower end and 19 has 76.4%, 9 has 65.8% at the upper end and 10 has 70.1%.
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "need", "said"),
     [
         ({"right": 19}, "yes", "arguments"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import msgspec
-import pytest
 
 from clawgauge.records import RunSummary
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 
 from .run_folders import MODEL, T0, config, failed, prompt, record, tool_record, write_run
 
@@ -35,7 +35,7 @@ def test_failures_are_counted_with_words_and_advice(tmp_path):
     assert by_type["empty_response"].availability_status == "ok"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("provider", "settings", "failure_type", "words"),
     [
         ("ollama_openai", {"base_url": "http://box:11434/v1"}, "connection_refused", "at http://box:11434/v1: is it"),

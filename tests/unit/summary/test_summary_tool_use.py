@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 
 from .run_folders import config, failed, prompt, record, tool_record, write_run
 
@@ -30,9 +31,7 @@ def test_six_of_six_is_provisional_and_says_what_is_missing(tmp_path):
     assert (use.decided, use.recommended_for_subagents, use.needed) == (False, False, 7)
 
 
-@pytest.mark.parametrize(
-    ("k", "label"), [(0, "Tier 3 (decided)"), (2, "Tier 3 (provisional)"), (4, "Tier 2 (provisional)")]
-)
+@every_row(("k", "label"), [(0, "Tier 3 (decided)"), (2, "Tier 3 (provisional)"), (4, "Tier 2 (provisional)")])
 def test_lower_tiers_say_whether_they_are_sure(tmp_path, k, label):
     """Tier 2 and 3 carry decided or provisional too."""
     use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", i < k) for i in range(6)]))
@@ -190,7 +189,7 @@ def test_right_arguments_stand_beside_the_tier(tmp_path):
     assert text_only.argument_accuracy is None
 
 
-@pytest.mark.parametrize("channel", ["native", "text:hermes", "malformed"])
+@every_row("channel", ["native", "text:hermes", "malformed"])
 def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
     """A decided Tier 1 model that called a tool where none was wanted carries the caution beside its tier."""
     rows = [offering(f"N{i}", "native", passed=True) for i in range(13)]
@@ -202,9 +201,7 @@ def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
     assert (group.restraint.k, group.restraint.n) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("call", "leave", "rate"), [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)]
-)
+@every_row(("call", "leave", "rate"), [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)])
 def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate):
     """Calling and leaving alone make one figure, in which a model that does one thing only has a half."""
     rows = [offering(f"N{i}", call, passed=True) for i in range(6)]
@@ -215,7 +212,7 @@ def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate
     assert (alone.n_no_call, alone.rate) == (0, None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("made", "wrong", "as_text", "caution"),
     [
         (10, 2, 0, None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 
 from .run_folders import MODEL, T0, config, failed, prompt, record, tool_record, write_run
 
@@ -25,7 +26,7 @@ def timed(prompt_id, lag, *, e2e=100_000, ttft=20_000, **changes):
     return record(prompt_id, timings_us=timings, **changes)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("n", "indicative", "has_p95"),
     [(0, [], False), (20, ["p95", "p99"], False), (59, ["p99"], False), (72, ["p99"], True), (299, [], True)],
 )
