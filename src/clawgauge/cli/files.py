@@ -107,8 +107,8 @@ def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSumm
     summary = summarize_folder(folder.path)
     config = read_config(folder.path)
     refill = refill_command(folder.path, config_file) if config else None
-    folder.write_json("summary.json", summary)
-    folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
+    folder.write("summary.json", summary)
+    folder.write("summary.md", render_markdown(summary, config, refill=refill))
     return summary
 
 

@@ -156,7 +156,7 @@ def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt],
     kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
     if kept != config.prompts:
         sha256 = prompts_sha256(kept)
-        folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+        folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
 
 
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:

@@ -83,7 +83,7 @@ async def run_session(
 def _begin(plan: Plan, run_id: str | None) -> RunFolder:
     folder = RunFolder.create(plan.runs_dir, run_id)
     try:
-        folder.write_json("config.json", make_config(plan, folder.run_id))
+        folder.write("config.json", make_config(plan, folder.run_id))
     except BaseException as fault:
         # A folder without its plan can be neither read nor resumed, and would only take the run id.
         folder.close()
@@ -111,7 +111,7 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
         now_ms = time.time_ns() // 1_000_000
         folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
     if given_up or changes_extent(plan, resumed.recorded):
-        folder.write_json("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
+        folder.write("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
     agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
     if not any(agenda.n_open for agenda in agendas):
         outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
@@ -140,7 +140,7 @@ async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
             async with create_provider(plan.providers[name]) as provider:
                 probe = await provider.probe()
             probes.append(msgspec.structs.replace(probe, detail=plan.redact(probe.detail)))
-        folder.write_json("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
+        folder.write("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
     await run(plan, folder, observer)
 
 

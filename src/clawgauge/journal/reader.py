@@ -18,10 +18,20 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import LINE_CAP_BYTES, open_file, read_file, read_lines
+from clawgauge.journal.disk import (
+    CONFIG,
+    EVENTS,
+    INVENTORY,
+    LINE_CAP_BYTES,
+    RESULTS,
+    SUMMARY,
+    SUPERSEDED,
+    open_file,
+    read_file,
+    read_lines,
+)
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
-from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
