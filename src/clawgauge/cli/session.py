@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -81,7 +82,7 @@ async def run_session(
 
 
 def _begin(plan: Plan, run_id: str | None) -> RunFolder:
-    folder = RunFolder.create(plan.runs_dir, run_id)
+    folder = RunFolder.create(Path(plan.settings.runs_dir), run_id)
     try:
         folder.write("config.json", make_config(plan, folder.run_id))
     except BaseException as fault:
@@ -92,7 +93,8 @@ def _begin(plan: Plan, run_id: str | None) -> RunFolder:
             raise
         why = getattr(fault.__cause__, "strerror", None) or fault.__cause__
         raise DiskFailure(
-            f"Cannot begin a run in {plan.runs_dir} ({why}); nothing was asked: make room on the disk, and run again."
+            f"Cannot begin a run in {plan.settings.runs_dir} ({why}); nothing was asked: "
+            "make room on the disk, and run again."
         ) from fault
     return folder
 

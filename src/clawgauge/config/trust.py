@@ -5,7 +5,6 @@ A file is trusted where it was trusted and as it was: a link elsewhere to it, a 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -19,10 +18,6 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 
 _MAX_BYTES = 4 << 20
-
-
-def hash_content(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 class _Entries(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from clawgauge.config import (
     provider_settings,
     read_configuration,
 )
-from clawgauge.config.settings import ollama_base_url
+from clawgauge.config.providers import ollama_base_url
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.registry import BUILT_IN, provider_types
