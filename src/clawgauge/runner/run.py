@@ -59,7 +59,7 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
         try:
             with sampler, clock:
-                await TargetRun(context, target, provider, agenda, clock.lag_watch).ask()
+                await TargetRun(context, target, provider, agenda, clock).ask()
         finally:
             after_text, after = await _look(provider, plan)
             folder.write(f"resources_{tag}_after.txt", after_text)
