@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import socket
 import sys
@@ -59,10 +60,7 @@ def client_limit(fault: BaseException, *, networking: bool = False) -> CallFailu
 
 def require_descriptors(needed: int) -> None:
     """Raise `OSError` (EMFILE) where opening so many more would use what is kept for finishing the run."""
-    limit = _soft_limit()
-    if limit is None:
-        return
-    if _lowest_free() + needed > limit - min(_RESERVED, limit // 4):
+    if _n_left(_RESERVED) < needed:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -93,16 +91,18 @@ def _soft_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _lowest_free() -> int:
-    """The system gives out the lowest number that is free, so the number tells how many are taken."""
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    os.close(descriptor)
-    return descriptor
+def _n_left(n_kept: int = 0) -> float:
+    """How many more descriptors may be opened, if `n_kept` of them, or a quarter of all, are to stay unused."""
+    if (limit := _soft_limit()) is None:
+        return math.inf
+    # The system gives out the lowest number that is free, so the number tells how many are taken.
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    return limit - min(n_kept, limit // 4) - lowest_free
 
 
 def _is_full() -> bool:
-    limit = _soft_limit()
     try:
-        return limit is not None and _lowest_free() + _FOR_A_QUESTION > limit
+        return _n_left() < _FOR_A_QUESTION
     except OSError:
         return True

@@ -88,7 +88,13 @@ def _settings(
     if table.chat_template_file is not None and kind != "embedded":
         raise ConfigError(f"[providers.{name}]: chat_template_file is for the embedded server; {kind} has its own")
     base_url, unusable = _find_address(name, kind, table, environ)
-    key_env = table.api_key_env or _default_key_env(name, kind, table, base_url, environ)
+    # OpenAI's key goes to OpenAI, and to where the same environment points: a chat server of the user's own takes it if
+    # it is set. An address from a file gets the key that its table names, or none.
+    from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
+    takes_openai_key = from_environment and environ.get(_OPENAI_KEY)
+    if kind == "openai_responses":
+        takes_openai_key = table.base_url is None or is_vendor("openai", table.base_url)
+    key_env = table.api_key_env or (_OPENAI_KEY if takes_openai_key else None)
     extra = {
         "extra_body": table.extra_body,
         "local": bool(table.local),
@@ -156,20 +162,6 @@ def ollama_base_url(environ: Mapping[str, str]) -> str | None:
     shown = f"[{name}]" if ":" in name else name
     port = asked_port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
     return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/v1"
-
-
-def _default_key_env(
-    name: str, kind: str, table: ProviderTable, base_url: str | None, environ: Mapping[str, str]
-) -> str | None:
-    """The key of a provider that names none: OpenAI's goes to OpenAI, and to where the same environment points.
-
-    An address from a file gets the key that its table names, or none.
-    """
-    if kind == "openai_responses":
-        return _OPENAI_KEY if table.base_url is None or is_vendor("openai", table.base_url) else None
-    # A chat server of the user's own takes the key only if one is set.
-    from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
-    return _OPENAI_KEY if from_environment and environ.get(_OPENAI_KEY) else None
 
 
 @dataclass(frozen=True, slots=True)

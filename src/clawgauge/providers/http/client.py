@@ -314,7 +314,7 @@ class _Opening(asyncio.Protocol):
         elif fault is not None or self._n_received > FRAMING_CAP_BYTES:
             words = f"{answered} with something that is not HTTP"
             self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.take():
+        elif frames.payload:
             words = f"{answered} with bytes from a server that was not asked yet"
             self.reply.set_exception(CallFailure("error", "invalid_response", words))
         elif frames.has_head:
@@ -361,7 +361,9 @@ def _load_trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
 def _find_proxy(address: URL) -> Proxy | None:
     """That of the usual variables, else of the system's own settings where it has some."""
     host = address.raw_host or ""
-    if getproxies_environment() or is_loopback(host):
+    if is_loopback(host):
+        return None
+    if getproxies_environment():
         url = find_proxy(address.scheme, host, address.port, os.environ)
     else:
         url = None if proxy_bypass(host) else getproxies().get(address.scheme)
