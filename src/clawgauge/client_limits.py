@@ -66,15 +66,16 @@ def require_descriptors(needed: int) -> None:
 
 def fit_to_descriptors(wanted: int, per_call: int) -> int:
     """How many calls may be in flight, of those wanted, raising this process's own limit as far as they need it."""
-    limit = _soft_limit()
-    if limit is None:
+    if sys.platform == "win32":
+        return wanted
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
         return wanted
     try:
         n_open = _OPENED_LATER + sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:
         n_open = _OPENED_LATER + _WHEN_UNKNOWN_OPEN
-    if sys.platform != "win32" and (needed := n_open + wanted * per_call + _RESERVED) > limit:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if (needed := n_open + wanted * per_call + _RESERVED) > limit:
         # No higher than needed: children inherit it, and some of them do work for every descriptor they might have.
         raised = max(limit, needed if hard == resource.RLIM_INFINITY else min(needed, hard))
         with contextlib.suppress(OSError, ValueError):
@@ -83,17 +84,12 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     return max(1, min(wanted, (limit - min(_RESERVED, limit // 4) - n_open) // per_call))
 
 
-def _soft_limit() -> int | None:
-    """How many descriptors this process may have; None where there is no such limit."""
-    if sys.platform == "win32":
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 def _n_left(n_kept: int = 0) -> float:
     """How many more descriptors may be opened, if `n_kept` of them, or a quarter of all, are to stay unused."""
-    if (limit := _soft_limit()) is None:
+    if sys.platform == "win32":
+        return math.inf
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
         return math.inf
     # The system gives out the lowest number that is free, so the number tells how many are taken.
     lowest_free = os.open(os.devnull, os.O_RDONLY)

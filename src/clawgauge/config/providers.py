@@ -91,7 +91,7 @@ def _settings(
     # OpenAI's key goes to OpenAI, and to where the same environment points: a chat server of the user's own takes it if
     # it is set. An address from a file gets the key that its table names, or none.
     from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
-    takes_openai_key = from_environment and environ.get(_OPENAI_KEY)
+    takes_openai_key = from_environment and bool(environ.get(_OPENAI_KEY))
     if kind == "openai_responses":
         takes_openai_key = table.base_url is None or is_vendor("openai", table.base_url)
     key_env = table.api_key_env or (_OPENAI_KEY if takes_openai_key else None)

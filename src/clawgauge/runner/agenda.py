@@ -333,11 +333,13 @@ def _fit_to_window(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[
 
     Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
     """
-    # Only a text that may matter is looked at, for the fewest tokens it can have: most are a few lines.
-    texts = {prompt.key: (prompt.system or "", prompt.prompt) for prompt in plan.asked}
-    looked_at = {key: each for key, each in texts.items() if sum(map(len, each)) > _SMALLEST_WINDOW}
-    sizes = {key: 0.8 * sum(map(estimate_tokens, each)) for key, each in looked_at.items()}
-    long = {key: size for key, size in sizes.items() if size > _SMALLEST_WINDOW}
+    long: dict[PromptKey, float] = {}
+    for prompt in plan.asked:
+        # Only a text that may matter is looked at, for the fewest tokens it can have: most are a few lines.
+        texts = (prompt.system or "", prompt.prompt)
+        if sum(map(len, texts)) > _SMALLEST_WINDOW:
+            size = 0.8 * sum(map(estimate_tokens, texts))
+            long |= {prompt.key: size} if size > _SMALLEST_WINDOW else {}
     if not long or (window := plan.provider_for(target).context_tokens) is None:
         return cells, None
     beyond = {key for key, size in long.items() if size > window}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 
 import msgspec
 
@@ -46,9 +45,6 @@ _DECISIVE_NS = 1_000_000_000
 _DEADLINES = frozenset({"timeout", "connect_timeout"})
 # What a connection looks like after this machine has slept: the other side gave up on us.
 _AFTER_SLEEP = _DEADLINES | {"stream_interrupted", "connection_reset", "connection_refused", "dns_error"}
-# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
-_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
 
 
 def retry_wait_s(
@@ -80,13 +76,6 @@ def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailu
         return None
     words = f"this machine or program stood still for {still_ns / 1e9:.0f} s during the call ({failure.failure_type})"
     return CallFailure("error", "client_stalled", words, retryable=True)
-
-
-def suspended_ns() -> int:
-    """How long this machine has slept since it was started; it only grows. 0 where the system does not say."""
-    if _COUNTING is None or _PAUSING is None:
-        return 0
-    return time.clock_gettime_ns(_COUNTING) - time.clock_gettime_ns(_PAUSING)
 
 
 # What a server may put around a request: its template, the names of roles, a preamble for tools.

@@ -18,6 +18,16 @@ _SUB_BITS = 4
 _N_BUCKETS = (64 - _SUB_BITS) << _SUB_BITS
 _MAX_PEAKS = 4_096
 _RESOLUTION_READS = 256
+# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
+_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
+
+
+def suspended_ns() -> int:
+    """How long this machine has slept since it was started; it only grows. 0 where the system does not say."""
+    if _COUNTING is None or _PAUSING is None:
+        return 0
+    return time.clock_gettime_ns(_COUNTING) - time.clock_gettime_ns(_PAUSING)
 
 
 class Clock:

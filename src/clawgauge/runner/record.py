@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from clawgauge.characters import repair_text, well_formed
+from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
@@ -130,8 +130,7 @@ class Source(msgspec.Struct, frozen=True):
 def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = judge_answer) -> Result:
     """The record of a cell that was asked; with a verdict where there is an answer to judge."""
     target, prompt, completion = source.target, cell.prompt, asked.completion
-    text, repaired = repair_text(completion.text)
-    reasoning, _ = repair_text(completion.reasoning_text)
+    text, reasoning = well_formed(completion.text), well_formed(completion.reasoning_text)
     status, failure_type, error = _outcome(completion, text, asked.failure)
     verdict = _UNJUDGED
     if failure_type is None:
@@ -171,7 +170,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         error=bounded_error(source.redact, error) if error else None,
         raw_output_bytes=raw_bytes,
         raw_output_truncated=truncated,
-        text_repaired=repaired,
+        text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
         tools_offered=bool(prompt.tools),
         tokens_source=None if all(count is None for count in counts) else "server",

@@ -24,8 +24,8 @@ from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, prefixed
-from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s, suspended_ns
-from clawgauge.runner.clock import ClientClock, Clock
+from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
+from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
 from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms

@@ -12,10 +12,11 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
+from weakref import WeakSet
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -68,7 +69,8 @@ class HttpClient:
         self._reuse = True
         # With the time until which each may be used, those given back last at the end.
         self._idle: deque[tuple[Wire, float]] = deque()
-        self._open: set[Wire] = set()
+        # Whatever is not closed is known to the loop.
+        self._open: WeakSet[Wire] = WeakSet()
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolving = asyncio.Lock()
         self._addresses: Sequence[AddrInfoType] = []
@@ -79,9 +81,9 @@ class HttpClient:
         """Close every connection and wait until the loop has."""
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self._stop_reusing()
-        closing = [wire.closed for wire in self._open]
-        for wire in list(self._open):
+        self._reuse, wires = False, list(self._open)
+        closing = [wire.closed for wire in wires if not wire.closed.done()]
+        for wire in wires:
             wire.abort()
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_S)
@@ -219,9 +221,9 @@ class HttpClient:
         with contextlib.suppress(OSError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = proxy.tls if proxy else self._tls
-        wire = Wire(loop, self._desk, None if self._tls or tls else plain)
+        make_wire = partial(Wire, loop, self._desk, None if self._tls or tls else plain)
         if proxy is not None and self._tls is not None:
-            transport = await proxy.open_tunnel(loop, plain, self._address)
+            wire, transport = make_wire(), await proxy.open_tunnel(loop, plain, self._address)
             tunnel = await loop.start_tls(
                 transport, wire, self._tls, server_hostname=(self._address.raw_host or "").rstrip(".")
             )
@@ -230,13 +232,12 @@ class HttpClient:
             wire.connection_made(tunnel)
         else:
             name = host.rstrip(".") if tls else None
-            await loop.create_connection(lambda: wire, sock=plain, ssl=tls, server_hostname=name)
+            _, wire = await loop.create_connection(make_wire, sock=plain, ssl=tls, server_hostname=name)
         if self._tls or tls:
             # What came with the end of the handshake is noticed in the loop's next turn, or, by asyncio, the one after.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._open.add(wire)
-        wire.closed.add_done_callback(lambda _: self._open.discard(wire))
         return wire
 
     def _stop_reusing(self) -> None:
