@@ -20,9 +20,8 @@ from clawgauge.config import Settings, TargetPattern, apply_patterns
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices
-from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import DEFAULT_MODEL
-from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
@@ -170,13 +169,6 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
     return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
 
 
-def refuse_unusable(providers: Mapping[str, ProviderSettings], names: Collection[str]) -> None:
-    """A provider that is named and cannot be had stops the run before anything is sent."""
-    for name in names:
-        if (why := providers[name].unusable) is not None:
-            raise ConfigError(why)
-
-
 def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:
     """Prompts are kept in the run folder and sent to models: no place for a key."""
     for prompt in prompts:
@@ -205,7 +197,13 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Callable
 
 
 def with_targets(plan: Plan, targets: list[Target]) -> Plan:
-    """The plan with its targets, of which there must be one, and none named as a key is spelled."""
+    """The plan with its targets, of which there must be one, and none named as a key is spelled.
+
+    A provider that is named and cannot be had stops the run before anything is sent.
+    """
+    for target in targets:
+        if (why := plan.providers[target.provider].unusable) is not None:
+            raise ConfigError(why)
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
     refuse_secrets([target.label for target in targets], plan.secrets, "the name of a listed model", TargetError)

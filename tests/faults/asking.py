@@ -17,8 +17,7 @@ from typing import Any
 import uvloop
 
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import Provider, ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
 from clawgauge.runner.agenda import Agenda, Cell
 from clawgauge.runner.clock import ClientClock, Clock

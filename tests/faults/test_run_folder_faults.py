@@ -13,8 +13,7 @@ import pytest
 
 from clawgauge.cli import main
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
 from clawgauge.runner.clock import Clock
 from clawgauge.runner.run import run

@@ -17,9 +17,8 @@ import msgspec
 from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async
 from clawgauge.config import find_secrets, provider_settings, read_configuration
 from clawgauge.errors import CallFailure, ConfigError, MachineError
-from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import fetch
-from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.secrets import mask_strings

@@ -28,8 +28,8 @@ from clawgauge.plan import (
     choose_from,
     load_suites,
     refuse_secret_prompts,
-    refuse_unusable,
     with_settings,
+    with_targets,
 )
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
@@ -110,7 +110,7 @@ def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
                 f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
                 "name the configuration file that has it with --config"
             )
-    refuse_unusable(plan.providers, {target.provider for target in targets})
+    plan = with_targets(plan, targets)
     changes = [
         *(_target_changes(config.targets, plan.targets) if "targets" in said else []),
         *_option_changes(config.options, settings, named),

@@ -36,7 +36,6 @@ from clawgauge.plan import (
     make_plan,
     price_targets,
     refuse_secrets,
-    refuse_unusable,
     with_targets,
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
@@ -186,8 +185,6 @@ def _make_plan(
     patterns = [parse_target(text, providers) for text in settings.targets]
     chosen = [pattern for pattern in patterns if not pattern.excludes]
     all_named = bool(chosen) and not any(pattern.is_wild for pattern in chosen)
-    if names_targets:
-        refuse_unusable(providers, {pattern.target.provider for pattern in chosen})
     if names_targets and all_named:
         plan = with_targets(plan, apply_patterns(patterns, {}))
     if configuration.path is not None:

@@ -33,7 +33,7 @@ from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import create_provider
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
@@ -67,7 +67,14 @@ async def run_session(
         if resumed is not None:
             plan = _go_on(plan, resumed, folder, tell)
         try:
-            with make_observer(plan, quiet=quiet) as observer:
+            # A live table on a terminal, plain lines elsewhere.
+            shown: AbstractContextManager[Observer] = nullcontext(Observer()) if quiet else PlainLines(sys.stderr)
+            if not quiet and sys.stderr.isatty():
+                from clawgauge.console.live import LiveTable, can_redraw
+
+                if can_redraw():
+                    shown = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+            with shown as observer:
                 try:
                     await cancellable(_measure(plan, folder, observer))
                 except asyncio.CancelledError:
@@ -121,18 +128,6 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
         option = str(spent).replace("_", "-")
         tell("nothing is left to ask" if spent is None else f"--{option} is spent: give a larger number to go on")
     return plan
-
-
-def make_observer(plan: Plan, *, quiet: bool) -> AbstractContextManager[Observer]:
-    """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
-    if quiet:
-        return nullcontext(Observer())
-    if sys.stderr.isatty():
-        from clawgauge.console.live import LiveTable, can_redraw
-
-        if can_redraw():
-            return LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
-    return PlainLines(sys.stderr)
 
 
 async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:

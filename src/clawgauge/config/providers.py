@@ -16,8 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.errors import ConfigError, TargetError
-from clawgauge.providers.base import ProviderSettings, is_vendor
-from clawgauge.providers.registry import BUILT_IN, provider_types, unknown_provider
+from clawgauge.providers.base import BUILT_IN, ProviderSettings, is_vendor, provider_types, unknown_provider
 from clawgauge.records import THINKING_LEVELS, Target
 from clawgauge.secrets import is_bare_key, looks_like_key, looks_secret
 

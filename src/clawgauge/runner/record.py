@@ -94,7 +94,7 @@ def _fits(arguments: Any) -> bool:
         return False
 
 
-Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
+JudgeAnswer: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ class Source(msgspec.Struct, frozen=True):
     price: Price | None = None
 
 
-def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = judge_answer) -> Result:
+def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer = judge_answer) -> Result:
     """The record of a cell that was asked; with a verdict where there is an answer to judge."""
     target, prompt, completion = source.target, cell.prompt, asked.completion
     text, reasoning = well_formed(completion.text), well_formed(completion.reasoning_text)

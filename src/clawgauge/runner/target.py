@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from clawgauge.checks import judge_answer
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
@@ -28,7 +29,7 @@ from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_
 from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
-from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms
+from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, to_ms
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
@@ -202,12 +203,12 @@ class TargetRun:
             self._end_target(asked.failure)
         completion = asked.completion
         if is_long(cell.prompt, completion.text, completion.native_calls):
-            return await self._do_aside(_judged, self._source, cell, asked, run.judge)
+            return await self._do_aside(_judged, self._source, cell, asked, run.judge.judge)
         if len(completion.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, self._source, cell, asked, run.judge)
+            return await asyncio.to_thread(_judged, self._source, cell, asked, judge_answer)
         judging_ns = self._client.now_ns()
-        result = _judged(self._source, cell, asked, run.judge)
+        result = _judged(self._source, cell, asked, judge_answer)
         self._client.held_since(judging_ns)
         return result
 
@@ -358,9 +359,9 @@ class TargetRun:
         )
 
 
-def _judged(source: Source, cell: Cell, asked: Asked, judge: Judge) -> Result:
+def _judged(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer) -> Result:
     try:
-        return answered_result(source, cell, asked, judge.judge)
+        return answered_result(source, cell, asked, judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
         what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
         completion = asked.completion

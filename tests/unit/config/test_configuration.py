@@ -17,8 +17,7 @@ from clawgauge.config import (
 )
 from clawgauge.config.providers import ollama_base_url
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import BUILT_IN, provider_types
+from clawgauge.providers.base import BUILT_IN, ProviderSettings, provider_types
 from clawgauge.records import Option, RunOptions
 
 

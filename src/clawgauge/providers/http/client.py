@@ -175,7 +175,7 @@ class HttpClient:
             else:
                 self._idle.append((wire, time.monotonic() + KEEPALIVE_S))
                 if self._sweeping is None:
-                    self._sweep()
+                    self._sweeping = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._sweep)
 
     async def _take(self, alone: bool) -> tuple[Wire, int | None]:
         """The connection used last and None, or a new one and how long connecting took."""

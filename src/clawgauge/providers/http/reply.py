@@ -58,7 +58,7 @@ class SseDecoder:
         else:
             self._skip_lf = False
         if self._at_start:
-            chunk = self._completed(chunk)
+            chunk = self._completed(chunk) if self._rest else chunk
             if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
                 self._rest += chunk
                 return []
