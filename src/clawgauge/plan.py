@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config import Settings, TargetPattern, apply_patterns
+from clawgauge.config.providers import TargetPattern, apply_patterns
+from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async
-from clawgauge.config import find_secrets, provider_settings, read_configuration
+from clawgauge.config.providers import find_secrets, provider_settings
+from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, ConfigError, MachineError
 from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import fetch

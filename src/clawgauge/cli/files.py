@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
-from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration
+from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.journal import (
     is_run_folder,

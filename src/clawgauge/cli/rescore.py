@@ -92,15 +92,7 @@ class Rescoring:
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
-            objective_pass=verdict.objective_pass,
-            violation=verdict.violation,
-            parsed_output=verdict.parsed_output,
-            parsed_output_dropped=verdict.parsed_output_dropped,
-            tool_calls=verdict.tool_calls,
-            tool_call_count=verdict.tool_call_count,
-            tool_use_success=verdict.tool_use_success,
-            tool_invocations=verdict.tool_invocations,
-            tool_channel=verdict.tool_channel,
+            **msgspec.structs.asdict(verdict),
             tools_offered=bool(prompt.tools),
             expected_tools=prompt.expected_tools,
             judged_by=VALIDATORS_VERSION,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.config import FIELDS, OPTIONS, check_options, flag_of
+from clawgauge.config.settings import FIELDS, OPTIONS, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import (
     CellKey,

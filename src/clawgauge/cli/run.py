@@ -16,15 +16,8 @@ from typing import Any
 from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
-from clawgauge.config import (
-    FIELDS,
-    apply_patterns,
-    find_secrets,
-    make_settings,
-    parse_target,
-    provider_settings,
-    read_configuration,
-)
+from clawgauge.config.providers import apply_patterns, find_secrets, parse_target, provider_settings
+from clawgauge.config.settings import FIELDS, make_settings, read_configuration
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id, encode_line
 from clawgauge.journal.folder import RunFolder

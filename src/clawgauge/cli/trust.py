@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.cli.process import DONE
-from clawgauge.config import DEFAULT_NAME, Configuration, TrustStore, place_of, read_file
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, read_file
+from clawgauge.config.trust import TrustStore, place_of
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import public_address

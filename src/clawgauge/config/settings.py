@@ -169,7 +169,18 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     trusted_sha256 = TrustStore.of(environ).entries().get(place_of(here))
     if trusted_sha256 == sha256:
         return found
-    _refuse_far_suites(found.run.get("suites", []))
+    # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.
+    folder = Path().resolve()
+    for ref in found.run.get("suites", []):
+        try:
+            far = ref.startswith("~") or not (folder / ref).resolve().is_relative_to(folder)
+        except (OSError, ValueError, RuntimeError):
+            far = True
+        if far:
+            raise ConfigError(
+                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
+                "name it with -s, or run `clawgauge trust`"
+            )
     # An untrusted file may say what is harmless of `[run]`, and has no other table.
     demands = found.demands()
     return Configuration(
@@ -205,18 +216,3 @@ def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
                 left += value.values()
             elif isinstance(value, list):
                 left += value
-
-
-def _refuse_far_suites(refs: list[str]) -> None:
-    """An untrusted file names suites beside it: what lies elsewhere is not for whoever wrote it to have asked."""
-    here = Path().resolve()
-    for ref in refs:
-        try:
-            far = ref.startswith("~") or not (here / ref).resolve().is_relative_to(here)
-        except (OSError, ValueError, RuntimeError):
-            far = True
-        if far:
-            raise ConfigError(
-                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
-                "name it with -s, or run `clawgauge trust`"
-            )

@@ -51,7 +51,12 @@ def decode_object(line: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _decode_surrogates(line)
+        if not _SURROGATE_ESCAPE.search(line):
+            return None
+        try:
+            value = repair_value(json.loads(line, parse_constant=_refuse_constant))[0]
+        except (ValueError, RecursionError):
+            return None
     return value if isinstance(value, dict) else None
 
 
@@ -76,15 +81,6 @@ def _parse_number(text: str) -> int | float | None:
     except ValueError:
         return None
     return value if isinstance(value, int) or math.isfinite(value) else None
-
-
-def _decode_surrogates(line: bytes) -> Any:
-    if not _SURROGATE_ESCAPE.search(line):
-        return None
-    try:
-        return repair_value(json.loads(line, parse_constant=_refuse_constant))[0]
-    except (ValueError, RecursionError):
-        return None
 
 
 def _refuse_constant(name: str) -> NoReturn:

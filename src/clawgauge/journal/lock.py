@@ -137,12 +137,9 @@ def _holder(directory: Directory) -> str:
             holder = msgspec.json.decode(os.read(fd, _HOLDER_BYTES), type=LockHolder)
         finally:
             os.close(fd)
+        return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
     except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError):
-        return _holder_by_kernel(directory)
-    return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
-
-
-def _holder_by_kernel(directory: Directory) -> str:
+        pass
     with suppress(OSError, ValueError, IndexError):
         found = directory.path.stat()
         place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

@@ -153,7 +153,7 @@ class TargetRun:
         while (cell := self._agenda.take()) is None:
             if self._spending is None or not self._agenda.n_open:
                 return False
-            await self._spending.change()
+            await self._spending.changed.wait()
         if self._ended_by is not None:
             now_ms, cold = self._run.clock.wall_ns() // 1_000_000, False if self._provider.local else None
             unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)

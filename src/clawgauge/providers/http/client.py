@@ -12,7 +12,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
@@ -348,15 +348,13 @@ def _basic(user: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
+_contexts: dict[tuple[str | None, str | None], ssl.SSLContext] = {}
+
+
 def _trust() -> ssl.SSLContext:
-    """Whom TLS trusts: the system's certificates, or those that the usual variables name."""
-    return _load_trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _load_trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
-    """Takes long: once, unless the variables name others."""
-    return ssl.create_default_context()
+    """Whom TLS trusts: the system's certificates, or those that the usual variables name. Takes long the first time."""
+    named = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return _contexts.get(named) or _contexts.setdefault(named, ssl.create_default_context())
 
 
 def _find_proxy(address: URL) -> Proxy | None:
