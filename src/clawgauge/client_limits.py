@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import socket
 import sys
@@ -58,9 +57,17 @@ def client_limit(fault: BaseException, *, networking: bool = False) -> CallFailu
     return None
 
 
-def require_descriptors(needed: int) -> None:
+def require_descriptors(needed: int, n_kept: int = _RESERVED) -> None:
     """Raise `OSError` (EMFILE) where opening so many more would use what is kept for finishing the run."""
-    if _n_left(_RESERVED) < needed:
+    if sys.platform == "win32":
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return
+    # The system gives out the lowest number that is free, so the number tells how many are taken.
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    if lowest_free + needed > limit - min(n_kept, limit // 4):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -84,21 +91,9 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     return max(1, min(wanted, (limit - min(_RESERVED, limit // 4) - n_open) // per_call))
 
 
-def _n_left(n_kept: int = 0) -> float:
-    """How many more descriptors may be opened, if `n_kept` of them, or a quarter of all, are to stay unused."""
-    if sys.platform == "win32":
-        return math.inf
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return math.inf
-    # The system gives out the lowest number that is free, so the number tells how many are taken.
-    lowest_free = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest_free)
-    return limit - min(n_kept, limit // 4) - lowest_free
-
-
 def _is_full() -> bool:
     try:
-        return _n_left() < _FOR_A_QUESTION
+        require_descriptors(_FOR_A_QUESTION, n_kept=0)
     except OSError:
         return True
+    return False

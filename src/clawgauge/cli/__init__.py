@@ -71,33 +71,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     interruption.listen()
     try:
         with guarded_streams():
-            code = _execute(argv)
+            try:
+                try:
+                    words = sys.argv[1:] if argv is None else argv
+                    arguments = build_parser(words).parse_args(words)
+                    interruption.ends_with_reader = arguments.verb == "run"
+                    code = int(arguments.execute(arguments))
+                finally:
+                    sys.stdout.flush()
+            except (ClawgaugeError, OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
+                wrong = fault if isinstance(fault, ClawgaugeError) else machine_failure(fault)
+                if wrong is None:
+                    raise
+                # The words may be a server's, or a file's name.
+                sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
+                code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         interruption.stop_listening()
-
-
-def _execute(argv: Sequence[str] | None) -> int:
-    try:
-        try:
-            words = sys.argv[1:] if argv is None else argv
-            arguments = build_parser(words).parse_args(words)
-            interruption.ends_with_reader = arguments.verb == "run"
-            return int(arguments.execute(arguments))
-        finally:
-            sys.stdout.flush()
-    except ClawgaugeError as wrong:
-        return _tell(wrong)
-    except (OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
-        if (refused := machine_failure(fault)) is None:
-            raise
-        return _tell(refused)
-
-
-def _tell(wrong: ClawgaugeError) -> int:
-    # The words may be a server's, or a file's name.
-    sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
-    return wrong.exit_code
