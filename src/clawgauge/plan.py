@@ -20,7 +20,7 @@ from clawgauge.config.providers import TargetPattern, apply_patterns
 from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
-from clawgauge.prices import Price, load_prices
+from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import DEFAULT_MODEL
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
@@ -275,14 +275,18 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
     would be none.
     """
     own = plan.settings.prices
-    table = load_prices(None if own is None else Path(own))
+    # The package's own table is all of vendors' prices: without a vendor among the targets there is nothing to read.
+    table = None if own is None else load_prices(Path(own))
     prices: dict[Target, Price] = {}
     free, unpriced = set(), []
     for target in plan.targets:
         provider = plan.provider_for(target)
         settings = provider.describe()
         price = begun_with.get(target.label) if own is None else None
-        if price := price or table.find(target.provider, target.model, settings):
+        if price is None and (table is not None or vendor_of(settings) is not None):
+            table = table or load_prices()
+            price = table.find(target.provider, target.model, settings)
+        if price is not None:
             prices[target] = price
         elif provider.local:
             free.add(target)

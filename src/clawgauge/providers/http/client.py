@@ -359,13 +359,13 @@ def _trust() -> ssl.SSLContext:
 
 def _find_proxy(address: URL) -> Proxy | None:
     """That of the usual variables, else of the system's own settings where it has some."""
-    host = address.raw_host or ""
-    if is_loopback(host):
+    host, known = address.raw_host or "", getproxies()
+    if not known or is_loopback(host):
         return None
     if getproxies_environment():
         url = find_proxy(address.scheme, host, address.port, os.environ)
     else:
-        url = None if proxy_bypass(host) else getproxies().get(address.scheme)
+        url = None if proxy_bypass(host) else known.get(address.scheme)
     try:
         return Proxy(url) if url is not None else None
     except ValueError as fault:
