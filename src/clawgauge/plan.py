@@ -183,8 +183,8 @@ def refuse_secrets(
     """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
     for secret, origin in secrets.items():
         # As it is, and as it stands in JSON.
-        spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]}
-        if looks_secret(secret) and any(spelling in word for spelling in spellings for word in words):
+        spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} if looks_secret(secret) else set()
+        if any(spelling in word for spelling in spellings for word in words):
             where = place.replace(secret, MASK)
             raise error(f"{where} holds the value of {origin}: take it out; a key is never written down, only named")
 
