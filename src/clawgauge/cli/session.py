@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,7 @@ async def run_session(
             plan = _go_on(plan, resumed, folder, tell)
         try:
             # A live table on a terminal, plain lines elsewhere.
-            shown: AbstractContextManager[Observer] = nullcontext(Observer()) if quiet else PlainLines(sys.stderr)
+            shown = Observer() if quiet else PlainLines(sys.stderr)
             if not quiet and sys.stderr.isatty():
                 from clawgauge.console.live import LiveTable, can_redraw
 

@@ -11,6 +11,7 @@ import dataclasses
 import random
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -41,8 +42,11 @@ _WARM_UP: SpendingKey = ("", "warm_up", 0)
 _KILLED = "Error: killed: the call took longer than it may"
 
 
-class Observer:
+class Observer(AbstractContextManager["Observer"]):
     """Hears of everything and does nothing: a base for the console's live table and for tests."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """The run is over."""
 
     def target_started(self, target: Target, n_cells: int) -> None:
         """A target's suite begins."""
