@@ -17,7 +17,8 @@ from clawgauge.host.snapshot import PeakSampler, take_snapshot
 from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.records import Target
+from clawgauge.providers.base import Provider
+from clawgauge.records import Resources, Target
 from clawgauge.runner.agenda import Agenda, cost_budget, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
@@ -51,8 +52,7 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
     context.observer.target_started(target, agenda.n_open)
     plan, folder, tag = context.plan, context.folder, resource_tag(target)
     async with plan.provider_for(target) as provider:
-        loaded = await provider.loaded_models()
-        before_text, before = await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)
+        before_text, before = await _look(provider, plan)
         if not folder.has(f"resources_{tag}_before.txt"):
             folder.write(f"resources_{tag}_before.txt", before_text)
         sampler = PeakSampler(pids=provider.pids, environ=plan.environ)
@@ -61,8 +61,7 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
             with sampler, clock:
                 await TargetRun(context, target, provider, agenda, clock).ask()
         finally:
-            loaded = await provider.loaded_models()
-            after_text, after = await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)
+            after_text, after = await _look(provider, plan)
             folder.write(f"resources_{tag}_after.txt", after_text)
             context.event(
                 "target_finished",
@@ -76,3 +75,8 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
                 clock=clock.describe(),
             )
     context.observer.target_finished(target)
+
+
+async def _look(provider: Provider, plan: Plan) -> tuple[str, Resources]:
+    loaded = await provider.loaded_models()
+    return await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)
