@@ -17,23 +17,23 @@ beside ASCII.
 """
 
 
-def repair_text(text: str) -> tuple[str, bool]:
-    """Join surrogate halves and put U+FFFD for those that stay alone; the flag says that one did."""
+def well_formed(text: str) -> str:
+    """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
     if text.isascii():
-        return text, False
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
         # UTF-16 is where a surrogate pair is one character, so a round trip joins what belongs together.
-        repaired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return repaired, repaired.count(REPLACEMENT) > text.count(REPLACEMENT)
-    return text, False
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def repair_value(value: Any) -> tuple[Any, bool]:
-    """`repair_text` for every string, key or value, of a JSON-like value."""
+    """`well_formed` for every string, key or value, of a JSON-like value; the flag says that a half stood alone."""
     if isinstance(value, str):
-        return repair_text(value)
+        repaired = well_formed(value)
+        return repaired, repaired is not value and repaired.count(REPLACEMENT) > value.count(REPLACEMENT)
     if isinstance(value, dict):
         pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
         return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)
@@ -41,8 +41,3 @@ def repair_value(value: Any) -> tuple[Any, bool]:
         items = [repair_value(item) for item in value]
         return [item for item, _ in items], any(lost for _, lost in items)
     return value, False
-
-
-def well_formed(text: str) -> str:
-    """`text` with surrogate halves joined where they meet and replaced by U+FFFD where they stand alone."""
-    return repair_text(text)[0]

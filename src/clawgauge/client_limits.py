@@ -57,26 +57,32 @@ def client_limit(fault: BaseException, *, networking: bool = False) -> CallFailu
     return None
 
 
-def require_descriptors(needed: int) -> None:
+def require_descriptors(needed: int, n_kept: int = _RESERVED) -> None:
     """Raise `OSError` (EMFILE) where opening so many more would use what is kept for finishing the run."""
-    limit = _soft_limit()
-    if limit is None:
+    if sys.platform == "win32":
         return
-    if _lowest_free() + needed > limit - min(_RESERVED, limit // 4):
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return
+    # The system gives out the lowest number that is free, so the number tells how many are taken.
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    if lowest_free + needed > limit - min(n_kept, limit // 4):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def fit_to_descriptors(wanted: int, per_call: int) -> int:
     """How many calls may be in flight, of those wanted, raising this process's own limit as far as they need it."""
-    limit = _soft_limit()
-    if limit is None:
+    if sys.platform == "win32":
+        return wanted
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
         return wanted
     try:
         n_open = _OPENED_LATER + sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:
         n_open = _OPENED_LATER + _WHEN_UNKNOWN_OPEN
-    if sys.platform != "win32" and (needed := n_open + wanted * per_call + _RESERVED) > limit:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if (needed := n_open + wanted * per_call + _RESERVED) > limit:
         # No higher than needed: children inherit it, and some of them do work for every descriptor they might have.
         raised = max(limit, needed if hard == resource.RLIM_INFINITY else min(needed, hard))
         with contextlib.suppress(OSError, ValueError):
@@ -85,24 +91,9 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     return max(1, min(wanted, (limit - min(_RESERVED, limit // 4) - n_open) // per_call))
 
 
-def _soft_limit() -> int | None:
-    """How many descriptors this process may have; None where there is no such limit."""
-    if sys.platform == "win32":
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _lowest_free() -> int:
-    """The system gives out the lowest number that is free, so the number tells how many are taken."""
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    os.close(descriptor)
-    return descriptor
-
-
 def _is_full() -> bool:
-    limit = _soft_limit()
     try:
-        return limit is not None and _lowest_free() + _FOR_A_QUESTION > limit
+        require_descriptors(_FOR_A_QUESTION, n_kept=0)
     except OSError:
         return True
+    return False

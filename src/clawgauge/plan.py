@@ -7,22 +7,22 @@ the models behind a pattern.
 from __future__ import annotations
 
 import fnmatch
-import itertools
+import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config import Settings, TargetPattern, apply_patterns
+from clawgauge.config.providers import TargetPattern, apply_patterns
+from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
-from clawgauge.prices import Price, load_prices
-from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.prices import Price, load_prices, vendor_of
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import DEFAULT_MODEL
-from clawgauge.providers.registry import create_provider
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
@@ -87,10 +87,6 @@ class Plan:
     secrets: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
 
-    @property
-    def runs_dir(self) -> Path:
-        return Path(self.settings.runs_dir)
-
     def provider_for(self, target: Target) -> Provider:
         """The provider a target names, ready to be entered."""
         return create_provider(self.providers[target.provider])
@@ -106,15 +102,30 @@ def make_plan(
     environ: Mapping[str, str],
     secrets: Mapping[str, str],
     redact: Callable[[str], str],
+    tell: Callable[[str], None],
 ) -> Plan:
-    """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from."""
-    if not settings.suites:
-        settings = _with_default_suites(settings)
+    """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from.
+
+    Where no suite is named, the selection is asked, or what --prompt-ids or --full say of all built-in suites. Prompts
+    that need the simulated shell are left out where it is not installed.
+    """
+    if not settings.suites and (settings.full or settings.prompt_ids is not None):
+        settings = msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
+    elif not settings.suites:
+        ids = [f"{suite}/{prompt_id}" for suite, prompt_ids in SELECTION.items() for prompt_id in prompt_ids]
+        settings = msgspec.structs.replace(settings, suites=list(SELECTION), prompt_ids=ids)
     suites = load_suites(settings.suites, suites_dir, settings.draw)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
     refuse_secret_prompts(prompts, secrets)
+    needing = {p.key for p in prompts if p.world is not None or p.validator.get("type") == "effect"}
+    if needing and not resumes and not can_run():
+        why = "the package bashkit is not installed, and has no build for every system"
+        prompts = [prompt for prompt in prompts if prompt.key not in needing]
+        if not prompts:
+            raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
+        tell(f"left out {plural(len(needing), 'prompt')} that need the simulated shell: {why}")
     return Plan(
         settings=settings,
         prompts=prompts,
@@ -126,27 +137,6 @@ def make_plan(
         secrets=secrets,
         redact=redact,
     )
-
-
-def leave_out_worlds(plan: Plan, tell: Callable[[str], None]) -> Plan:
-    """The plan without prompts that need the simulated shell, where it is not installed."""
-    needing = {p.key for p in plan.prompts if p.world is not None or p.validator.get("type") == "effect"}
-    if not needing or can_run():
-        return plan
-    why = "the package bashkit is not installed, and has no build for every system"
-    prompts = [prompt for prompt in plan.prompts if prompt.key not in needing]
-    if not prompts:
-        raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
-    tell(f"left out {plural(len(needing), 'prompt')} that need the simulated shell: {why}")
-    return replace(plan, prompts=prompts, asked=prompts)
-
-
-def _with_default_suites(settings: Settings) -> Settings:
-    """Where no suite is named: the selection, or what --prompt-ids or --full say of all built-in suites."""
-    if settings.full or settings.prompt_ids is not None:
-        return msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
-    ids = [f"{suite}/{prompt_id}" for suite, prompt_ids in SELECTION.items() for prompt_id in prompt_ids]
-    return msgspec.structs.replace(settings, suites=list(SELECTION), prompt_ids=ids)
 
 
 def load_suites(refs: Collection[str], base_dir: Path, drawing: int) -> list[SuiteRecord]:
@@ -180,28 +170,11 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
     return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
 
 
-def refuse_unusable(providers: Mapping[str, ProviderSettings], names: Collection[str]) -> None:
-    """A provider that is named and cannot be had stops the run before anything is sent."""
-    for name in names:
-        if (why := providers[name].unusable) is not None:
-            raise ConfigError(why)
-
-
 def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:
     """Prompts are kept in the run folder and sent to models: no place for a key."""
     for prompt in prompts:
-        words = list(_strings(msgspec.to_builtins(prompt)))
-        refuse_secrets(words, secrets, f"prompt {prompt.suite}/{prompt.id}", SuiteError)
-
-
-def _strings(value: object) -> Iterator[str]:
-    """Every text in a JSON-like value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        parts = itertools.chain(value, value.values()) if isinstance(value, dict) else value
-        for part in parts:
-            yield from _strings(part)
+        text = msgspec.json.encode(prompt).decode()
+        refuse_secrets([text], secrets, f"prompt {prompt.suite}/{prompt.id}", SuiteError)
 
 
 def refuse_secrets(
@@ -209,31 +182,29 @@ def refuse_secrets(
 ) -> None:
     """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
     for secret, origin in secrets.items():
-        if looks_secret(secret) and any(secret in word for word in words):
+        # As it is, and as it stands in JSON.
+        spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} if looks_secret(secret) else set()
+        if any(spelling in word for spelling in spellings for word in words):
             where = place.replace(secret, MASK)
             raise error(f"{where} holds the value of {origin}: take it out; a key is never written down, only named")
 
 
-def choose_named_targets(plan: Plan, patterns: list[TargetPattern]) -> Plan | None:
-    """Fill in the targets where they are all named; None where a server must be asked for its models."""
-    chosen = [pattern for pattern in patterns if not pattern.excludes]
-    refuse_unusable(plan.providers, {pattern.target.provider for pattern in chosen})
-    if not chosen or any(pattern.is_wild for pattern in chosen):
-        return None
-    return _with_targets(plan, apply_patterns(patterns, {}))
-
-
-async def choose_listed_targets(plan: Plan, patterns: list[TargetPattern], tell: Callable[[str], None]) -> Plan:
-    """Fill in the targets: patterns expanded, or, where none was named, what this machine has for free."""
+async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Callable[[str], None]) -> list[Target]:
+    """What servers must be asked for: patterns expanded, or, where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
         found = await _unasked_targets(plan, tell)
-        targets = [target for target in found if not any(pattern.matches(target) for pattern in patterns)]
-    else:
-        targets = apply_patterns(patterns, await _list_models(plan, patterns))
-    return _with_targets(plan, targets)
+        return [target for target in found if not any(pattern.matches(target) for pattern in patterns)]
+    return apply_patterns(patterns, await _list_models(plan, patterns))
 
 
-def _with_targets(plan: Plan, targets: list[Target]) -> Plan:
+def with_targets(plan: Plan, targets: list[Target]) -> Plan:
+    """The plan with its targets, of which there must be one, and none named as a key is spelled.
+
+    A provider that is named and cannot be had stops the run before anything is sent.
+    """
+    for target in targets:
+        if (why := plan.providers[target.provider].unusable) is not None:
+            raise ConfigError(why)
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
     refuse_secrets([target.label for target in targets], plan.secrets, "the name of a listed model", TargetError)
@@ -304,14 +275,18 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
     would be none.
     """
     own = plan.settings.prices
-    table = load_prices(None if own is None else Path(own))
+    # The package's own table is all of vendors' prices: without a vendor among the targets there is nothing to read.
+    table = None if own is None else load_prices(Path(own))
     prices: dict[Target, Price] = {}
     free, unpriced = set(), []
     for target in plan.targets:
         provider = plan.provider_for(target)
         settings = provider.describe()
         price = begun_with.get(target.label) if own is None else None
-        if price := price or table.find(target.provider, target.model, settings):
+        if price is None and (table is not None or vendor_of(settings) is not None):
+            table = table or load_prices()
+            price = table.find(target.provider, target.model, settings)
+        if price is not None:
             prices[target] = price
         elif provider.local:
             free.add(target)

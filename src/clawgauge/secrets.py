@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -222,7 +222,7 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
         sure = _sure(secrets)
-        self._pieces = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
+        shreds = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
         pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
         own = own_words.lower()
         wholes = {secret[:_LONGEST_WHOLE_CHARS].lower() for secret in sure}
@@ -231,13 +231,11 @@ class SecretMask:
         last = {secret[-n:].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
         heads = [_spelled(text) for text in first - pieces if text not in own]
         tails = [_spelled(text) for text in last - pieces if text not in own]
-        self._in_texts = _Finder({*inside, *(f"{text}\\z" for text in heads), *(f"\\A{text}" for text in tails)})
+        in_texts = _Finder({*inside, *(f"{text}\\z" for text in heads), *(f"\\A{text}" for text in tails)})
+        # A text with every secret, and what is left of one that was cut, replaced.
+        self.mask: Callable[[str], str] = partial(in_texts.mask, pieces=shreds)
         # Whether there may be something to mask in encoded JSON, or in a text in UTF-8.
         self.finds = _Finder({*inside, *(f'{text}\\\\*"' for text in heads), *(f'"{text}' for text in tails)}).finds
-
-    def mask(self, text: str) -> str:
-        """`text` with every secret, and what is left of one that was cut, replaced."""
-        return self._in_texts.mask(text, self._pieces)
 
 
 def _telling_piece(start: str) -> str | None:

@@ -7,7 +7,7 @@ import re
 import stat
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -19,8 +19,9 @@ from clawgauge.errors import ConfigError
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 MAX_KEY_PARTS = 64
 _MAX_BYTES = 1 << 20
-# tomllib takes quadratic time over one dotted key: 40,000 parts, 80 KB of file, cost half a minute.
-_KEY_BOMB = re.compile(
+# A key with more dotted parts than anyone writes: tomllib takes quadratic time over one, and
+# 40,000 parts, 80 KB of file, cost half a minute.
+KEY_BOMB = re.compile(
     r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     f"{{{MAX_KEY_PARTS}}}",
     re.MULTILINE,
@@ -88,35 +89,28 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 T = TypeVar("T")
 
 
-def has_key_bomb(toml: str) -> bool:
-    """Whether a key in this TOML has more dotted parts than anyone writes."""
-    return _KEY_BOMB.search(toml) is not None
+def read_toml(
+    path: Path, type: type[T], what: str, check: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[T, bytes]:
+    """The file as a `type`, and the bytes it was read from. `what` is what refusals call it: `policy`, `prices`.
 
-
-def read_toml(path: Path, type: type[T], what: str) -> T:
-    """The file as a `type`. `what` is what refusals call it: `policy`, `prices`."""
-    return fit_toml(read_tables(path, what)[0], type, path, what)
-
-
-def read_tables(path: Path, what: str) -> tuple[dict[str, Any], bytes]:
-    """The file as tables, and the bytes they were read from."""
+    `check` sees the tables as they stand before they are made to fit, and may refuse them in words of its own.
+    """
     try:
         raw = read_small_file(path, _MAX_BYTES, "it is over 1 MiB; it should hold a few tables")
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read the {what} {path}: {unfit}") from None
     try:
         text = raw.decode("utf-8-sig")
-        if has_key_bomb(text):
+        if KEY_BOMB.search(text):
             raise ConfigError(f"the {what} {path} has a key of too many dotted parts; flatten it")
-        return tomllib.loads(text), raw
+        tables = tomllib.loads(text)
     # Python's own cap on the digits of a number is a plain ValueError, which the others are kinds of.
     except (ValueError, RecursionError) as fault:
         raise ConfigError(f"the {what} {path} cannot be used, it is not TOML: {fault}") from fault
-
-
-def fit_toml(table: dict[str, Any], type: type[T], path: Path, what: str) -> T:
-    """The tables as a `type`."""
     try:
-        return msgspec.convert(table, type)
+        if check is not None:
+            check(tables)
+        return msgspec.convert(tables, type), raw
     except (msgspec.ValidationError, RecursionError) as fault:
         raise ConfigError(f"the {what} {path} cannot be used: {fault}") from fault

@@ -195,13 +195,20 @@ class Timeline:
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
         if self._captured:
-            answer_ns = _earliest(self._first_of_answer(text), self._first_tool_ns)
-            first_ns = _earliest(self._stamps[0] if self._stamps else None, self._first_reasoning_ns)
-            first_ns = _earliest(first_ns, self._first_tool_ns)
-            done.ttft_ns = None if first_ns is None else max(0, first_ns - start)
-            done.ttfa_ns = None if answer_ns is None else max(0, answer_ns - start)
+            tool_ns = [] if self._first_tool_ns is None else [self._first_tool_ns]
+            reasoning_ns = [] if self._first_reasoning_ns is None else [self._first_reasoning_ns]
+            if first_ns := [*self._stamps[:1], *reasoning_ns, *tool_ns]:
+                done.ttft_ns = max(0, min(first_ns) - start)
+            offset = answer_start(text)
+            if offset is not None:
+                # It is nearly always in the first piece; thinking is why it may not be.
+                ends = [] if offset < len(self._text[0]) else list(accumulate(map(len, self._text)))
+                tool_ns.append(self._stamps[bisect_right(ends, offset)])
+            if tool_ns:
+                done.ttfa_ns = max(0, min(tool_ns) - start)
             # Between the turns of a task no token is made: the span from first to last would not be theirs.
-            done.output_tps = self._tokens_per_second(first_ns) if len(self._turns) < 2 else None
+            if first_ns and len(self._turns) < 2:
+                done.output_tps = self._tokens_per_second(min(first_ns))
         return done
 
     def _tell_turns(self, done: Completion) -> None:
@@ -219,32 +226,17 @@ class Timeline:
         done.native_calls = [call for turn in done.transcript for call in turn.calls]
         done.text = done.transcript[-1].text
 
-    def _first_of_answer(self, text: str) -> int | None:
-        """When the first visible character of the text came."""
-        offset = answer_start(text)
-        if offset is None:
-            return None
-        # It is nearly always in the first piece; thinking is why it may not be.
-        within_first = offset < len(self._text[0])
-        return self._stamps[0 if within_first else bisect_right(list(accumulate(map(len, self._text))), offset)]
-
-    def _tokens_per_second(self, first: int | None) -> float | None:
+    def _tokens_per_second(self, first: int) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
         tokens = self._usage.get("output_tokens")
         if tokens is not None and self._first_reasoning_ns is None:
             # Reasoning that was counted but never shown took its time before the first token we saw.
             tokens -= self._usage.get("reasoning_tokens", 0)
         last = self._last_ns
-        if tokens is None or tokens < 2 or self._n_chunks < 2 or first is None or last is None or last <= first:
+        if tokens is None or tokens < 2 or self._n_chunks < 2 or last is None or last <= first:
             return None
         rate = round((tokens - 1) * 1e9 / (last - first), 3)
         return rate if rate < _MAX_TOKENS_PER_S else None
-
-
-def _earliest(one_ns: int | None, other_ns: int | None) -> int | None:
-    if one_ns is None or other_ns is None:
-        return other_ns if one_ns is None else one_ns
-    return min(one_ns, other_ns)
 
 
 def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:

@@ -55,6 +55,8 @@ def test_a_forced_resume_keeps_the_folder_whole(place: Path, server: ScriptedSer
     assert len(forced.records()) == 8
     again = clawgauge(place, "run", "--resume", done.folder.name)
     assert again.code == 0 and "nothing is left to ask" in again.stderr and len(server.calls) == 8
+    fewer = clawgauge(place, "run", "--resume", done.folder.name, "-t", "fake:other-model")
+    assert fewer.code == 2 and "the targets differ (without fake:scripted-model)" in fewer.stderr
 
 
 def test_resume_with_some_prompts(place: Path, server: ScriptedServer) -> None:

@@ -17,11 +17,10 @@ from typing import Any
 import uvloop
 
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import Provider, ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
 from clawgauge.runner.agenda import Agenda, Cell
-from clawgauge.runner.clock import Clock, LagWatch
+from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.judging import Judge
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from clawgauge.secrets import Redactor
@@ -43,8 +42,8 @@ class WaitingClock(Clock):
     def perf_ns(self) -> int:
         return time.perf_counter_ns() + round(sum(self.waits_s) * 1e9)
 
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000 + round(sum(self.waits_s) * 1e3)
+    def wall_ns(self) -> int:
+        return time.time_ns() + round(sum(self.waits_s) * 1e9)
 
     async def sleep(self, seconds: float) -> None:
         self.waits_s.append(seconds)
@@ -82,9 +81,9 @@ def ask_provider(
             plan, run_folder, Observer(), clock or Clock(), rng=random.Random(1), judge=judge or Judge()
         )
         agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
-        with LagWatch() as lag_watch:
+        with ClientClock() as client:
             async with provider:
-                await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, lag_watch).ask()
+                await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, client).ask()
         context.judge.close()
 
     with RunFolder.create(folder / "runs") as run_folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

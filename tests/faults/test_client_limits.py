@@ -227,7 +227,6 @@ def test_a_shortage_anywhere_in_an_attempt_is_ours(
 
 def test_fitting_never_asks_for_less_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the limit, one call at a time is tried."""
-    monkeypatch.setattr("clawgauge.client_limits._soft_limit", lambda: 8)
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     assert fit_to_descriptors(100, 4) == 1

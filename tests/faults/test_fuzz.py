@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import ProviderSettings, create_provider
 from faults.hostile_replies import hostile_listing, hostile_program, hostile_reply
 from faults.peak_memory import MIB, clawgauge_measured
 from support.command import write_suite

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.characters import repair_text
+from clawgauge.characters import well_formed
 from clawgauge.checks import answer_start, judge_answer
 from clawgauge.journal import encode_line
 from clawgauge.records import Prompt
@@ -165,7 +165,7 @@ def judge_everything(text: str) -> None:
     timeline.start(0)
     for at in range(0, len(text), 4096):
         timeline.text(at, text[at : at + 4096])
-    whole = repair_text(timeline.fold(1).text)[0]
+    whole = well_formed(timeline.fold(1).text)
     for spec in (
         {"type": "json_keys", "required_keys": ["a"]},
         {"type": "max_sentences", "value": 3},
@@ -196,7 +196,7 @@ TEXT_WORK: dict[str, Callable[[str], object]] = {
     "a table cell": lambda text: escape_cell(text, limit=160),
     "a whole table cell": escape_cell,
     "find the answer": answer_start,
-    "repair": repair_text,
+    "repair": well_formed,
     "encode": encode_line,
 }
 

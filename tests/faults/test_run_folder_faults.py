@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 
 from clawgauge.cli import main
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
+from clawgauge.runner.clock import Clock
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
 from clawgauge.summary import summarize_folder
@@ -246,17 +245,14 @@ def test_row_46_models_that_could_share_a_file(place: Path, server: ScriptedServ
     assert sorted(place.parent.glob("passwd*")) == []
 
 
-class SteppingClock:
+class SteppingClock(Clock):
     """A true monotonic clock, and a wall clock that is set back an hour each time anyone looks."""
 
     def __init__(self) -> None:
         self._looks = itertools.count()
 
-    def perf_ns(self) -> int:
-        return time.perf_counter_ns()
-
-    def wall_ms(self) -> int:
-        return 1_800_000_000_000 - 3_600_000 * next(self._looks)
+    def wall_ns(self) -> int:
+        return (1_800_000_000_000 - 3_600_000 * next(self._looks)) * 1_000_000
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)

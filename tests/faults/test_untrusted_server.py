@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.providers.base import Call, ProviderSettings
+from clawgauge.providers.base import Call, ProviderSettings, create_provider
 from clawgauge.providers.http.client import HttpClient, Proxy
 from clawgauge.providers.http.connection import Wire
-from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
 from support.command import chat_config, write_suite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawgauge.config.trust import TrustStore, hash_content
+from clawgauge.config.trust import TrustStore
 from support.command_forks import fork_server
 from support.waiting import PATIENCE_S
 
@@ -63,7 +64,9 @@ def trust_configuration(cwd: Path, state: str | None = None) -> None:
     """What `clawgauge trust` does with the clawgauge.toml of a folder, where there is one."""
     file = cwd / "clawgauge.toml"
     if file.is_file():
-        TrustStore.of({"XDG_STATE_HOME": state or state_home()}).add(file, hash_content(file.read_bytes()))
+        TrustStore.of({"XDG_STATE_HOME": state or state_home()}).add(
+            file, hashlib.sha256(file.read_bytes()).hexdigest()
+        )
 
 
 def clawgauge(

@@ -67,8 +67,8 @@ class MeasuredRun:
         """Write the folder; returns its path."""
         runs_dir.mkdir(parents=True, exist_ok=True)
         with RunFolder.create(runs_dir, self.run_id) as folder:
-            folder.write_json("config.json", self._config())
-            folder.write_json("inventory.json", self._inventory())
+            folder.write("config.json", self._config())
+            folder.write("inventory.json", self._inventory())
             # At one stroke: a sync for each of thousands of lines would be most of the tests' time.
             with (folder.path / "results.jsonl").open("ab") as file:
                 for model in self.models:

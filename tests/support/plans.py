@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.config import Settings
+from clawgauge.config.settings import Settings
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.records import Prompt, RunOptions, Target

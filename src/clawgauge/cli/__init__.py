@@ -6,7 +6,6 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from clawgauge import __version__
 from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure
@@ -40,26 +39,25 @@ exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing was se
 """
 
 
-class _WholeWords(argparse.ArgumentParser):
-    """Takes options as they are written: one that is cut short would not be found again in a recorded command."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
-
-
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms."""
+    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms.
+
+    Options are taken as they are written: one that is cut short would not be found again in a recorded command.
+    """
     chosen = next((word for word in words if not word.startswith("-")), None)
-    parser = _WholeWords(
+    parser = argparse.ArgumentParser(
         prog="clawgauge",
         description="Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in _VERBS.items():
-        verb = verbs.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        verb = verbs.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
             verb.description, verb.epilog = module.__doc__, module.EXAMPLES
@@ -73,33 +71,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     interruption.listen()
     try:
         with guarded_streams():
-            code = _execute(argv)
+            try:
+                try:
+                    words = sys.argv[1:] if argv is None else argv
+                    arguments = build_parser(words).parse_args(words)
+                    interruption.ends_with_reader = arguments.verb == "run"
+                    code = int(arguments.execute(arguments))
+                finally:
+                    sys.stdout.flush()
+            except (ClawgaugeError, OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
+                wrong = fault if isinstance(fault, ClawgaugeError) else machine_failure(fault)
+                if wrong is None:
+                    raise
+                # The words may be a server's, or a file's name.
+                sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
+                code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         interruption.stop_listening()
-
-
-def _execute(argv: Sequence[str] | None) -> int:
-    try:
-        try:
-            words = sys.argv[1:] if argv is None else argv
-            arguments = build_parser(words).parse_args(words)
-            interruption.ends_with_reader = arguments.verb == "run"
-            return int(arguments.execute(arguments))
-        finally:
-            sys.stdout.flush()
-    except ClawgaugeError as wrong:
-        return _tell(wrong)
-    except (OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
-        if (refused := machine_failure(fault)) is None:
-            raise
-        return _tell(refused)
-
-
-def _tell(wrong: ClawgaugeError) -> int:
-    # The words may be a server's, or a file's name.
-    sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
-    return wrong.exit_code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async
-from clawgauge.config import find_secrets, provider_settings, read_configuration, read_environment
+from clawgauge.config.providers import find_secrets, provider_settings
+from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, ConfigError, MachineError
-from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import fetch
-from clawgauge.providers.registry import create_provider
 from clawgauge.records import ProviderProbe
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.secrets import mask_strings
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Probe everything, and exit 0 as long as something can be used; or fetch the embedded model."""
-    environ = read_environment()
+    environ = dict(os.environ)
     if arguments.get_embedded:
         try:
             sys.stdout.write(f"{fetch(environ, _tell)}\n")

@@ -135,7 +135,7 @@ class ExpectedCalls(NamedTuple):
 
 
 def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
-    n_past, total_ms = past_calls(plan.runs_dir)
+    n_past, total_ms = past_calls(Path(plan.settings.runs_dir))
     cost, expected = cost_budget(plan), []
     for target in plan.targets:
         agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None

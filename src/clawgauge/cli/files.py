@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
-from clawgauge.config import DEFAULT_RUNS_DIR, read_configuration, read_environment
+from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.journal import (
     is_run_folder,
@@ -43,9 +44,7 @@ def open_run(ref: str, runs_dir: Path | None) -> Path:
 
 def configured_path(option: str) -> Path | None:
     """What ./clawgauge.toml says of `prices` or `runs_dir`, where it does."""
-    configuration = read_configuration(None, read_environment())
-    configuration.refuse_withheld([option])
-    said = configuration.under({}).get(option)
+    said = read_configuration(None, os.environ).under({}, [option]).get(option)
     return Path(said) if said else None
 
 
@@ -107,8 +106,8 @@ def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSumm
     summary = summarize_folder(folder.path)
     config = read_config(folder.path)
     refill = refill_command(folder.path, config_file) if config else None
-    folder.write_json("summary.json", summary)
-    folder.write_text("summary.md", render_markdown(summary, config, refill=refill))
+    folder.write("summary.json", summary)
+    folder.write("summary.md", render_markdown(summary, config, refill=refill))
     return summary
 
 

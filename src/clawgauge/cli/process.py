@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 _ESCAPED = "clawgauge.escaped"
-_masks: dict[str, Callable[[str], str]] = {}
+_masks: dict[str, list[Callable[[str], str]]] = {}
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
 _ONE_BREATH_S = 1.0
@@ -53,7 +53,7 @@ def keep_secrets(secrets: Mapping[str, str]) -> Redactor:
     withhold(secrets)
     mask = SecretMask(secrets).mask
     # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
-    _masks.update(stdout=mask, stderr=lambda text: mask_shapes(mask(text)))
+    _masks.update(stdout=[mask], stderr=[mask, mask_shapes])
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
@@ -98,8 +98,9 @@ class _Output(io.TextIOBase):
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
-        mask = _masks.get(self._name)
-        shown = text if mask is None else mask(text)
+        shown = text
+        for mask in _masks.get(self._name, ()):
+            shown = mask(shown)
         try:
             try:
                 self._stream.write(shown)

@@ -92,15 +92,7 @@ class Rescoring:
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(
             result,
-            objective_pass=verdict.objective_pass,
-            violation=verdict.violation,
-            parsed_output=verdict.parsed_output,
-            parsed_output_dropped=verdict.parsed_output_dropped,
-            tool_calls=verdict.tool_calls,
-            tool_call_count=verdict.tool_call_count,
-            tool_use_success=verdict.tool_use_success,
-            tool_invocations=verdict.tool_invocations,
-            tool_channel=verdict.tool_channel,
+            **msgspec.structs.asdict(verdict),
             tools_offered=bool(prompt.tools),
             expected_tools=prompt.expected_tools,
             judged_by=VALIDATORS_VERSION,
@@ -156,7 +148,7 @@ def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt],
     kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
     if kept != config.prompts:
         sha256 = prompts_sha256(kept)
-        folder.write_json("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+        folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
 
 
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.config import FIELDS, OPTIONS, check_options, flag_of
+from clawgauge.config.settings import FIELDS, OPTIONS, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
 from clawgauge.journal import (
     CellKey,
@@ -28,8 +28,8 @@ from clawgauge.plan import (
     choose_from,
     load_suites,
     refuse_secret_prompts,
-    refuse_unusable,
     with_settings,
+    with_targets,
 )
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
@@ -110,7 +110,7 @@ def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
                 f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
                 "name the configuration file that has it with --config"
             )
-    refuse_unusable(plan.providers, {target.provider for target in targets})
+    going_on = replace(with_settings(with_targets(plan, targets), settings), suites=suites, prompts=prompts)
     changes = [
         *(_target_changes(config.targets, plan.targets) if "targets" in said else []),
         *_option_changes(config.options, settings, named),
@@ -126,7 +126,7 @@ def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
         )
     # With --prompt-ids only these of the run's own prompts are asked now; the others stay open.
     asked = choose_from(prompts, said["prompt_ids"]) if "prompt_ids" in said else prompts
-    return replace(with_settings(plan, settings), targets=targets, suites=suites, prompts=prompts, asked=asked)
+    return replace(going_on, asked=asked)
 
 
 def changes_extent(plan: Plan, config: RunConfig) -> bool:

@@ -6,6 +6,7 @@ Prints the run folder's path on stdout (the summary with --json); everything for
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,29 +16,20 @@ from typing import Any
 from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
-from clawgauge.config import (
-    FIELDS,
-    find_secrets,
-    make_settings,
-    parse_target,
-    provider_name,
-    provider_settings,
-    read_configuration,
-    read_environment,
-)
+from clawgauge.config.providers import apply_patterns, find_secrets, parse_target, provider_settings
+from clawgauge.config.settings import FIELDS, make_settings, read_configuration
 from clawgauge.errors import ConfigError, RequestError
-from clawgauge.journal import check_run_id, encode_document
+from clawgauge.journal import check_run_id, encode_line
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import (
     Plan,
-    choose_listed_targets,
-    choose_named_targets,
+    find_targets,
     fit_concurrency,
     ignored_options,
-    leave_out_worlds,
     make_plan,
     price_targets,
     refuse_secrets,
+    with_targets,
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.agenda import tier_pool
@@ -129,23 +121,22 @@ def execute(arguments: argparse.Namespace) -> int:
             sys.stderr.write(clean_lines(line))
 
     plan = _make_plan(said, words, arguments.config, tell, resumes=arguments.resume is not None)
+    runs_dir = Path(plan.settings.runs_dir)
     if arguments.run_id is not None:
         check_run_id(arguments.run_id)
     resumed = None
     if arguments.resume is not None:
-        resumed = find_resumed(
-            arguments.resume, plan.runs_dir, retry_errors=arguments.retry_errors, force=arguments.force
-        )
+        resumed = find_resumed(arguments.resume, runs_dir, retry_errors=arguments.retry_errors, force=arguments.force)
         plan = resumed_plan(plan, resumed, said)
     plan = _settle(plan, resumed, tell, price=not arguments.dry_run)
     if arguments.dry_run:
         if resumed is None:
-            RunFolder.check_creatable(plan.runs_dir, arguments.run_id)
+            RunFolder.check_creatable(runs_dir, arguments.run_id)
         # What a run would refuse has been refused, by the same code and in the same words.
         plan = plan if resumed is None else replace(plan, work=open_work(plan, resumed))
         sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *tier_lines(plan)]))
         if arguments.json:
-            sys.stdout.write(encode_document(plan_facts(plan), pretty=False).decode())
+            sys.stdout.write(encode_line(plan_facts(plan)).decode())
         return DONE
     from clawgauge.cli.session import run_session
 
@@ -156,18 +147,18 @@ def _make_plan(
     said: Mapping[str, Any], words: list[str], config: Path | None, tell: Callable[[str], None], *, resumes: bool
 ) -> Plan:
     """What the command line, the file and the environment decide; with targets, unless a resumed run has its own."""
-    environ = read_environment()
+    environ = dict(os.environ)
     refuse_secrets(words, find_secrets({}, environ), "the command line")
     configuration = read_configuration(config, environ)
     names_targets = not resumes or "targets" in said
-    configuration.refuse_withheld(FIELDS.keys() - said.keys() - (frozenset() if names_targets else _OF_TARGETS))
-    settings = make_settings(configuration.under(said), environ)
+    wanted = FIELDS.keys() - said.keys() - (frozenset() if names_targets else _OF_TARGETS)
+    settings = make_settings(configuration.under(said, wanted), environ)
     providers = provider_settings(
         configuration,
         environ,
         concurrency=settings.concurrency,
         tell=tell,
-        named=None if resumes else {provider_name(text) for text in settings.targets},
+        named=None if resumes else {text.removeprefix("!").partition(":")[0] for text in settings.targets},
     )
     secrets = find_secrets(providers, environ)
     redact = keep_secrets(secrets)
@@ -182,19 +173,22 @@ def _make_plan(
         environ=environ,
         secrets=secrets,
         redact=redact,
+        tell=tell,
     )
-    plan = plan if resumes else leave_out_worlds(plan, tell)
     patterns = [parse_target(text, providers) for text in settings.targets]
-    named = choose_named_targets(plan, patterns) if names_targets else plan
+    chosen = [pattern for pattern in patterns if not pattern.excludes]
+    all_named = bool(chosen) and not any(pattern.is_wild for pattern in chosen)
+    if names_targets and all_named:
+        plan = with_targets(plan, apply_patterns(patterns, {}))
     if configuration.path is not None:
         # Which file has a say in the run, by which right, and what of it has none.
         withheld = [f"[run] {name}" for name in sorted(configuration.withheld_run)]
         withheld += [f"[providers.{name}]" for name in sorted(configuration.withheld_providers)]
         left_out = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
         tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
-    if named is not None:
-        return named
-    return run_async(choose_listed_targets(plan, patterns, tell))
+    if all_named or not names_targets:
+        return plan
+    return with_targets(plan, run_async(find_targets(plan, patterns, tell)))
 
 
 def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:

@@ -7,8 +7,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import create_provider
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
@@ -66,7 +66,14 @@ async def run_session(
         if resumed is not None:
             plan = _go_on(plan, resumed, folder, tell)
         try:
-            with make_observer(plan, quiet=quiet) as observer:
+            # A live table on a terminal, plain lines elsewhere.
+            shown = Observer() if quiet else PlainLines(sys.stderr)
+            if not quiet and sys.stderr.isatty():
+                from clawgauge.console.live import LiveTable, can_redraw
+
+                if can_redraw():
+                    shown = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+            with shown as observer:
                 try:
                     await cancellable(_measure(plan, folder, observer))
                 except asyncio.CancelledError:
@@ -81,9 +88,9 @@ async def run_session(
 
 
 def _begin(plan: Plan, run_id: str | None) -> RunFolder:
-    folder = RunFolder.create(plan.runs_dir, run_id)
+    folder = RunFolder.create(Path(plan.settings.runs_dir), run_id)
     try:
-        folder.write_json("config.json", make_config(plan, folder.run_id))
+        folder.write("config.json", make_config(plan, folder.run_id))
     except BaseException as fault:
         # A folder without its plan can be neither read nor resumed, and would only take the run id.
         folder.close()
@@ -92,7 +99,8 @@ def _begin(plan: Plan, run_id: str | None) -> RunFolder:
             raise
         why = getattr(fault.__cause__, "strerror", None) or fault.__cause__
         raise DiskFailure(
-            f"Cannot begin a run in {plan.runs_dir} ({why}); nothing was asked: make room on the disk, and run again."
+            f"Cannot begin a run in {plan.settings.runs_dir} ({why}); nothing was asked: "
+            "make room on the disk, and run again."
         ) from fault
     return folder
 
@@ -111,7 +119,7 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
         now_ms = time.time_ns() // 1_000_000
         folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
     if given_up or changes_extent(plan, resumed.recorded):
-        folder.write_json("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
+        folder.write("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
     agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
     if not any(agenda.n_open for agenda in agendas):
         outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
@@ -121,18 +129,6 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
     return plan
 
 
-def make_observer(plan: Plan, *, quiet: bool) -> AbstractContextManager[Observer]:
-    """A live table on a terminal, plain lines elsewhere, nothing if asked to be quiet."""
-    if quiet:
-        return nullcontext(Observer())
-    if sys.stderr.isatty():
-        from clawgauge.console.live import LiveTable, can_redraw
-
-        if can_redraw():
-            return LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
-    return PlainLines(sys.stderr)
-
-
 async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
     if not folder.has("inventory.json"):
         probes = []
@@ -140,7 +136,7 @@ async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
             async with create_provider(plan.providers[name]) as provider:
                 probe = await provider.probe()
             probes.append(msgspec.structs.replace(probe, detail=plan.redact(probe.detail)))
-        folder.write_json("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
+        folder.write("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
     await run(plan, folder, observer)
 
 

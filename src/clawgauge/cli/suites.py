@@ -24,9 +24,9 @@ _PREVIEW_CHARS = 90
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    listing = actions.add_parser("list", help="the built-in suites")
+    listing = actions.add_parser("list", help="the built-in suites", allow_abbrev=False)
     listing.add_argument("--json", action="store_true", help="as JSON")
-    showing = actions.add_parser("show", help="the prompts of a suite")
+    showing = actions.add_parser("show", help="the prompts of a suite", allow_abbrev=False)
     showing.add_argument("name", metavar="NAME|FILE")
     showing.add_argument("--source", action="store_true", help="the file itself, to copy and edit")
     showing.add_argument("--json", action="store_true", help="as JSON, loaded and checked")

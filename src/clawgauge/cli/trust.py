@@ -7,6 +7,7 @@ must be trusted anew; a file named with --config needs no trust. See docs/securi
 from __future__ import annotations
 
 import argparse
+import os
 import stat
 import sys
 from contextlib import suppress
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.cli.process import DONE
-from clawgauge.config import DEFAULT_NAME, Configuration, TrustStore, place_of, read_environment, read_file
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, read_file
+from clawgauge.config.trust import TrustStore, place_of
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import public_address
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, store = arguments.file or Path(DEFAULT_NAME), TrustStore.of(read_environment())
+    file, store = arguments.file or Path(DEFAULT_NAME), TrustStore.of(os.environ)
     if arguments.list:
         # Every trusted place, and whether what is there now is still what was trusted.
         for place, sha256 in sorted(store.entries().items()):

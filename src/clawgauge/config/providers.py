@@ -1,24 +1,39 @@
-"""Whom a run asks: where each provider is and which key it takes, and target strings, patterns and exclusions."""
+"""Whom a run asks: where each provider is and which key it takes, and target strings, patterns and exclusions;
+and which values this process holds that nobody else may see.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from clawgauge.config.settings import Configuration, ProviderTable, ollama_base_url
+from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.errors import ConfigError, TargetError
-from clawgauge.providers.base import ProviderSettings, is_vendor
-from clawgauge.providers.registry import BUILT_IN, provider_types, unknown_provider
+from clawgauge.providers.base import BUILT_IN, ProviderSettings, is_vendor, provider_types, unknown_provider
 from clawgauge.records import THINKING_LEVELS, Target
+from clawgauge.secrets import is_bare_key, looks_like_key, looks_secret
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPENAI_KEY = "OPENAI_API_KEY"
 _WILD = frozenset("*?[")
 _EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
 _OPENAI_TYPES = ("openai_responses", "openai_chat")
+_OLLAMA_PORT = 11434
+_SECRET_NAME = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTHORIZATION)S?(?=$|[_0-9])", re.IGNORECASE
+)
+# What such a variable names is not itself the secret.
+_PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|URI|HOST|NAME|ENV|TYPE|MODEL)$", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
+_MIN_VARIABLE_CHARS = 8
+_MIN_CHARS = 6
 
 
 def provider_settings(
@@ -72,7 +87,13 @@ def _settings(
     if table.chat_template_file is not None and kind != "embedded":
         raise ConfigError(f"[providers.{name}]: chat_template_file is for the embedded server; {kind} has its own")
     base_url, unusable = _find_address(name, kind, table, environ)
-    key_env = table.api_key_env or _default_key_env(name, kind, table, base_url, environ)
+    # OpenAI's key goes to OpenAI, and to where the same environment points: a chat server of the user's own takes it if
+    # it is set. An address from a file gets the key that its table names, or none.
+    from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
+    takes_openai_key = from_environment and bool(environ.get(_OPENAI_KEY))
+    if kind == "openai_responses":
+        takes_openai_key = table.base_url is None or is_vendor("openai", table.base_url)
+    key_env = table.api_key_env or (_OPENAI_KEY if takes_openai_key else None)
     extra = {
         "extra_body": table.extra_body,
         "local": bool(table.local),
@@ -98,43 +119,48 @@ def _find_address(
     name: str, kind: str, table: ProviderTable, environ: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
     """The address, and why there is none to be had: a bad variable is the trouble of those who need it alone."""
-    if table.base_url:
-        return _checked_address(name, table.base_url), None
-    try:
-        found = ollama_base_url(environ) if kind == "ollama_openai" else None
-        if kind in _OPENAI_TYPES:
-            found = environ.get("OPENAI_BASE_URL", "").strip() or None
-        base_url = found and _checked_address(name, found)
-    except ConfigError as fault:
-        return None, str(fault)
-    if base_url is None and kind == "openai_chat" and name != kind:
-        raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
-    return base_url, None
-
-
-def _default_key_env(
-    name: str, kind: str, table: ProviderTable, base_url: str | None, environ: Mapping[str, str]
-) -> str | None:
-    """The key of a provider that names none: OpenAI's goes to OpenAI, and to where the same environment points.
-
-    An address from a file gets the key that its table names, or none.
-    """
-    if kind == "openai_responses":
-        return _OPENAI_KEY if table.base_url is None or is_vendor("openai", table.base_url) else None
-    # A chat server of the user's own takes the key only if one is set.
-    from_environment = kind == name == "openai_chat" and table.base_url is None and base_url is not None
-    return _OPENAI_KEY if from_environment and environ.get(_OPENAI_KEY) else None
-
-
-def _checked_address(name: str, address: str) -> str:
+    address = table.base_url
+    if not address and kind == "ollama_openai":
+        try:
+            address = ollama_base_url(environ)
+        except ConfigError as fault:
+            return None, str(fault)
+    elif not address and kind in _OPENAI_TYPES:
+        address = environ.get("OPENAI_BASE_URL", "").strip()
+        if not address and kind == "openai_chat" and name != kind:
+            raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
+    if not address:
+        return None, None
     try:
         parts = urlsplit(address)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         sound = False
-    if not sound:
-        raise ConfigError(f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1")
-    return address
+    if sound:
+        return address, None
+    why = f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1"
+    if table.base_url:
+        raise ConfigError(why)
+    return None, why
+
+
+def ollama_base_url(environ: Mapping[str, str]) -> str | None:
+    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any of the forms Ollama itself accepts."""
+    if base := environ.get("OLLAMA_OPENAI_BASE", "").strip():
+        return base
+    host = environ.get("OLLAMA_HOST", "").strip()
+    if not host:
+        return None
+    try:
+        parts = urlsplit(host if "://" in host else f"http://{host}")
+        asked_port = parts.port
+    except ValueError:
+        raise ConfigError("OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it") from None
+    # A server told to listen everywhere is reached on this machine.
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(parts.hostname or "", parts.hostname or "")  # noqa: S104  # compared, not bound
+    shown = f"[{name}]" if ":" in name else name
+    port = asked_port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
+    return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +169,7 @@ class TargetPattern:
 
     target: Target
     excludes: bool = False
-
-    @property
-    def is_wild(self) -> bool:
-        return bool(_WILD & set(self.target.model))
+    is_wild: bool = False
 
     def matches(self, other: Target) -> bool:
         """Whether an expanded target falls under this pattern. No thinking level in an exclusion means any."""
@@ -158,11 +181,6 @@ class TargetPattern:
         )
 
 
-def provider_name(text: str) -> str:
-    """The provider that a target's text names, right or wrong."""
-    return text.removeprefix("!").partition(":")[0]
-
-
 def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
     """Read one target. Raises `TargetError` naming what is wrong and what would be right."""
     excludes = text.startswith("!")
@@ -172,14 +190,13 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
     if provider not in providers:
         raise TargetError(f"target {text!r}: {unknown_provider(provider, sorted(providers))}")
     model, at, level = rest.rpartition("@")
-    if not at:
-        return TargetPattern(Target(provider, rest), excludes)
-    if level in THINKING_LEVELS and model:
-        return TargetPattern(Target(provider, model, level), excludes)
-    raise TargetError(
-        f"target {text!r}: {level!r} is not a thinking level; use one of {', '.join(THINKING_LEVELS)}, "
-        "or leave out the @"
-    )
+    if at and not (level in THINKING_LEVELS and model):
+        raise TargetError(
+            f"target {text!r}: {level!r} is not a thinking level; use one of {', '.join(THINKING_LEVELS)}, "
+            "or leave out the @"
+        )
+    target = Target(provider, model, level) if at else Target(provider, rest)
+    return TargetPattern(target, excludes, is_wild=not _WILD.isdisjoint(target.model))
 
 
 def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) -> list[Target]:
@@ -197,3 +214,65 @@ def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) 
                 chosen[Target(target.provider, name, target.thinking_level)] = None
     excluded = [pattern for pattern in patterns if pattern.excludes]
     return [target for target in chosen if not any(pattern.matches(target) for pattern in excluded)]
+
+
+def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> dict[str, str]:
+    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in.
+
+    Numbers are never secrets: `MAX_TOKENS=100000` is no token.
+    """
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and len(value) >= _MIN_VARIABLE_CHARS:
+            within: Iterable[str] = (value,)
+            # Of a JSON document (a service account's credentials) what is secret in it, not its common words.
+            if value.lstrip().startswith("{"):
+                with suppress(ValueError, RecursionError):
+                    within = list(_secrets_of_settings(json.loads(value)))
+            found |= dict.fromkeys(within, name)
+        elif "://" in value or "@" in value:
+            # A proxy may be named without its scheme, and still with a password.
+            address = value if "://" in value else f"http://{value}"
+            found |= dict.fromkeys(_secrets_of_address(address), f"the address in {name}")
+    for provider, setting in settings.items():
+        found |= dict.fromkeys(_secrets_of_settings(dict(setting.extra)), f"a setting of {provider}")
+        if setting.base_url:
+            found |= dict.fromkeys(_secrets_of_address(setting.base_url), f"the address of {provider}")
+        if setting.api_key:
+            found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
+    return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
+
+
+def _secrets_of_settings(value: Any, name: str = "") -> Iterator[str]:
+    """The texts in a JSON-like value that are named like a secret or are a key by their shape."""
+    if isinstance(value, str):
+        if is_bare_key(value) or (_SECRET_NAME.search(name) and looks_secret(value)):
+            yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _secrets_of_settings(item, str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets_of_settings(item, name)
+
+
+def _secrets_of_address(address: str) -> Iterator[str]:
+    """Credentials in an address, as written, as decoded, and as a request's Basic header carries them."""
+    try:
+        parts = urlsplit(address)
+        user, password = parts.username or "", parts.password or ""
+    except ValueError:
+        return
+    if user or password:
+        decoded = f"{unquote(user)}:{unquote(password)}"
+        yield from (password, unquote(password), b64encode(decoded.encode("utf-8", "surrogateescape")).decode())
+        # A token may stand alone, or beside a word such as x-oauth-basic; a plain login name is no secret.
+        if not password or looks_secret(user):
+            yield from (user, unquote(user))
+    raw = dict(pair.partition("=")[::2] for pair in parts.query.split("&"))
+    for name, value in [*raw.items(), *parse_qsl(parts.query)]:
+        if _SECRET_PARAMETER.search(name) or looks_like_key(value):
+            yield value
+    for word in parts.path.split("/"):
+        if looks_like_key(unquote(word)):
+            yield from (word, unquote(word))

@@ -4,24 +4,23 @@ The long options of `run` and `[run]` of the file are the same words. A key is n
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
 
-from clawgauge.config.trust import TrustStore, hash_content, place_of
+from clawgauge.config.trust import TrustStore, place_of
 from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
-from clawgauge.small_file import fit_toml, read_tables
+from clawgauge.small_file import read_toml
 
-_OLLAMA_PORT = 11434
 DEFAULT_NAME = "clawgauge.toml"
 DEFAULT_RUNS_DIR = "runs"
-_WHAT = "configuration"
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
 
@@ -61,7 +60,7 @@ FIELDS = {option.name or field: field for field, option in OPTIONS.items() if op
 
 def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """What is said, by the names of options, with defaults for the rest. A value out of bounds is refused."""
-    values = {field: _bounded(field, said[name]) for name, field in FIELDS.items() if name in said}
+    values = {field: said[name] for name, field in FIELDS.items() if name in said}
     values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
         if option.variable and (word := environ.get(option.variable)):
@@ -71,50 +70,23 @@ def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settin
                 values[field] = math.nan
             if not option.low <= values[field] <= option.high:
                 raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
-    return Settings(**values)
+    settings = Settings(**values)
+    check_options(settings)
+    return settings
 
 
 def check_options(options: RunOptions) -> None:
-    """Refuse recorded options that no command line could have asked for: a run folder may come from anyone."""
-    for name in RunOptions.__struct_fields__:
-        _bounded(name, getattr(options, name))
+    """Refuse a value that an option does not take; recorded ones too, since a run folder may come from anyone."""
+    for name in options.__struct_fields__:
+        option, value = OPTIONS[name], getattr(options, name)
+        if option.meaning and value is not None and not option.low <= value <= option.high:
+            raise ConfigError(f"{flag_of(name)} is {value}: it must be {option.meaning}")
 
 
 def flag_of(field: str) -> str:
     """The long option of a field."""
     name = OPTIONS[field].name or field
     return "--" + {"targets": "target", "suites": "suite"}.get(name, name).replace("_", "-")
-
-
-def _bounded(field: str, value: Any) -> Any:
-    option = OPTIONS[field]
-    if option.meaning and value is not None and not option.low <= value <= option.high:
-        raise ConfigError(f"{flag_of(field)} is {value}: it must be {option.meaning}")
-    return value
-
-
-def read_environment() -> dict[str, str]:
-    """A copy of the environment, taken once."""
-    return dict(os.environ)
-
-
-def ollama_base_url(environ: Mapping[str, str]) -> str | None:
-    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any of the forms Ollama itself accepts."""
-    if base := environ.get("OLLAMA_OPENAI_BASE", "").strip():
-        return base
-    host = environ.get("OLLAMA_HOST", "").strip()
-    if not host:
-        return None
-    try:
-        parts = urlsplit(host if "://" in host else f"http://{host}")
-        asked_port = parts.port
-    except ValueError:
-        raise ConfigError("OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it") from None
-    # A server told to listen everywhere is reached on this machine.
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(parts.hostname or "", parts.hostname or "")  # noqa: S104  # compared, not bound
-    shown = f"[{name}]" if ":" in name else name
-    port = asked_port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
-    return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/v1"
 
 
 class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,8 +135,14 @@ class Configuration(msgspec.Struct, frozen=True):
         """What the paths in the file are relative to."""
         return self.path.parent if self.path else Path()
 
-    def under(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts of `[run]` under these words of the command line, which win."""
+    def under(self, said: Mapping[str, Any], wanted: Collection[str] = ()) -> dict[str, Any]:
+        """What counts of `[run]` under these words of the command line, which win.
+
+        Stops where one of the options that are `wanted` of it was withheld: the user may well expect it.
+        """
+        if withheld := sorted(self.withheld_run.intersection(wanted)):
+            flags = ", ".join(flag_of(FIELDS[name]) for name in withheld)
+            raise ConfigError(f"[run] {', '.join(withheld)} of {self.why_withheld()}, or say {flags} yourself")
         own = dict(self.run)
         if own.get("prices"):
             own["prices"] = str(self.folder / own["prices"])
@@ -179,12 +157,6 @@ class Configuration(msgspec.Struct, frozen=True):
         """What to do about what was withheld."""
         return f"{DEFAULT_NAME} here is {self.standing}: read it, then run `clawgauge trust`, or name it with --config"
 
-    def refuse_withheld(self, options: Collection[str]) -> None:
-        """Stop where one of these options of `[run]` would have counted: the user may well expect it."""
-        if wanted := sorted(self.withheld_run & set(options)):
-            flags = ", ".join(flag_of(FIELDS[name]) for name in wanted)
-            raise ConfigError(f"[run] {', '.join(wanted)} of {self.why_withheld()}, or say {flags} yourself")
-
 
 def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configuration:
     """The file that was named, else ./clawgauge.toml where there is one, else nothing."""
@@ -197,7 +169,18 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     trusted_sha256 = TrustStore.of(environ).entries().get(place_of(here))
     if trusted_sha256 == sha256:
         return found
-    _refuse_far_suites(found.run.get("suites", []))
+    # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.
+    folder = Path().resolve()
+    for ref in found.run.get("suites", []):
+        try:
+            far = ref.startswith("~") or not (folder / ref).resolve().is_relative_to(folder)
+        except (OSError, ValueError, RuntimeError):
+            far = True
+        if far:
+            raise ConfigError(
+                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
+                "name it with -s, or run `clawgauge trust`"
+            )
     # An untrusted file may say what is harmless of `[run]`, and has no other table.
     demands = found.demands()
     return Configuration(
@@ -211,38 +194,25 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
     """A file, all of it, and the hash of what was read, from one reading."""
-    table, raw = read_tables(path, _WHAT)
-    providers = table.get("providers")
-    for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        if (field := _find_key_field(provider)) is not None:
-            # Its own sentence, in which the key is not echoed.
-            raise ConfigError(
-                f"{path}: [providers.{name}] holds {field!r}; "
-                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-            )
-    file: Any = fit_toml(table, _FileConfig, path, _WHAT)
+    file: Any
+    file, raw = read_toml(path, _FileConfig, "configuration", check=partial(_refuse_keys, path))
     said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
-    return Configuration(said, file.providers, path, standing), hash_content(raw)
+    return Configuration(said, file.providers, path, standing), hashlib.sha256(raw).hexdigest()
 
 
-def _refuse_far_suites(refs: list[str]) -> None:
-    """An untrusted file names suites beside it: what lies elsewhere is not for whoever wrote it to have asked."""
-    here = Path().resolve()
-    for ref in refs:
-        try:
-            far = ref.startswith("~") or not (here / ref).resolve().is_relative_to(here)
-        except (OSError, ValueError, RuntimeError):
-            far = True
-        if far:
-            raise ConfigError(
-                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
-                "name it with -s, or run `clawgauge trust`"
-            )
-
-
-def _find_key_field(value: Any) -> str | None:
-    """The first field, at any depth, that is named as keys are."""
-    fields = value if isinstance(value, dict) else {}
-    inner = fields.values() if fields else value if isinstance(value, list) else ()
-    named = (field for field in _KEY_FIELDS if field in fields)
-    return next(named, None) or next(filter(None, map(_find_key_field, inner)), None)
+def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
+    """A key in the file, at any depth of a provider's table: told in a sentence in which it is not echoed."""
+    providers = tables.get("providers")
+    for name, provider in (providers if isinstance(providers, dict) else {}).items():
+        left = [provider]
+        while left:
+            value = left.pop()
+            if isinstance(value, dict):
+                if field := next((field for field in _KEY_FIELDS if field in value), None):
+                    raise ConfigError(
+                        f"{path}: [providers.{name}] holds {field!r}; "
+                        'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+                    )
+                left += value.values()
+            elif isinstance(value, list):
+                left += value

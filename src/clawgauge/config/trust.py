@@ -5,7 +5,6 @@ A file is trusted where it was trusted and as it was: a link elsewhere to it, a 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -19,10 +18,6 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 
 _MAX_BYTES = 4 << 20
-
-
-def hash_content(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 class _Entries(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,7 +48,10 @@ class TrustStore:
         if self.path is None or not self.path.exists():
             return {}
         try:
-            _refuse_foreign(self.path)
+            for place in (self.path, self.path.parent) if hasattr(os, "geteuid") else ():
+                found = place.stat()
+                if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    raise ValueError(f"others can write to {place}")
             raw = read_small_file(self.path, _MAX_BYTES, "it is over 4 MiB")
             return msgspec.json.decode(raw, type=_Entries).files
         except (UnfitFile, OSError, ValueError) as fault:
@@ -91,12 +89,3 @@ def place_of(file: Path) -> str:
         return os.fspath(file.parent.resolve() / file.name)
     except (OSError, ValueError, RuntimeError) as fault:
         raise ConfigError(f"cannot tell where {file} is: {getattr(fault, 'strerror', None) or fault}") from None
-
-
-def _refuse_foreign(path: Path) -> None:
-    if not hasattr(os, "geteuid"):
-        return
-    for place in (path, path.parent):
-        found = place.stat()
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ValueError(f"others can write to {place}")

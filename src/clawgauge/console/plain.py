@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
@@ -41,12 +41,6 @@ class PlainLines(Observer):
         self._n_cells = 0
         self._n_done = 0
         self._cost_usd = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._out.flush()
 
     def target_started(self, target: Target, n_cells: int) -> None:
         self._n_cells, self._n_done = n_cells, 0

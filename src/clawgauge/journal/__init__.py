@@ -4,7 +4,9 @@ Writing goes through one `RunFolder`, which holds the lock (import it from `jour
 needs no lock, no right to write and no event loop.
 """
 
+from clawgauge.journal.disk import check_run_id as check_run_id
 from clawgauge.journal.disk import replace_beside_records as replace_beside_records
+from clawgauge.journal.disk import resource_tag as resource_tag
 from clawgauge.journal.disk import stat_file as stat_file
 from clawgauge.journal.lines import KEY_WITHHELD as KEY_WITHHELD
 from clawgauge.journal.lines import encode_document as encode_document
@@ -14,8 +16,6 @@ from clawgauge.journal.locate import is_run_folder as is_run_folder
 from clawgauge.journal.locate import list_runs as list_runs
 from clawgauge.journal.locate import locate_run as locate_run
 from clawgauge.journal.locate import started_at_ms as started_at_ms
-from clawgauge.journal.names import check_run_id as check_run_id
-from clawgauge.journal.names import resource_tag as resource_tag
 from clawgauge.journal.reader import CellKey as CellKey
 from clawgauge.journal.reader import ResultReader as ResultReader
 from clawgauge.journal.reader import as_config as as_config

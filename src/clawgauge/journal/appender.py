@@ -1,4 +1,4 @@
-"""Lines appended for good: results without ever making the event loop wait for the disk, events as they happen."""
+"""Result lines appended for good, without ever making the event loop wait for the disk."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from clawgauge.errors import DiskFailure, RunFolderError
 from clawgauge.journal.disk import APPEND, Directory, disk_failure, sync_data, write_all
-from clawgauge.journal.names import EVENTS
 
 _BATCH_BYTES = 1 << 20
 _GATHER_S = 0.004
 _WOKEN_PER_TURN = 16
+NOT_OPEN = "{} is not open for writing here; open its run folder again."
 _STOPPED = "The thread that writes results stopped unforeseen; what was recorded stands: go on with --resume."
 
 
@@ -145,9 +145,11 @@ class Appender:
         """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._require_usable()
-            if self._writer is None or self._writer.told_to_end:
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
+            if self._writer is not None and self._writer.told_to_end:
                 self._stop()
+            if self._writer is None:
                 if self._failure is not None:
                     raise DiskFailure(self._failure)
                 try:
@@ -167,7 +169,8 @@ class Appender:
     def rest(self) -> Iterator[None]:
         """All lines on disk, the file closed, and no line taken until the block ends: the file may be replaced."""
         with self._lock:
-            self._require_usable()
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
             self._stop()
             yield
 
@@ -184,10 +187,6 @@ class Appender:
             self._writer.finish()
             self._failure = self._writer.failure
             self._writer = None
-
-    def _require_usable(self) -> None:
-        if self._closed or os.getpid() != self._pid:
-            raise RunFolderError(f"{self._path} is not open for writing here; open its run folder again.")
 
 
 def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:
@@ -212,39 +211,3 @@ def _settle(loop: asyncio.AbstractEventLoop, waiters: Sequence[asyncio.Future[No
             waiter.set_exception(DiskFailure(failure))
     if rest := waiters[_WOKEN_PER_TURN:]:
         loop.call_soon(_settle, loop, rest, failure)
-
-
-class EventLog:
-    """Appends lines to the events of a run folder from any thread. The file is made with the first line."""
-
-    def __init__(self, directory: Directory) -> None:
-        self.n_lost = 0
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._fd: int | None = None
-
-    def write(self, line: bytes) -> None:
-        """Append `line` whole or not at all."""
-        with self._lock:
-            try:
-                if self._fd is None:
-                    self._fd = self._directory.open(EVENTS, APPEND)
-                size = os.fstat(self._fd).st_size
-            except (OSError, RunFolderError):
-                self.n_lost += 1
-                return
-            try:
-                write_all(self._fd, line)
-            except OSError:
-                self.n_lost += 1
-                with suppress(OSError):
-                    os.ftruncate(self._fd, size)
-
-    def close(self) -> None:
-        """Make the events last and let go of the file. Harmless when repeated."""
-        with self._lock:
-            if self._fd is not None:
-                with suppress(OSError):
-                    sync_data(self._fd)
-                os.close(self._fd)
-                self._fd = None

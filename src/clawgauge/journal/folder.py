@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import stat
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -15,20 +17,28 @@ from typing import Any, BinaryIO, Self
 
 from clawgauge.characters import well_formed
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.appender import Appender, EventLog
+from clawgauge.journal.appender import NOT_OPEN, Appender
 from clawgauge.journal.disk import (
     APPEND,
+    EVENTS,
+    LEFTOVER,
     LINE_CAP_BYTES,
     READ_BUFFER_BYTES,
+    RESULTS,
+    SUPERSEDED,
+    TORN,
     Directory,
+    check_run_id,
     disk_failure,
     folder_failure,
+    is_barren,
     read_lines,
+    sync_data,
+    write_all,
 )
 from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
-from clawgauge.journal.locate import is_barren, is_leftover, is_run_folder
+from clawgauge.journal.locate import is_run_folder
 from clawgauge.journal.lock import RunLock
-from clawgauge.journal.names import EVENTS, RESULTS, SUPERSEDED, TORN, check_run_id
 from clawgauge.journal.reader import CellKey, cell_key, is_first_harness, line_decoder
 from clawgauge.records import CellRow, Event, Result
 
@@ -95,37 +105,63 @@ def _tail_start(file: BinaryIO, size: int) -> int:
 class RunFolder:
     """The only writer of one run folder, from `create` or `open_existing` to `close`.
 
-    `warnings` holds sentences for the user about what was found on opening. Reading needs none of this.
+    `warnings` holds sentences for the user about what was found on opening, `n_events_lost` counts the events that the
+    disk refused. Reading needs none of this.
     """
 
-    def __init__(self, directory: Directory, lock: RunLock) -> None:
-        self.path = directory.path
-        self.run_id = self.path.resolve().name
-        self.warnings: list[str] = [] if lock.warning is None else [lock.warning]
+    def __init__(self, path: Path) -> None:
+        directory = Directory(path)
+        try:
+            self._lock = RunLock(directory)
+        except BaseException:
+            directory.close()
+            raise
+        self.path = path
+        self.run_id = path.resolve().name
+        self.warnings: list[str] = [] if self._lock.warning is None else [self._lock.warning]
+        self.n_events_lost = 0
         self._directory = directory
-        self._lock = lock
         self._results = Appender(directory, RESULTS)
-        self._events = EventLog(directory)
+        # Made with the first event, which may come from any thread.
+        self._events_fd: int | None = None
+        self._one_event = threading.Lock()
         atexit.register(self.close)
+        try:
+            for name, found in directory.entries().items():
+                if LEFTOVER.fullmatch(name) and stat.S_ISREG(found.st_mode):
+                    directory.unlink(name)
+        except OSError:
+            self.close()
+            raise
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str | None = None, *, now: datetime | None = None) -> RunFolder:
         """Make the folder of a new run, named `run_id` or after the local time `now`."""
         if run_id is not None:
             check_run_id(run_id)
+        dated = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            path = _make_named(runs_dir, run_id) if run_id is not None else _make_dated(runs_dir, now)
+            for suffix in chain([""], (f"_{number}" for number in count(2))):
+                path = runs_dir / (run_id or f"{dated}{suffix}")
+                try:
+                    path.mkdir()
+                    break
+                except FileExistsError:
+                    # A run killed before it wrote anything must not use its id up: nothing is there to resume.
+                    if run_id is not None and (path.is_symlink() or not is_barren(path)):
+                        raise _taken(path) from None
+                    if run_id is not None:
+                        break
             try:
-                folder = cls._take(path)
+                folder = cls(path)
                 try:
                     # Looked at again under the lock: another process may have begun the same run meanwhile.
                     if not is_barren(path):
                         raise _taken(path)
-                    folder._clear_leftovers()
                     os.close(folder._directory.open(RESULTS, APPEND))
                     folder._directory.sync()
-                    with Directory(runs_dir) as above:
+                    with closing(Directory(runs_dir)) as above:
                         above.sync()
                 except (OSError, RunFolderError):
                     folder.close()
@@ -158,23 +194,13 @@ class RunFolder:
                     path.rmdir()
 
     @classmethod
-    def _take(cls, path: Path) -> RunFolder:
-        directory = Directory(path)
-        try:
-            return cls(directory, RunLock.acquire(directory))
-        except BaseException:
-            directory.close()
-            raise
-
-    @classmethod
     def open_existing(cls, path: Path) -> RunFolder:
         """Take the lock of an existing run folder and repair what a crash left in it."""
         if not is_run_folder(path):
             raise RunFolderError(f"There is no run folder {path}; check the run id and --runs-dir.")
         try:
-            folder = cls._take(path)
+            folder = cls(path)
             try:
-                folder._clear_leftovers()
                 torn_bytes = mend_tail(folder._directory, RESULTS, TORN)
                 mend_tail(folder._directory, EVENTS)
             except (OSError, RunFolderError):
@@ -189,31 +215,42 @@ class RunFolder:
             )
         return folder
 
-    @property
-    def n_events_lost(self) -> int:
-        """Events the disk refused."""
-        return self._events.n_lost
-
     async def append(self, result: Result) -> None:
         """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
         await self._results.append(result_line(result))
 
     def event(self, event: Event) -> None:
-        """Record an event, from any thread. A disk that refuses it does not end the run."""
-        self._require_open()
-        self._events.write(clean(encode_line(event)))
+        """Record an event whole or not at all, from any thread. A disk that refuses it does not end the run."""
+        if not self._lock.is_held:
+            raise RunFolderError(NOT_OPEN.format(self.path / EVENTS))
+        line = clean(encode_line(event))
+        with self._one_event:
+            try:
+                if self._events_fd is None:
+                    self._events_fd = self._directory.open(EVENTS, APPEND)
+                size = os.fstat(self._events_fd).st_size
+            except (OSError, RunFolderError):
+                self.n_events_lost += 1
+                return
+            try:
+                write_all(self._events_fd, line)
+            except OSError:
+                self.n_events_lost += 1
+                with suppress(OSError):
+                    os.ftruncate(self._events_fd, size)
 
     def has(self, name: str) -> bool:
         """Whether a file of this name is in the folder."""
-        return self._directory.has_file(name)
+        found = self._directory.stat(name)
+        return found is not None and stat.S_ISREG(found.st_mode)
 
-    def write_json(self, name: str, document: Any) -> None:
-        """Write a whole JSON file: the old one or the new one is there at any moment, never part of one."""
-        self._write_file(name, encode_document(document))
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a whole text file as `write_json` does, in UTF-8."""
-        self._write_file(name, well_formed(text).encode())
+    def write(self, name: str, document: Any) -> None:
+        """Write a whole file, a text as it is, all else as JSON: the old one or the new one is there at any moment."""
+        if not self._lock.is_held:
+            raise RunFolderError(NOT_OPEN.format(self.path / name))
+        data = well_formed(document).encode() if isinstance(document, str) else encode_document(document)
+        with self._directory.replacement(name) as file:
+            file.write(clean(data))
 
     def supersede(self, keys: set[CellKey]) -> int:
         """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many.
@@ -269,7 +306,12 @@ class RunFolder:
         """Write what is waiting, end the writer thread, release the lock. Harmless when repeated, or in a fork."""
         if self._lock.is_held:
             self._results.close()
-            self._events.close()
+            with self._one_event:
+                if self._events_fd is not None:
+                    with suppress(OSError):
+                        sync_data(self._events_fd)
+                    os.close(self._events_fd)
+                    self._events_fd = None
             self._lock.release()
         atexit.unregister(self.close)
 
@@ -279,47 +321,13 @@ class RunFolder:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _write_file(self, name: str, data: bytes) -> None:
-        self._require_open()
-        with self._directory.replacement(name) as file:
-            file.write(clean(data))
-
-    def _require_open(self) -> None:
-        if not self._lock.is_held:
-            raise RunFolderError(f"{self.path} is not open for writing here; open the run folder again.")
-
-    def _clear_leftovers(self) -> None:
-        for name in filter(is_leftover, self._directory.names()):
-            if self._directory.has_file(name):
-                self._directory.unlink(name)
-
     def _result_lines(self) -> Iterator[bytes]:
         descriptor = self._directory.open(RESULTS, os.O_RDONLY)
         with os.fdopen(descriptor, "rb", buffering=READ_BUFFER_BYTES) as file:
             yield from read_lines(file)
 
 
-def _make_named(runs_dir: Path, run_id: str) -> Path:
-    path = runs_dir / run_id
-    try:
-        path.mkdir()
-    except FileExistsError:
-        # A run killed before it wrote anything must not use its id up: nothing is there to resume.
-        if path.is_symlink() or not is_barren(path):
-            raise _taken(path) from None
-    return path
-
-
 def _taken(path: Path) -> RunFolderError:
     return RunFolderError(
         f"Run {path.name!r} exists already in {path.parent}; use --resume {path.name}, or choose another --run-id."
     )
-
-
-def _make_dated(runs_dir: Path, now: datetime | None) -> Path:
-    base = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
-    for suffix in chain([""], (f"_{number}" for number in count(2))):
-        with suppress(FileExistsError):
-            (runs_dir / f"{base}{suffix}").mkdir()
-            break
-    return runs_dir / f"{base}{suffix}"

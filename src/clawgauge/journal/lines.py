@@ -28,13 +28,22 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 def encode_line(record: Any) -> bytes:
     """`record` as one line, newline included. Broken Unicode is repaired, never an error."""
-    return _encode(record) + b"\n"
+    try:
+        encoded = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        repaired, lost = repair_value(msgspec.to_builtins(record))
+        if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
+            repaired["text_repaired"] = True
+        encoded = msgspec.json.encode(repaired)
+    if not encoded.isascii() or b"\x7f" in encoded:
+        encoded = _UNSAFE.sub(_escape, encoded)
+    return encoded + b"\n"
 
 
 def encode_document(record: Any, *, pretty: bool = True) -> bytes:
     """`record` as a whole file, indented for a person unless told otherwise."""
-    encoded = _encode(record)
-    return (msgspec.json.format(encoded, indent=2) if pretty else encoded) + b"\n"
+    encoded = encode_line(record)
+    return msgspec.json.format(encoded, indent=2) + b"\n" if pretty else encoded
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:
@@ -42,7 +51,12 @@ def decode_object(line: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _decode_surrogates(line)
+        if not _SURROGATE_ESCAPE.search(line):
+            return None
+        try:
+            value = repair_value(json.loads(line, parse_constant=_refuse_constant))[0]
+        except (ValueError, RecursionError):
+            return None
     return value if isinstance(value, dict) else None
 
 
@@ -69,30 +83,8 @@ def _parse_number(text: str) -> int | float | None:
     return value if isinstance(value, int) or math.isfinite(value) else None
 
 
-def _decode_surrogates(line: bytes) -> Any:
-    if not _SURROGATE_ESCAPE.search(line):
-        return None
-    try:
-        return repair_value(json.loads(line, parse_constant=_refuse_constant))[0]
-    except (ValueError, RecursionError):
-        return None
-
-
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _encode(record: Any) -> bytes:
-    try:
-        encoded = msgspec.json.encode(record)
-    except UnicodeEncodeError:
-        repaired, lost = repair_value(msgspec.to_builtins(record))
-        if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
-            repaired["text_repaired"] = True
-        encoded = msgspec.json.encode(repaired)
-    if encoded.isascii() and b"\x7f" not in encoded:
-        return encoded
-    return _UNSAFE.sub(_escape, encoded)
 
 
 def _escape(match: re.Match[bytes]) -> bytes:

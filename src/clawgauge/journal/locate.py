@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +11,10 @@ from typing import Annotated, Any
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import TEMP_SUFFIX, Directory, read_file, stat_file
-from clawgauge.journal.names import CONFIG, LATEST, LOCK, RESULTS
+from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, is_barren, read_file, stat_file
 from clawgauge.journal.reader import CAP_BYTES
 
 _MAX_SUGGESTIONS = 5
-# The names `Directory.replacement` gives, and version 0.1.0 gave.
-_LEFTOVER = re.compile(rf"\..+\.[0-9]+-[0-9a-f]+{re.escape(TEMP_SUFFIX)}", re.DOTALL)
 _END_OF_YEAR_9999_MS = 253_402_300_799_999
 
 
@@ -69,25 +65,6 @@ def is_run_folder(path: Path) -> bool:
         return path.is_dir() and (stat_file(path, CONFIG) is not None or stat_file(path, RESULTS) is not None)
     except OSError:
         return False
-
-
-def is_barren(path: Path) -> bool:
-    """Whether nothing was ever written into folder `path`: what a kill leaves in the first instant of a run."""
-    try:
-        with Directory(path) as directory:
-            for name in directory.names():
-                found = directory.stat(name)
-                is_trace = name == LOCK or is_leftover(name) or (name == RESULTS and found and found.st_size == 0)
-                if found is not None and not (is_trace and stat.S_ISREG(found.st_mode)):
-                    return False
-            return True
-    except OSError:
-        return False
-
-
-def is_leftover(name: str) -> bool:
-    """Whether a file of this name is one that was to take another's place when its writer was killed."""
-    return _LEFTOVER.fullmatch(name) is not None
 
 
 def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:

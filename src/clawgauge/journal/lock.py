@@ -19,24 +19,15 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.errors import RunFolderError, RunLocked
-from clawgauge.journal.disk import Directory
-from clawgauge.journal.names import LOCK
+from clawgauge.journal.disk import LOCK, Directory, is_same
 
 if sys.platform == "win32":
     import msvcrt
 
     # Locked bytes cannot be read on Windows, so the lock sits far behind what the file says.
     _LOCKED_BYTE = 1 << 30
-
-    def _take(fd: int) -> None:
-        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
-
-    def _take(fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 _HELD_ELSEWHERE = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 _HOLDER_BYTES = 4096
@@ -53,17 +44,13 @@ class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLock:
-    """The right to write one run folder, until `release` or the end of the process. Closes `directory` with it."""
+    """The right to write one run folder, until `release` or the end of the process. Closes `directory` with it.
 
-    def __init__(self, directory: Directory, fd: int, warning: str | None) -> None:
-        self.warning = warning
-        self._directory = directory
-        self._fd: int | None = fd
-        _held.add(self)
+    Made where it can be taken; else `RunLocked` names who has it. `is_held` is False once it is released, and in a
+    forked child from the start.
+    """
 
-    @classmethod
-    def acquire(cls, directory: Directory) -> RunLock:
-        """Take the lock of the folder, or raise `RunLocked` naming who has it."""
+    def __init__(self, directory: Directory) -> None:
         locked = directory.fd is not None and _lock_or_refuse(directory.fd, directory)
         while True:
             fd = directory.open(LOCK, os.O_RDWR | os.O_CREAT)
@@ -71,43 +58,42 @@ class RunLock:
             try:
                 locked = _lock_or_refuse(fd, directory) or locked
                 # The holder before us may have removed the file between our open and our lock: it locks nothing now.
-                ours = _is_still(directory, fd)
+                ours = is_same(directory.prefix + LOCK, fd, directory.fd)
             finally:
                 if not ours:
                     os.close(fd)
             if ours:
-                signature = LockHolder(
-                    pid=os.getpid(), hostname=socket.gethostname(), started_at_ms=time.time_ns() // 1_000_000
-                )
-                # A full disk takes the signature, which is a courtesy, but not the lock.
-                with suppress(OSError):
-                    os.lseek(fd, 0, os.SEEK_SET)
-                    os.ftruncate(fd, 0)
-                    os.write(fd, msgspec.json.encode(signature) + b"\n")
-                place = directory.path
-                alone = f"The file system of {place} offers no locks; see to it that only one process writes this run."
-                return cls(directory, fd, None if locked else alone)
-
-    @property
-    def is_held(self) -> bool:
-        """False once released, and in a forked child from the start."""
-        return self._fd is not None
+                break
+        signature = LockHolder(
+            pid=os.getpid(), hostname=socket.gethostname(), started_at_ms=time.time_ns() // 1_000_000
+        )
+        # A full disk takes the signature, which is a courtesy, but not the lock.
+        with suppress(OSError):
+            os.lseek(fd, 0, os.SEEK_SET)
+            os.ftruncate(fd, 0)
+            os.write(fd, msgspec.json.encode(signature) + b"\n")
+        alone = f"The file system of {directory.path} offers no locks; see to it that only one process writes this run."
+        self.warning = None if locked else alone
+        self.is_held = True
+        self._directory = directory
+        self._fd = fd
+        _held.add(self)
 
     def release(self) -> None:
         """Let go, and leave no lock file. Harmless when repeated."""
-        if self._fd is None:
+        if not self.is_held:
             return
         # Windows refuses to remove an open file, and then the next writer takes the file over.
         with suppress(OSError):
-            if _is_still(self._directory, self._fd):
+            if is_same(self._directory.prefix + LOCK, self._fd, self._directory.fd):
                 self._directory.unlink(LOCK)
         self.forget()
 
     def forget(self) -> None:
         """Close this process's copy of the lock without touching the file."""
-        if self._fd is not None:
+        if self.is_held:
+            self.is_held = False
             os.close(self._fd)
-            self._fd = None
             self._directory.close()
             _held.discard(self)
 
@@ -128,7 +114,11 @@ if sys.platform != "win32":
 def _lock_or_refuse(fd: int, directory: Directory) -> bool:
     """Lock `fd`, the folder's or the lock file's; False where the file system cannot."""
     try:
-        _take(fd)
+        if sys.platform == "win32":
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD_ELSEWHERE:
             raise RunLocked(
@@ -139,11 +129,6 @@ def _lock_or_refuse(fd: int, directory: Directory) -> bool:
     return True
 
 
-def _is_still(directory: Directory, fd: int) -> bool:
-    found = directory.stat(LOCK)
-    return found is not None and os.path.samestat(found, os.fstat(fd))
-
-
 def _holder(directory: Directory) -> str:
     """Who the lock file says holds the folder; where it was deleted, whom the kernel knows."""
     try:
@@ -152,12 +137,9 @@ def _holder(directory: Directory) -> str:
             holder = msgspec.json.decode(os.read(fd, _HOLDER_BYTES), type=LockHolder)
         finally:
             os.close(fd)
+        return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
     except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError):
-        return _holder_by_kernel(directory)
-    return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
-
-
-def _holder_by_kernel(directory: Directory) -> str:
+        pass
     with suppress(OSError, ValueError, IndexError):
         found = directory.path.stat()
         place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

@@ -18,10 +18,20 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import LINE_CAP_BYTES, open_file, read_file, read_lines
+from clawgauge.journal.disk import (
+    CONFIG,
+    EVENTS,
+    INVENTORY,
+    LINE_CAP_BYTES,
+    RESULTS,
+    SUMMARY,
+    SUPERSEDED,
+    open_file,
+    read_file,
+    read_lines,
+)
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
-from clawgauge.journal.names import CONFIG, EVENTS, INVENTORY, RESULTS, SUMMARY, SUPERSEDED
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -160,34 +170,30 @@ class ResultReader(Generic[T]):
             with open_results(self._folder) as file:
                 self.first_harness = _tells_first_harness(self._raw_config, file)
                 file.seek(0)
-                decode = self._old_decoder() if self.first_harness else msgspec.json.Decoder(self._record).decode
-                yield from self._decode_all(file, size, decode)
+                decode: Callable[[bytes], T | None] = msgspec.json.Decoder(self._record).decode
+                decode = self._old_decoder() if self.first_harness else decode
+                batch: list[T] = []
+                offsets: list[int] = []
+                offset = 0
+                for line in read_lines(file):
+                    try:
+                        record = decode(line)
+                    except _REFUSALS:
+                        record = self._look_again(file, line)
+                    if record is not None:
+                        batch.append(record)
+                        offsets.append(offset)
+                        if len(batch) == size:
+                            yield batch, offsets
+                            batch, offsets = [], []
+                    offset += len(line)
+                    if record is None:
+                        # The rest of a line over the cap may have been passed over.
+                        offset = file.tell()
+                if batch:
+                    yield batch, offsets
         except OSError as error:
             raise _unreadable(self._folder / RESULTS, error) from error
-
-    def _decode_all(
-        self, file: BinaryIO, size: int, decode: Callable[[bytes], T | None]
-    ) -> Iterator[tuple[list[T], list[int]]]:
-        batch: list[T] = []
-        offsets: list[int] = []
-        offset = 0
-        for line in read_lines(file):
-            try:
-                record = decode(line)
-            except _REFUSALS:
-                record = self._look_again(file, line)
-            if record is not None:
-                batch.append(record)
-                offsets.append(offset)
-                if len(batch) == size:
-                    yield batch, offsets
-                    batch, offsets = [], []
-            offset += len(line)
-            if record is None:
-                # The rest of a line over the cap may have been passed over.
-                offset = file.tell()
-        if batch:
-            yield batch, offsets
 
     def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
@@ -262,20 +268,15 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
 def is_first_harness(path: Path) -> bool:
     """Whether the first harness made run folder `path`: by its config.json, else by its first telling line."""
     config = _config_or_none(path)
-    if _is_ours(config):
-        return False
-    with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
-        return _tells_first_harness(config, file)
-    return config is not None
-
-
-def _is_ours(config: Mapping[str, Any] | None) -> bool:
-    """Every config.json of ours has a schema version; the first harness knew none."""
-    return config is not None and "schema_version" in config
+    if config is None or "schema_version" not in config:
+        with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
+            return _tells_first_harness(config, file)
+    return config is not None and "schema_version" not in config
 
 
 def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bool:
-    if _is_ours(config):
+    # Every config.json of ours has a schema version; the first harness knew none.
+    if config is not None and "schema_version" in config:
         return False
     for line in read_lines(file):
         verdict = tells_first_harness(decode_line(line) or {})

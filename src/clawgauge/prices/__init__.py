@@ -77,7 +77,7 @@ def load_prices(own: Path | None = None) -> PriceTable:
     """The table of the package, with the entries of the user's file over it."""
     prices, usd_per_kwh = [], None
     for path in [_BUILTIN] if own is None else [_BUILTIN, own]:
-        file = read_toml(path, _PriceFile, "prices")
+        file, _ = read_toml(path, _PriceFile, "prices")
         usd_per_kwh = file.usd_per_kwh
         for number, price in enumerate(file.price, start=1):
             if (price.vendor is None) == (price.provider is None):

@@ -1,1 +1,1 @@
-"""One file per way to reach a model. `base` is the contract; `registry` finds providers by name."""
+"""One file per way to reach a model. `base` is the contract, and finds providers by name."""

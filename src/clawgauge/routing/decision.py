@@ -70,7 +70,7 @@ def read_policy(path: Path | None) -> Policy:
     """The policy in a TOML file, or the default one."""
     if path is None:
         return Policy()
-    policy = read_toml(path, Policy, "policy")
+    policy, _ = read_toml(path, Policy, "policy")
     if not any(msgspec.structs.astuple(policy.weights)):
         raise ConfigError(
             f"the policy {path}: all weights are 0, so nothing could be ordered; give one of them a value"

@@ -104,6 +104,9 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
     if config is None:
         return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0, {})
     planned = {prompt.key for prompt in config.prompts}
+    n_asked = Counter(prompt.suite for prompt in config.prompts)
+    # The built-in suites, whose source is their name, of which no prompt was left out.
+    in_full = [s.name for s in config.suites if s.source == s.name and n_asked[s.name] >= s.n_prompts]
     configured = {prompt.key for prompt in config.prompts if carries_verdict(prompt)}
     return Schedule(
         targets=tuple(config.targets),
@@ -114,14 +117,8 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
         families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
-        asked_in_full=_asked_in_full(config),
+        asked_in_full=frozenset(in_full),
     )
-
-
-def _asked_in_full(config: RunConfig) -> frozenset[str]:
-    """The built-in suites, whose source is their name, of which no prompt was left out."""
-    n_asked = Counter(prompt.suite for prompt in config.prompts)
-    return frozenset(s.name for s in config.suites if s.source == s.name and n_asked[s.name] >= s.n_prompts)
 
 
 class Stop(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -32,10 +32,6 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
     prompt: Prompt
     repeat: int
-
-    @property
-    def spending_key(self) -> SpendingKey:
-        return self.prompt.suite, self.prompt.id, self.repeat
 
     def key(self, target: Target) -> CellKey:
         """What the record of this cell is found by."""
@@ -68,44 +64,22 @@ def _take_turns(groups: Sequence[Sequence[T]]) -> list[T]:
     return [member for turn in zip_longest(*groups) for member in turn if member is not None]
 
 
-class Budget:
-    """A bound on what may be spent. `name` is the option that set it."""
+class CallBudget:
+    """At most `limit` cells of a target are asked, those of earlier stretches included; retries are not counted."""
 
-    name = ""
+    name = "max_calls"
+    detail: Mapping[str, Any] = {}
 
-    def __init__(self, limit: float, spent: float = 0) -> None:
+    def __init__(self, limit: int, spent: int) -> None:
         self.limit = limit
         self.spent = spent
 
     @property
-    def calls_left(self) -> int | None:
-        """How many cells may still be asked; None where that cannot be said, 0 when the budget is spent."""
-        raise NotImplementedError
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        """What else a reader of the run should know of its end."""
-        return {}
+    def calls_left(self) -> int:
+        return max(0, self.limit - self.spent)
 
     def is_open(self) -> bool:
-        """Whether one may go out now; if not, one that is in flight has to come back first."""
-        return self.calls_left != 0
-
-    def issue(self, cell: Cell) -> None:
-        """A cell goes out."""
-
-    def learn(self, result: Result) -> None:
-        """It came back."""
-
-
-class CallBudget(Budget):
-    """At most `limit` cells of a target are asked, those of earlier stretches included; retries are not counted."""
-
-    name = "max_calls"
-
-    @property
-    def calls_left(self) -> int:
-        return max(0, int(self.limit - self.spent))
+        return self.spent < self.limit
 
     def issue(self, cell: Cell) -> None:
         self.spent += 1
@@ -116,7 +90,7 @@ class CallBudget(Budget):
             self.spent -= 1
 
 
-class CostBudget(Budget):
+class CostBudget:
     """At most `limit` dollars are spent on a run, earlier stretches included, and one call more.
 
     A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
@@ -127,7 +101,8 @@ class CostBudget(Budget):
     name = "max_cost"
 
     def __init__(self, limit: float, spent: float = 0.0) -> None:
-        super().__init__(limit, spent)
+        self.limit = limit
+        self.spent = spent
         self._before_usd = spent
         self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
@@ -136,10 +111,12 @@ class CostBudget(Budget):
 
     @property
     def calls_left(self) -> int | None:
+        """0 when the budget is spent; how many cells may still be asked before that cannot be said."""
         return 0 if self._uncounted or self.spent >= self.limit else None
 
     @property
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> Mapping[str, Any]:
+        """What else a reader of the run should know of its end."""
         assumed = {"assumed": round(self._assumed_usd, 6)} if self._assumed_usd else {}
         return {"unknown_cost": True, **assumed} if self._uncounted else assumed
 
@@ -150,12 +127,12 @@ class CostBudget(Budget):
         return round(max(0.0, self.spent - self._before_usd - self._recorded_usd + held), 6)
 
     def is_open(self, key: SpendingKey | None = None) -> bool:
-        """Whether a call, or the next attempt of the cell `key`, may go out now."""
+        """Whether a call, or the next attempt of the cell `key`, may go out now; if not, one has to come back first."""
         others_usd = sum(held for holder, held in self._holds.items() if holder != key)
         return not self._uncounted and self.spent + others_usd < self.limit
 
     def issue(self, cell: Cell) -> None:
-        self._holds[cell.spending_key] = math.inf
+        self._holds[cell.prompt.suite, cell.prompt.id, cell.repeat] = math.inf
 
     def hold(self, key: SpendingKey, most_usd: float) -> None:
         """An attempt goes out that costs at most so much."""
@@ -180,6 +157,10 @@ class CostBudget(Budget):
             unknown = cost is None and result.availability_status == "ok"
             self.pay(key, math.inf if unknown else cost or 0.0)
         self._paid.discard(key)
+
+
+Budget: TypeAlias = CallBudget | CostBudget
+"""A bound on what may be spent. Its `name` is the option that set it."""
 
 
 def cost_budget(plan: Plan) -> CostBudget | None:
@@ -352,7 +333,13 @@ def _fit_to_window(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[
 
     Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
     """
-    long = {prompt.key: size for prompt in plan.asked if (size := _size(prompt)) > _SMALLEST_WINDOW}
+    long: dict[PromptKey, float] = {}
+    for prompt in plan.asked:
+        # Only a text that may matter is looked at, for the fewest tokens it can have: most are a few lines.
+        texts = (prompt.system or "", prompt.prompt)
+        if sum(map(len, texts)) > _SMALLEST_WINDOW:
+            size = 0.8 * sum(map(estimate_tokens, texts))
+            long |= {prompt.key: size} if size > _SMALLEST_WINDOW else {}
     if not long or (window := plan.provider_for(target).context_tokens) is None:
         return cells, None
     beyond = {key for key, size in long.items() if size > window}
@@ -362,9 +349,3 @@ def _fit_to_window(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[
     ids = sorted({f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in beyond})
     detail = {"reason": "beyond_context", "window": window, "prompts": ids, "not_asked": len(cells) - len(fitting)}
     return fitting, Outcome("skip", detail)
-
-
-def _size(prompt: Prompt) -> float:
-    """The fewest tokens a prompt can have. Only a text that may matter is looked at: most are a few lines."""
-    texts = (prompt.system or "", prompt.prompt)
-    return 0.8 * sum(map(estimate_tokens, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 
 import msgspec
 
@@ -46,9 +45,6 @@ _DECISIVE_NS = 1_000_000_000
 _DEADLINES = frozenset({"timeout", "connect_timeout"})
 # What a connection looks like after this machine has slept: the other side gave up on us.
 _AFTER_SLEEP = _DEADLINES | {"stream_interrupted", "connection_reset", "connection_refused", "dns_error"}
-# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
-_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
 
 
 def retry_wait_s(
@@ -82,13 +78,6 @@ def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailu
     return CallFailure("error", "client_stalled", words, retryable=True)
 
 
-def suspended_ns() -> int:
-    """How long this machine has slept since it was started; it only grows. 0 where the system does not say."""
-    if _COUNTING is None or _PAUSING is None:
-        return 0
-    return time.clock_gettime_ns(_COUNTING) - time.clock_gettime_ns(_PAUSING)
-
-
 # What a server may put around a request: its template, the names of roles, a preamble for tools.
 _WRAPPING_TOKENS = 1_000
 # Failures before a model was asked. Whatever else went wrong, some of an answer may have been made, and billed.
@@ -110,7 +99,8 @@ class Spending:
         self._price = price
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
-        self._changed = asyncio.Event()
+        # Set, and another in its place, whenever an attempt has come back.
+        self.changed = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -122,7 +112,7 @@ class Spending:
         while not self._budget.is_open(key):
             if self.is_over:
                 return False
-            await self._changed.wait()
+            await self.changed.wait()
         self._budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
         return True
 
@@ -145,14 +135,10 @@ class Spending:
             self._budget.pay(key, self._usd(completion.input_tokens, completion.output_tokens), assumed=True)
         self.wake()
 
-    async def change(self) -> None:
-        """Wait for an attempt to come back."""
-        await self._changed.wait()
-
     def wake(self) -> None:
         """Something came back: whoever waits may look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def _most_usd(self, call: Call) -> float:
         if self._price is None or call.max_tokens is None or call.world is not None:

@@ -18,19 +18,24 @@ _SUB_BITS = 4
 _N_BUCKETS = (64 - _SUB_BITS) << _SUB_BITS
 _MAX_PEAKS = 4_096
 _RESOLUTION_READS = 256
+# Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
+_COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+_PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
+
+
+def suspended_ns() -> int:
+    """How long this machine has slept since it was started; it only grows. 0 where the system does not say."""
+    if _COUNTING is None or _PAUSING is None:
+        return 0
+    return time.clock_gettime_ns(_COUNTING) - time.clock_gettime_ns(_PAUSING)
 
 
 class Clock:
     """A monotonic clock for durations, a wall clock for labels, and a way to wait: the machine's own."""
 
-    def perf_ns(self) -> int:
-        return time.perf_counter_ns()
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    perf_ns = staticmethod(time.perf_counter_ns)
+    wall_ns = staticmethod(time.time_ns)
+    sleep = staticmethod(asyncio.sleep)
 
 
 class LagHistogram:
@@ -60,53 +65,37 @@ class LagHistogram:
         return self.max_ns
 
 
-class RecentPeaks:
-    """The largest value since any moment still of interest.
+class ClientClock:
+    """Watches the running loop, and what this program costs, from entering to leaving.
 
-    Keeps only values that no later one exceeds: of those since a moment, the first kept is the largest.
+    `cores` and `load_1m` are what the machine had, and had to do, before that.
     """
 
-    def __init__(self) -> None:
-        self._stamps_ns: list[int] = []
-        self._values: list[int] = []
-
-    def add(self, at_ns: int, value: int) -> None:
-        """A value seen at a moment not before the last one."""
-        stamps_ns, values = self._stamps_ns, self._values
-        while values and values[-1] <= value:
-            values.pop()
-            stamps_ns.pop()
-        stamps_ns.append(at_ns)
-        values.append(value)
-        if len(values) > _MAX_PEAKS:
-            # Of two neighbours the larger value takes the later stamp: a window may see too much, never too little.
-            self._values = values[::2]
-            self._stamps_ns = [max(stamps_ns[n : n + 2]) for n in range(0, len(stamps_ns), 2)]
-
-    def since(self, at_ns: int) -> int:
-        """The largest value at or after a moment; 0 if there is none."""
-        first = bisect_left(self._stamps_ns, at_ns)
-        return self._values[first] if first < len(self._values) else 0
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
-class LagWatch:
-    """Watches the running loop between entering and leaving."""
-
-    def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self, *, cores: int | None = None, load_1m: float | None = None, now_ns: Callable[[], int] = perf_counter_ns
+    ) -> None:
         self.now_ns = now_ns
+        self._machine = {"cores": cores, "load_1m": load_1m}
+        # The smallest step the clock is seen to take, the time of reading it included.
+        reads = [perf_counter_ns() for _ in range(_RESOLUTION_READS)]
+        self._resolution_ns = min((later - sooner for sooner, later in pairwise(reads) if later > sooner), default=0)
+        self._began_s = self._wall_s = 0.0
+        self._began_cpu_s = self._cpu_s = 0.0
         self._histogram = LagHistogram()
-        self._peaks = RecentPeaks()
+        # Hold-ups that no later one exceeds, and when each was seen: of those since a moment the first is the largest.
+        self._peaks_ns: list[int] = []
+        self._stamps_ns: list[int] = []
         self._due_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         self._tick(asyncio.get_running_loop())
+        self._began_s, self._began_cpu_s = time.perf_counter(), time.process_time()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self._wall_s = time.perf_counter() - self._began_s
+        self._cpu_s = time.process_time() - self._began_cpu_s
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._due_ns = None
@@ -114,58 +103,42 @@ class LagWatch:
     def largest_since(self, began_ns: int) -> int:
         """The most the loop was late between `began_ns` and now, in nanoseconds."""
         pending_ns = 0 if self._due_ns is None else self.now_ns() - self._due_ns
-        return max(0, pending_ns, self._peaks.since(began_ns))
+        first = bisect_left(self._stamps_ns, began_ns)
+        return max(0, pending_ns, self._peaks_ns[first] if first < len(self._peaks_ns) else 0)
 
     def held_since(self, began_ns: int) -> None:
-        """Our own work has held the loop from `began_ns` until now, wherever the ticks fell."""
+        """The loop has been held from `began_ns` until now, by work of our own or by what made a tick late."""
         now_ns = self.now_ns()
-        self._peaks.add(now_ns, now_ns - began_ns)
+        stamps_ns, peaks_ns, held_ns = self._stamps_ns, self._peaks_ns, now_ns - began_ns
+        while peaks_ns and peaks_ns[-1] <= held_ns:
+            peaks_ns.pop()
+            stamps_ns.pop()
+        stamps_ns.append(now_ns)
+        peaks_ns.append(held_ns)
+        if len(peaks_ns) > _MAX_PEAKS:
+            # Of two neighbours the larger value takes the later stamp: a window may see too much, never too little.
+            self._peaks_ns = peaks_ns[::2]
+            self._stamps_ns = [max(stamps_ns[n : n + 2]) for n in range(0, len(stamps_ns), 2)]
 
     def describe(self) -> dict[str, Any]:
-        """The lateness of the `n` ticks so far, in milliseconds; null without a tick."""
+        """The figures, for events.jsonl: the lateness of the `n` ticks so far in milliseconds, null without a tick."""
         seen = self._histogram
-        figures_ns = {"p50": seen.percentile_ns(0.5), "p99": seen.percentile_ns(0.99), "max": seen.max_ns}
-        return {"n": seen.n} | {name: round(ns / 1e6, 3) if seen.n else None for name, ns in figures_ns.items()}
-
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        now_ns = self.now_ns()
-        if self._due_ns is not None:
-            # A loop that counts in whole milliseconds may fire a little early: that is not late.
-            late_ns = max(0, now_ns - self._due_ns)
-            self._histogram.add(late_ns)
-            self._peaks.add(now_ns, late_ns)
-        self._due_ns = self.now_ns() + _TICK_NS
-        self._timer = loop.call_later(TICK_S, self._tick, loop)
-
-
-class ClientClock:
-    """Runs from entering to leaving. `cores` and `load_1m` are what the machine had, and had to do, before that."""
-
-    def __init__(self, *, cores: int | None, load_1m: float | None) -> None:
-        self.lag_watch = LagWatch()
-        self._machine = {"cores": cores, "load_1m": load_1m}
-        # The smallest step the clock is seen to take, the time of reading it included.
-        reads = [perf_counter_ns() for _ in range(_RESOLUTION_READS)]
-        self._resolution_ns = min((later - sooner for sooner, later in pairwise(reads) if later > sooner), default=0)
-        self._began_s = self._wall_s = 0.0
-        self._began_cpu_s = self._cpu_s = 0.0
-
-    def __enter__(self) -> Self:
-        self.lag_watch.__enter__()
-        self._began_s, self._began_cpu_s = time.perf_counter(), time.process_time()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._wall_s = time.perf_counter() - self._began_s
-        self._cpu_s = time.process_time() - self._began_cpu_s
-        self.lag_watch.__exit__(*exc_info)
-
-    def describe(self) -> dict[str, Any]:
-        """The figures, for events.jsonl."""
+        late_ns = {"p50": seen.percentile_ns(0.5), "p99": seen.percentile_ns(0.99), "max": seen.max_ns}
+        lag_ms = {name: round(ns / 1e6, 3) if seen.n else None for name, ns in late_ns.items()}
         return {
             "resolution_ns": self._resolution_ns,
-            "loop_lag_ms": self.lag_watch.describe(),
+            "loop_lag_ms": {"n": seen.n, **lag_ms},
             "client_cpu_s": round(self._cpu_s, 3),
             "wall_s": round(self._wall_s, 3),
             **self._machine,
         }
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._due_ns is not None:
+            # A loop that counts in whole milliseconds may fire a little early: that is not late.
+            now_ns = self.now_ns()
+            late_ns = max(0, now_ns - self._due_ns)
+            self._histogram.add(late_ns)
+            self.held_since(now_ns - late_ns)
+        self._due_ns = self.now_ns() + _TICK_NS
+        self._timer = loop.call_later(TICK_S, self._tick, loop)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from clawgauge.characters import repair_text, well_formed
+from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
@@ -44,7 +44,7 @@ _MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
 def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None) -> str | None:
     """The warning, where the server counted too few tokens to have shown the model these tools."""
-    if not tools or input_tokens is None:
+    if input_tokens is None:
         return None
     chars = sum(len(word) for tool in tools for word in _words(tool))
     if input_tokens * _TOOL_CHARS_PER_TOKEN_AT_MOST >= chars:
@@ -69,10 +69,8 @@ def _words(value: Any, key: str = "") -> Iterator[str]:
         yield value
 
 
-def bounded_transcript(turns: list[TranscriptTurn] | None) -> tuple[list[TranscriptTurn] | None, bool]:
+def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
     """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
-    if turns is None:
-        return None, False
     room, cut = TRANSCRIPT_CAP_BYTES, False
     kept: list[TranscriptTurn] = []
     for turn in turns:
@@ -96,7 +94,7 @@ def _fits(arguments: Any) -> bool:
         return False
 
 
-Judge: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
+JudgeAnswer: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -129,11 +127,10 @@ class Source(msgspec.Struct, frozen=True):
     price: Price | None = None
 
 
-def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = judge_answer) -> Result:
+def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer = judge_answer) -> Result:
     """The record of a cell that was asked; with a verdict where there is an answer to judge."""
     target, prompt, completion = source.target, cell.prompt, asked.completion
-    text, repaired = repair_text(completion.text)
-    reasoning, _ = repair_text(completion.reasoning_text)
+    text, reasoning = well_formed(completion.text), well_formed(completion.reasoning_text)
     status, failure_type, error = _outcome(completion, text, asked.failure)
     verdict = _UNJUDGED
     if failure_type is None:
@@ -142,7 +139,10 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
     # Nothing is ever estimated: where there is a count, it is the server's.
     counts = [getattr(completion, name) for name in TOKEN_COUNTS]
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
-    transcript, transcript_cut = bounded_transcript(completion.transcript)
+    turns, transcript_cut = completion.transcript, False
+    transcript = turns
+    if turns is not None:
+        transcript, transcript_cut = bounded_transcript(turns)
     cost, cost_source = call_cost(completion, source.price)
     return Result(
         run_id=source.run_id,
@@ -154,8 +154,6 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
         started_at_ms=asked.started_at_ms,
         ended_at_ms=asked.ended_at_ms,
-        e2e_ms=to_ms(asked.e2e_ns),
-        ttft_ms=_scaled(completion.ttft_ns, 1_000_000),
         success=failure_type is None,
         failure_type=failure_type,
         raw_output=raw_output,
@@ -163,49 +161,51 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         repeat=cell.repeat,
         stretch=source.stretch,
         expected_tools=prompt.expected_tools,
-        ttfa_ms=_scaled(completion.ttfa_ns, 1_000_000),
-        timings_us=TimingsUs(
-            e2e=round(asked.e2e_ns / 1000),
-            ttft=_scaled(completion.ttft_ns, 1000),
-            ttfa=_scaled(completion.ttfa_ns, 1000),
-            connect=_scaled(completion.connect_ns, 1000),
-            lag=_scaled(asked.lag_ns, 1000),
-        ),
-        total_ms=to_ms(asked.total_ns),
         attempts=asked.attempts,
         streamed=asked.streamed,
         cold_start=asked.cold_start,
-        finish_reason=bounded_label(completion.finish_reason),
-        model_reported=bounded_label(completion.model_reported),
-        error=bounded_error(source.redact, error),
+        # Bounded: a record too long to be read again would be a lost answer.
+        finish_reason=completion.finish_reason and completion.finish_reason[:LABEL_CAP_CHARS],
+        model_reported=completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS],
+        error=bounded_error(source.redact, error) if error else None,
         raw_output_bytes=raw_bytes,
         raw_output_truncated=truncated,
-        text_repaired=repaired,
+        text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
         tools_offered=bool(prompt.tools),
         tokens_source=None if all(count is None for count in counts) else "server",
         cost_usd=cost,
         cost_source=cost_source,
         prompt_prefix=asked.prefix,
-        turns=None if completion.transcript is None else len(completion.transcript),
+        turns=None if turns is None else len(turns),
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
         engine=engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None,
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
         **{name: getattr(completion, name) for name in _AS_REPORTED},
+        **_timings(asked),
         **verdict,
     )
 
 
-def bounded_error(redact: Callable[[str], str], words: str | None) -> str | None:
+def _timings(asked: Asked) -> dict[str, Any]:
+    """The final attempt's times in milliseconds, and in microseconds beside; null where nothing was seen."""
+    seen = asked.completion
+    told_ns = {"ttft": seen.ttft_ns, "ttfa": seen.ttfa_ns, "connect": seen.connect_ns, "lag": asked.lag_ns}
+    told_us = {name: None if ns is None else round(ns / 1000) for name, ns in told_ns.items()}
+    return {
+        "e2e_ms": to_ms(asked.e2e_ns),
+        "ttft_ms": None if seen.ttft_ns is None else to_ms(seen.ttft_ns),
+        "ttfa_ms": None if seen.ttfa_ns is None else to_ms(seen.ttfa_ns),
+        "timings_us": TimingsUs(e2e=round(asked.e2e_ns / 1000), **told_us),
+        "total_ms": to_ms(asked.total_ns),
+    }
+
+
+def bounded_error(redact: Callable[[str], str], words: str) -> str:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
-    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)[0] if words else None
-
-
-def bounded_label(words: str | None) -> str | None:
-    """A server's own word for something. Bounded: a record too long to be read again would be a lost answer."""
-    return None if words is None else words[:LABEL_CAP_CHARS]
+    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)[0]
 
 
 def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
@@ -219,10 +219,6 @@ def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
 def to_ms(duration_ns: int) -> int:
     """Rounded milliseconds; 0 is a measurement."""
     return round(duration_ns / 1_000_000)
-
-
-def _scaled(duration_ns: int | None, unit_ns: int) -> int | None:
-    return None if duration_ns is None else round(duration_ns / unit_ns)
 
 
 def call_cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:
@@ -249,7 +245,7 @@ def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> 
 
 def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:
     found = []
-    reported = bounded_label(completion.model_reported)
+    reported = completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS]
     # An alias (`opus`) and a dated name (`gpt-5-2026-01-01`) are the model that was asked for.
     if reported and target.model not in reported and reported not in target.model:
         found.append(f"model_mismatch: asked {target.model}, answered by {reported}")
@@ -257,8 +253,8 @@ def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[st
     if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
         found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
     told = any(warning.startswith("tools_dropped:") for warning in completion.warnings)
-    if not told and completion.transcript is None and (dropped := dropped_warning(prompt.tools, tokens)):
-        found.append(dropped)
+    if prompt.tools and not told and completion.transcript is None:
+        found += filter(None, [dropped_warning(prompt.tools, tokens)])
     turns, max_turns = completion.transcript or [], prompt.max_turns or DEFAULT_MAX_TURNS
     if len(turns) >= max_turns and turns[-1].calls:
         found.append(f"max_turns: the model was still calling tools in turn {max_turns}, its last")

@@ -54,15 +54,15 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
     async with plan.provider_for(target) as provider:
         before_text, before = await _look(provider, plan)
         if not folder.has(f"resources_{tag}_before.txt"):
-            folder.write_text(f"resources_{tag}_before.txt", before_text)
+            folder.write(f"resources_{tag}_before.txt", before_text)
         sampler = PeakSampler(pids=provider.pids, environ=plan.environ)
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
         try:
             with sampler, clock:
-                await TargetRun(context, target, provider, agenda, clock.lag_watch).ask()
+                await TargetRun(context, target, provider, agenda, clock).ask()
         finally:
             after_text, after = await _look(provider, plan)
-            folder.write_text(f"resources_{tag}_after.txt", after_text)
+            folder.write(f"resources_{tag}_after.txt", after_text)
             context.event(
                 "target_finished",
                 target,

@@ -11,12 +11,14 @@ import dataclasses
 import random
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from clawgauge.checks import judge_answer
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
@@ -24,11 +26,11 @@ from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, prefixed
-from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s, suspended_ns
-from clawgauge.runner.clock import Clock, LagWatch
+from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
+from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
-from clawgauge.runner.record import Asked, Source, answered_result, bounded_error, to_ms
+from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, to_ms
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
@@ -40,8 +42,11 @@ _WARM_UP: SpendingKey = ("", "warm_up", 0)
 _KILLED = "Error: killed: the call took longer than it may"
 
 
-class Observer:
+class Observer(AbstractContextManager["Observer"]):
     """Hears of everything and does nothing: a base for the console's live table and for tests."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """The run is over."""
 
     def target_started(self, target: Target, n_cells: int) -> None:
         """A target's suite begins."""
@@ -84,7 +89,7 @@ class RunContext:
 
     def event(self, name: str, target: Target | None, **detail: object) -> None:
         label = target.label if target else None
-        self.folder.event(Event(event=name, at_ms=self.clock.wall_ms(), target=label, detail=detail))
+        self.folder.event(Event(event=name, at_ms=self.clock.wall_ns() // 1_000_000, target=label, detail=detail))
 
     def tell_outcomes(self, target: Target, agenda: Agenda) -> None:
         """Why cells of a target stay unasked."""
@@ -97,7 +102,7 @@ class TargetRun:
     """Asks one target its cells, `concurrency` at a time. Every cell ends as exactly one record."""
 
     def __init__(
-        self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, lag_watch: LagWatch
+        self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, client: ClientClock
     ) -> None:
         plan = context.plan
         self._run = context
@@ -105,14 +110,15 @@ class TargetRun:
         self._target = target
         self._provider = provider
         self._agenda = agenda
-        self._lag_watch = lag_watch
+        self._client = client
         price, cost = plan.prices.get(target), context.cost
         self._source = Source(context.folder.run_id, plan.work.stretch, target, plan.redact, price)
         self._spending = None if cost is None or target in plan.free else Spending(cost, price)
         self._ended_by: CallFailure | None = None
         self._n_errors_in_a_row = 0
         self._answered_before = False
-        self._cold_pending = provider.local
+        # Whether the next call finds the model unloaded; None where nobody can tell.
+        self._cold = True if provider.local else None
         self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
@@ -129,7 +135,7 @@ class TargetRun:
         except CallFailure as failure:
             self._end_target(failure, self._agenda.n_open)
         else:
-            self._cold_pending = self._provider.local and not loaded
+            self._cold = not loaded if self._provider.local else None
             self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
             if self._settings.warm_up and self._agenda.n_open:
                 await self._warm_up()
@@ -151,9 +157,9 @@ class TargetRun:
         while (cell := self._agenda.take()) is None:
             if self._spending is None or not self._agenda.n_open:
                 return False
-            await self._spending.change()
+            await self._spending.changed.wait()
         if self._ended_by is not None:
-            now_ms, cold = self._run.clock.wall_ms(), False if self._provider.local else None
+            now_ms, cold = self._run.clock.wall_ns() // 1_000_000, False if self._provider.local else None
             unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)
             result = answered_result(self._source, cell, unasked)
         else:
@@ -181,7 +187,7 @@ class TargetRun:
             prompt, prefix = prefixed(prompt, run.salt, cell.key(self._target))
         call = self._call(prompt)
         began_ns = run.clock.perf_ns()
-        cold = self._take_cold()
+        cold, self._cold = self._cold, False if self._provider.local else None
         max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
         if spec is None:
             asked = await self._ask_turn(cell, call)
@@ -201,13 +207,13 @@ class TargetRun:
             self._end_target(asked.failure)
         completion = asked.completion
         if is_long(cell.prompt, completion.text, completion.native_calls):
-            return await self._do_aside(_judged, self._source, cell, asked, run.judge)
+            return await self._do_aside(_judged, self._source, cell, asked, run.judge.judge)
         if len(completion.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, self._source, cell, asked, run.judge)
-        judging_ns = self._lag_watch.now_ns()
-        result = _judged(self._source, cell, asked, run.judge)
-        self._lag_watch.held_since(judging_ns)
+            return await asyncio.to_thread(_judged, self._source, cell, asked, judge_answer)
+        judging_ns = self._client.now_ns()
+        result = _judged(self._source, cell, asked, judge_answer)
+        self._client.held_since(judging_ns)
         return result
 
     async def _do_aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -238,16 +244,16 @@ class TargetRun:
 
     async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        run, spending, key = self._run, self._spending, cell.spending_key
+        run, spending, key = self._run, self._spending, (cell.prompt.suite, cell.prompt.id, cell.repeat)
         attempts: list[Attempt] = []
         failure: CallFailure | None = _MONEY_SPENT
-        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ms()
+        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ns() // 1_000_000
         while spending is None or await spending.admit(key, call):
-            started_ms, started_ns = run.clock.wall_ms(), self._lag_watch.now_ns()
+            started_ms, started_ns = run.clock.wall_ns() // 1_000_000, self._client.now_ns()
             completion, failure, e2e_ns = await self._attempt(call)
             if spending is not None:
                 spending.settle(key, call, completion, failure)
-            lag_ns = self._lag_watch.largest_since(started_ns)
+            lag_ns = self._client.largest_since(started_ns)
             if failure is None:
                 attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns)))
                 break
@@ -264,7 +270,7 @@ class TargetRun:
                     waited_ms=round((wait_s or 0.0) * 1000),
                     retry_after_s=failure.retry_after_s,
                     http_status=failure.http_status,
-                    error=bounded_error(self._source.redact, failure.message),
+                    error=bounded_error(self._source.redact, failure.message) if failure.message else None,
                 )
             )
             if wait_s is None:
@@ -279,7 +285,7 @@ class TargetRun:
 
     async def _attempt(self, call: Call) -> tuple[Completion, CallFailure | None, int]:
         timeline = Timeline()
-        began_ns, slept_ns, watched_ns = self._run.clock.perf_ns(), suspended_ns(), self._lag_watch.now_ns()
+        began_ns, slept_ns, watched_ns = self._run.clock.perf_ns(), suspended_ns(), self._client.now_ns()
         failure: CallFailure | None = None
         try:
             if "\0" in call.prompt or "\0" in (call.system or ""):
@@ -300,7 +306,7 @@ class TargetRun:
         if failure is not None:
             # How far into an attempt a hold-up of ours can have made it fail.
             waited_ns = round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
-            held_ns = self._lag_watch.largest_since(watched_ns + waited_ns)
+            held_ns = self._client.largest_since(watched_ns + waited_ns)
             failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
         # Putting megabytes together, and reading the arguments of calls, would hold the loop.
         is_light = timeline.n_chars <= ASIDE_CHARS
@@ -324,7 +330,7 @@ class TargetRun:
         call = self._call(prompt, WARM_UP_MAX_TOKENS)
         if self._spending is not None and not await self._spending.admit(_WARM_UP, call):
             return
-        cold = self._take_cold()
+        cold, self._cold = self._cold, False if self._provider.local else None
         completion, failure, e2e_ns = await self._attempt(call)
         if self._spending is not None:
             self._spending.settle(_WARM_UP, call, completion, failure)
@@ -338,12 +344,6 @@ class TargetRun:
             cold_start=cold,
             failure_type=failure.failure_type if failure else None,
         )
-
-    def _take_cold(self) -> bool | None:
-        if not self._provider.local:
-            return None
-        cold, self._cold_pending = self._cold_pending, False
-        return cold
 
     def _call(self, prompt: Prompt, max_tokens: int | None = None) -> Call:
         settings, provider = self._settings, self._provider
@@ -363,9 +363,9 @@ class TargetRun:
         )
 
 
-def _judged(source: Source, cell: Cell, asked: Asked, judge: Judge) -> Result:
+def _judged(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer) -> Result:
     try:
-        return answered_result(source, cell, asked, judge.judge)
+        return answered_result(source, cell, asked, judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
         what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
         completion = asked.completion

@@ -15,7 +15,7 @@ from typing import Any
 
 from clawgauge.checks.spec import Shape, at, kind_of
 from clawgauge.errors import SuiteError
-from clawgauge.small_file import MAX_KEY_PARTS, UnfitFile, has_key_bomb, read_small_file
+from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _parse_json(text: str, place: Place) -> object:
 
 
 def _parse_toml(text: str, place: Place) -> object:
-    if has_key_bomb(text):
+    if KEY_BOMB.search(text):
         raise place.refusal(f"a key of more than {MAX_KEY_PARTS} dotted parts; flatten it")
     try:
         return tomllib.loads(text)

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
-from clawgauge.config import (
-    OPTIONS,
-    Configuration,
-    find_secrets,
-    make_settings,
-    provider_settings,
-    read_configuration,
-)
-from clawgauge.config.settings import ollama_base_url
+from clawgauge.config.providers import find_secrets, ollama_base_url, provider_settings
+from clawgauge.config.settings import OPTIONS, Configuration, make_settings, read_configuration
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import ProviderSettings
-from clawgauge.providers.registry import BUILT_IN, provider_types
+from clawgauge.providers.base import BUILT_IN, ProviderSettings, provider_types
 from clawgauge.records import Option, RunOptions
 from support.rows import every_row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawgauge.config import apply_patterns, parse_target
+from clawgauge.config.providers import apply_patterns, parse_target
 from clawgauge.errors import TargetError
 from clawgauge.records import Target
 from support.rows import every_row

@@ -9,8 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from clawgauge.config import FIELDS, Configuration, Settings, provider_settings, read_configuration
-from clawgauge.config.settings import ProviderTable, harmless_fields
+from clawgauge.config.providers import provider_settings
+from clawgauge.config.settings import (
+    FIELDS,
+    Configuration,
+    ProviderTable,
+    Settings,
+    harmless_fields,
+    read_configuration,
+)
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.records import Harmless
 from support.rows import every_row

@@ -140,7 +140,7 @@ from pathlib import Path
 from clawgauge.journal.folder import RunFolder
 folder = RunFolder.open_existing(Path(sys.argv[1]))
 for n in count():
-    folder.write_json("summary.json", {"n": n, "padding": "x" * 200_000, "again": n})
+    folder.write("summary.json", {"n": n, "padding": "x" * 200_000, "again": n})
     if n == 1:
         print("written", flush=True)
 """,

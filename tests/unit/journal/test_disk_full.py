@@ -103,7 +103,7 @@ def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path, monk
 def test_a_results_file_that_cannot_be_opened_is_a_disk_failure(tmp_path: Path) -> None:
     """results.jsonl turned into a folder ends the run with the machine's exit code, not a crash."""
     with RunFolder.create(tmp_path, "r") as folder:
-        folder.write_json("config.json", make_config())
+        folder.write("config.json", make_config())
         (folder.path / "results.jsonl").unlink()
         (folder.path / "results.jsonl").mkdir()
         with pytest.raises(DiskFailure, match=r"results\.jsonl"):

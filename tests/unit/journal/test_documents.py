@@ -32,8 +32,8 @@ INVENTORY = Inventory(
 def test_documents_come_back_as_written(tmp_path: Path) -> None:
     """Each document is read back equal to what was written."""
     with RunFolder.create(tmp_path, "r") as folder:
-        folder.write_json("config.json", make_config())
-        folder.write_json("inventory.json", INVENTORY)
+        folder.write("config.json", make_config())
+        folder.write("inventory.json", INVENTORY)
         folder.event(make_event(detail={"n": 1}))
     assert read_config(folder.path) == make_config()
     assert read_inventory(folder.path) == INVENTORY

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.characters import UNSEEN, repair_text
+from clawgauge.characters import UNSEEN, repair_value
 from clawgauge.journal import encode_line
 from clawgauge.journal.lines import decode_object, encode_document
 from clawgauge.records import Result
@@ -32,7 +32,7 @@ def refuse(name: str) -> None:
 
 
 def join_by_hand(text: str) -> str:
-    """What `repair_text` promises, one character at a time."""
+    """What `well_formed` promises, one character at a time."""
     joined: list[str] = []
     position = 0
     while position < len(text):
@@ -99,7 +99,7 @@ def test_scripts_and_emoji_keep_their_joiners() -> None:
 @given(ANY_TEXT | HOSTILE_TEXT)
 def test_repair_joins_halves_and_flags_what_stays_alone(text: str) -> None:
     """Surrogate pairs become one character, lone halves U+FFFD, and only the latter raise the flag."""
-    repaired, lost = repair_text(text)
+    repaired, lost = repair_value(text)
     assert repaired == join_by_hand(text)
     assert lost == (join_by_hand(text).count("\ufffd") > text.count("\ufffd"))
 

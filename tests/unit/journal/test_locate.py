@@ -17,7 +17,7 @@ from .samples import make_config
 
 def make_run(runs_dir: Path, run_id: str, created_at_ms: int) -> Path:
     with RunFolder.create(runs_dir, run_id) as folder:
-        folder.write_json("config.json", make_config(run_id=run_id, created_at_ms=created_at_ms))
+        folder.write("config.json", make_config(run_id=run_id, created_at_ms=created_at_ms))
     return folder.path
 
 

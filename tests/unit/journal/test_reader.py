@@ -80,7 +80,7 @@ def test_the_index_tells_how_each_cell_ended(tmp_path: Path) -> None:
     """Resuming sees each cell's last outcome."""
     failed = make_result(availability_status="rate_limited", success=False, failure_type="http_429")
     with RunFolder.create(tmp_path, "r") as folder:
-        folder.write_json("config.json", make_config())
+        folder.write("config.json", make_config())
         for result in (failed, make_result(prompt_id="P1", thinking_level="low"), make_result()):
             append_now(folder, result)
     cells = index_cells(folder.path)

@@ -24,7 +24,7 @@ BROKEN = make_result(prompt_id="P2", availability_status="error", success=False,
 def folder(tmp_path: Path) -> RunFolder:
     """A run of three cells, the second rate limited, the third timed out."""
     folder = RunFolder.create(tmp_path, "r")
-    folder.write_json("config.json", make_config())
+    folder.write("config.json", make_config())
     for result in (OK, LIMITED, BROKEN):
         append_now(folder, result)
     return folder

@@ -38,7 +38,7 @@ def test_a_fresh_folder_can_be_read_at_once(tmp_path: Path) -> None:
 def test_an_id_in_use_points_to_resume(tmp_path: Path) -> None:
     """Asking for a run id that exists tells about --resume and leaves the run alone."""
     with RunFolder.create(tmp_path, "mine") as folder:
-        folder.write_json("config.json", make_config())
+        folder.write("config.json", make_config())
     with pytest.raises(RunFolderError, match="--resume mine"):
         RunFolder.create(tmp_path, "mine")
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"] and folder.has("config.json")
@@ -62,8 +62,8 @@ def test_documents_are_replaced_whole(tmp_path: Path) -> None:
     """A second write replaces the first, and no temporary file stays."""
     with RunFolder.create(tmp_path, "r") as folder:
         for version in ("0.1.0", "0.2.0"):
-            folder.write_json("config.json", make_config(clawgauge_version=version))
-        folder.write_text("summary.md", "a\r\nb\ud800")
+            folder.write("config.json", make_config(clawgauge_version=version))
+        folder.write("summary.md", "a\r\nb\ud800")
     config = read_config(folder.path)
     assert config is not None
     assert config.clawgauge_version == "0.2.0"
@@ -94,7 +94,7 @@ def test_a_closed_folder_takes_nothing_more(tmp_path: Path) -> None:
     for write in (
         lambda: append_now(folder, make_result()),
         lambda: folder.event(make_event()),
-        lambda: folder.write_text("summary.md", ""),
+        lambda: folder.write("summary.md", ""),
         lambda: folder.supersede(set()),
     ):
         with pytest.raises(RunFolderError, match="open"):

@@ -7,8 +7,7 @@ import time
 from typing import Any
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, ProviderSettings
-from clawgauge.providers.registry import create_provider
+from clawgauge.providers.base import Call, ProviderSettings, create_provider
 from clawgauge.timeline import Completion, Timeline
 from support.waiting import PATIENCE_S
 

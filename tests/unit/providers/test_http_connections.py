@@ -17,12 +17,11 @@ import pytest
 import uvloop
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Provider, ProviderSettings
+from clawgauge.providers.base import Call, Provider, ProviderSettings, create_provider
 from clawgauge.providers.http import client as http_client
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.connection import ReplyFrames
 from clawgauge.providers.openai.chat import ChatReader
-from clawgauge.providers.registry import create_provider
 from clawgauge.timeline import Completion, Timeline
 from support.http_exchange import Exchange
 from support.scripted_server import RawBytes, Reply, ScriptedServer, SseBytes, Text

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.runner.clock import ClientClock, LagHistogram, LagWatch, RecentPeaks
+from clawgauge.runner.clock import ClientClock, LagHistogram
 
 MS = 1_000_000
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
@@ -31,7 +31,7 @@ def test_a_hold_up_shows_in_the_calls_it_touched_and_in_no_other(
     """A loop held for 200 ms is late by about that for the call under way, and no longer for one that starts after."""
 
     async def watched() -> tuple[int, int, float | None]:
-        with LagWatch() as watch:
+        with ClientClock() as watch:
             began_ns = watch.now_ns()
             await asyncio.sleep(0.02)
             hold(0.2)
@@ -39,7 +39,7 @@ def test_a_hold_up_shows_in_the_calls_it_touched_and_in_no_other(
             during_ns = watch.largest_since(began_ns)
             later_ns = watch.now_ns()
             await asyncio.sleep(0.02)
-            return during_ns, watch.largest_since(later_ns), watch.describe()["max"]
+            return during_ns, watch.largest_since(later_ns), watch.describe()["loop_lag_ms"]["max"]
 
     afterwards = []
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -57,7 +57,7 @@ def test_a_hold_up_that_ends_with_the_call_is_seen_before_the_next_tick() -> Non
     """The stamp of a last byte is taken before the timer has run: the lateness of the tick still due counts."""
 
     async def watched() -> int:
-        with LagWatch() as watch:
+        with ClientClock() as watch:
             began_ns = watch.now_ns()
             hold(0.1)
             return watch.largest_since(began_ns)
@@ -69,7 +69,7 @@ def test_a_hold_up_that_ends_with_the_call_is_seen_before_the_next_tick() -> Non
 def test_work_between_two_ticks_counts_where_it_says_so() -> None:
     """Work of our own that is timed where it is done is a hold-up, wherever the ticks fell."""
     now_ns = 0
-    watch = LagWatch(lambda: now_ns)
+    watch = ClientClock(now_ns=lambda: now_ns)
     began_ns, now_ns = 0, 3 * MS
     watch.held_since(began_ns)
     assert watch.largest_since(0) == 3 * MS
@@ -89,24 +89,29 @@ def test_a_percentile_from_the_histogram_is_within_a_sixteenth(durations: list[i
     assert histogram.max_ns == max(durations)
 
 
+def held_for(durations_ns: Iterable[int]) -> ClientClock:
+    """A clock that has seen hold-ups so long, one in each nanosecond."""
+    now_ns = 0
+    watch = ClientClock(now_ns=lambda: now_ns)
+    for now_ns, duration_ns in enumerate(durations_ns):  # the clock reads it
+        watch.held_since(now_ns - duration_ns)
+    return watch
+
+
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.integers(0, 210))
 def test_the_largest_since_a_moment_is_the_largest_since_that_moment(values: list[int], moment: int) -> None:
     """The few values kept answer for all of them."""
-    peaks = RecentPeaks()
-    for at_ns, value in enumerate(values):
-        peaks.add(at_ns, value)
-    assert peaks.since(moment) == max(values[moment:], default=0)
+    watch = held_for(values)
+    assert watch.largest_since(moment) == max(values[moment:], default=0)
 
 
 def test_watching_a_long_run_takes_no_more_memory_than_a_short_one() -> None:
     """Even a lag that only ever falls, the worst case, is kept in a bounded list that never understates it."""
-    peaks = RecentPeaks()
     n = 50_000
-    for at_ns in range(n):
-        peaks.add(at_ns, n - at_ns)
-    assert len(peaks) <= 5_000
-    assert peaks.since(0) == n
-    assert all(peaks.since(at_ns) >= n - at_ns for at_ns in range(0, n, 997))
+    watch = held_for(range(n, 0, -1))
+    assert len(watch._peaks_ns) <= 5_000
+    assert watch.largest_since(0) == n
+    assert all(watch.largest_since(at_ns) >= n - at_ns for at_ns in range(0, n, 997))
 
 
 def test_the_clock_of_a_suite_says_what_the_client_cost() -> None:

@@ -13,7 +13,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import Price, Prompt, Target
 from clawgauge.runner.agenda import CostBudget, make_agenda
-from clawgauge.runner.clock import LagWatch
+from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.command import read_records
 from support.plans import plan_of
@@ -85,20 +85,14 @@ def go_shopping(path: Path, shops: list[Shop], budget: CostBudget, n_prompts: in
 
 async def _ask(context: RunContext, targets: dict[Target, Shop]) -> None:
     """`run` without the snapshots of the machine, which take a second each."""
-    with LagWatch() as watch:
+    with ClientClock() as watch:
         for target, shop in targets.items():
             agenda = make_agenda(context.plan, target, context.cost)
             if agenda.n_open:
                 await TargetRun(context, target, shop, agenda, watch).ask()
 
 
-class _Clock:
-    def perf_ns(self) -> int:
-        return time.perf_counter_ns()
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
+class _Clock(Clock):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
 

@@ -12,10 +12,11 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
+from weakref import WeakSet
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -68,7 +69,8 @@ class HttpClient:
         self._reuse = True
         # With the time until which each may be used, those given back last at the end.
         self._idle: deque[tuple[Wire, float]] = deque()
-        self._open: set[Wire] = set()
+        # Whatever is not closed is known to the loop.
+        self._open: WeakSet[Wire] = WeakSet()
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolving = asyncio.Lock()
         self._addresses: Sequence[AddrInfoType] = []
@@ -79,9 +81,9 @@ class HttpClient:
         """Close every connection and wait until the loop has."""
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self._stop_reusing()
-        closing = [wire.closed for wire in self._open]
-        for wire in list(self._open):
+        self._reuse, wires = False, list(self._open)
+        closing = [wire.closed for wire in wires if not wire.closed.done()]
+        for wire in wires:
             wire.abort()
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_S)
@@ -173,7 +175,7 @@ class HttpClient:
             else:
                 self._idle.append((wire, time.monotonic() + KEEPALIVE_S))
                 if self._sweeping is None:
-                    self._sweep()
+                    self._sweeping = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._sweep)
 
     async def _take(self, alone: bool) -> tuple[Wire, int | None]:
         """The connection used last and None, or a new one and how long connecting took."""
@@ -219,9 +221,9 @@ class HttpClient:
         with contextlib.suppress(OSError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = proxy.tls if proxy else self._tls
-        wire = Wire(loop, self._desk, None if self._tls or tls else plain)
+        make_wire = partial(Wire, loop, self._desk, None if self._tls or tls else plain)
         if proxy is not None and self._tls is not None:
-            transport = await proxy.open_tunnel(loop, plain, self._address)
+            wire, transport = make_wire(), await proxy.open_tunnel(loop, plain, self._address)
             tunnel = await loop.start_tls(
                 transport, wire, self._tls, server_hostname=(self._address.raw_host or "").rstrip(".")
             )
@@ -230,13 +232,12 @@ class HttpClient:
             wire.connection_made(tunnel)
         else:
             name = host.rstrip(".") if tls else None
-            await loop.create_connection(lambda: wire, sock=plain, ssl=tls, server_hostname=name)
+            _, wire = await loop.create_connection(make_wire, sock=plain, ssl=tls, server_hostname=name)
         if self._tls or tls:
             # What came with the end of the handshake is noticed in the loop's next turn, or, by asyncio, the one after.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._open.add(wire)
-        wire.closed.add_done_callback(lambda _: self._open.discard(wire))
         return wire
 
     def _stop_reusing(self) -> None:
@@ -314,7 +315,7 @@ class _Opening(asyncio.Protocol):
         elif fault is not None or self._n_received > FRAMING_CAP_BYTES:
             words = f"{answered} with something that is not HTTP"
             self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.take():
+        elif frames.payload:
             words = f"{answered} with bytes from a server that was not asked yet"
             self.reply.set_exception(CallFailure("error", "invalid_response", words))
         elif frames.has_head:
@@ -347,24 +348,24 @@ def _basic(user: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
+_contexts: dict[tuple[str | None, str | None], ssl.SSLContext] = {}
+
+
 def _trust() -> ssl.SSLContext:
-    """Whom TLS trusts: the system's certificates, or those that the usual variables name."""
-    return _load_trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _load_trust(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
-    """Takes long: once, unless the variables name others."""
-    return ssl.create_default_context()
+    """Whom TLS trusts: the system's certificates, or those that the usual variables name. Takes long the first time."""
+    named = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return _contexts.get(named) or _contexts.setdefault(named, ssl.create_default_context())
 
 
 def _find_proxy(address: URL) -> Proxy | None:
     """That of the usual variables, else of the system's own settings where it has some."""
-    host = address.raw_host or ""
-    if getproxies_environment() or is_loopback(host):
+    host, known = address.raw_host or "", getproxies()
+    if not known or is_loopback(host):
+        return None
+    if getproxies_environment():
         url = find_proxy(address.scheme, host, address.port, os.environ)
     else:
-        url = None if proxy_bypass(host) else getproxies().get(address.scheme)
+        url = None if proxy_bypass(host) else known.get(address.scheme)
     try:
         return Proxy(url) if url is not None else None
     except ValueError as fault:

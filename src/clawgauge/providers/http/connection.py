@@ -44,13 +44,14 @@ class ServerDisconnected(ConnectionResetError):
 class ReplyFrames:
     """The replies that come over one connection: where a head ends, what is payload, and where that ends.
 
-    Call `expect` before each request. `headers` are those with a use, by their usual names.
+    Call `expect` before each request. `headers` are those with a use, by their usual names; `payload` has the pieces
+    found so far, for the caller to take out.
     """
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self.payload: list[bytes] = []
         # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
-        self.on_body = self._pieces.append
+        self.on_body = self.payload.append
         self._parser = HttpResponseParser(self)
         # What servers get wrong and every client forgives.
         self._parser.set_dangerous_leniencies(
@@ -65,7 +66,7 @@ class ReplyFrames:
         self.has_head = False
         self.is_complete = False
         self.keeps_alive = False
-        self._pieces.clear()
+        self.payload.clear()
 
     def feed(self, data: bytes) -> Exception | None:
         """Read on. Returns the fault that ends all reading here; what came before it has been taken in."""
@@ -79,12 +80,6 @@ class ReplyFrames:
                 raise raised from None
             return raised or fault
         return None
-
-    def take(self) -> bytes:
-        """What has been found of the payload since the last time."""
-        payload = b"".join(self._pieces)
-        self._pieces.clear()
-        return payload
 
     def end(self) -> None:
         """The connection was closed, once: that is the end of a payload whose length nothing else tells."""
@@ -307,8 +302,9 @@ class Wire(asyncio.Protocol):
             self._n_framing = 0
             self.server = frames.headers.get("Server", "")
             intake = self._intake = Intake(self._sink, self._reader, at_ns, frames.status, frames.headers)
-        chunk = frames.take()
+        chunk = b"".join(frames.payload)
         if chunk:
+            frames.payload.clear()
             self._n_framing = 0
         if not self._answered:
             if (chunk or intake.behind) and intake.feed(at_ns, chunk):

@@ -58,7 +58,7 @@ class SseDecoder:
         else:
             self._skip_lf = False
         if self._at_start:
-            chunk = self._completed(chunk)
+            chunk = self._completed(chunk) if self._rest else chunk
             if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
                 self._rest += chunk
                 return []
@@ -187,9 +187,24 @@ class Intake:
             if len(self._held) >= ERROR_BODY_CAP_BYTES:
                 raise self._error_reply()
             return False
-        if self._take(at_ns, chunk):
-            self.behind = False
-            return True
+        if self._decoder is None:
+            self._held += chunk
+            while self._held.startswith(_BLANK_OPENINGS):
+                # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
+                self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
+            # Some servers stream under another content type, some send a page as if it were a stream: its first word
+            # tells.
+            opens_body = not self._declared or self._held.startswith(_BODY_OPENINGS)
+            if _BOM.startswith(self._held) or (opens_body and not self._held.startswith(_EVENT_OPENINGS)):
+                return False
+            self._decoder = SseDecoder()
+            chunk = bytes(self._held)
+        event = self._reader.event
+        for name, data in self._decoder.feed(chunk):
+            if event(at_ns, name, data):
+                self._sink.end(at_ns)
+                self.behind = False
+                return True
         return False
 
     def finish(self) -> None:
@@ -231,27 +246,6 @@ class Intake:
             raise CallFailure("error", "invalid_response", words) from fault
         self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
         return block
-
-    def _take(self, at_ns: int, chunk: bytes) -> bool:
-        """Pass a piece on, as events or towards one body, whichever the payload turns out to be."""
-        if self._decoder is None:
-            self._held += chunk
-            while self._held.startswith(_BLANK_OPENINGS):
-                # Keep-alive, of any length: it is no part of a body, and hides whether this is one.
-                self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
-            # Some servers stream under another content type, some send a page as if it were a stream: its first word
-            # tells.
-            opens_body = not self._declared or self._held.startswith(_BODY_OPENINGS)
-            if _BOM.startswith(self._held) or (opens_body and not self._held.startswith(_EVENT_OPENINGS)):
-                return False
-            self._decoder = SseDecoder()
-            chunk = bytes(self._held)
-        event = self._reader.event
-        for name, data in self._decoder.feed(chunk):
-            if event(at_ns, name, data):
-                self._sink.end(at_ns)
-                return True
-        return False
 
     def _error_reply(self) -> CallFailure:
         words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
