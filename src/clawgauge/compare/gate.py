@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from clawgauge.compare.findings import METRICS, Metric, PairComparison, PairedRate, PairedShift, RuleFinding
+from clawgauge.compare.findings import METRICS, Metric, PairComparison, RuleFinding, RuleOutcome
+from clawgauge.compare.paired import PairedValues
 from clawgauge.errors import ConfigError
+from clawgauge.records import PromptKey
+from clawgauge.stats import above_zero_p, holm
 from clawgauge.words import plural, word_p
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -43,6 +46,18 @@ class Rule:
             beyond = -beyond
         return beyond >= -_TOLERANCE if "=" in self.operator else beyond > _TOLERANCE
 
+    def chance(self, families: PairedValues) -> float:
+        """How likely luck alone takes the change this far beyond the limit.
+
+        Rates count as they are; of times and counts, whether a prompt is beyond the limit: one may be ten times slower.
+        """
+        factor, offset = (1 + self.limit / 100, 0.0) if self.relative else (1.0, self.limit)
+        direction = -1 if self.operator in ("<", "<=") else 1
+        beyond = [[direction * (b - factor * a - offset) for a, b in family] for family in families]
+        if self.metric.unit != "rate":
+            beyond = [[math.copysign(abs(one) > _TOLERANCE, one) for one in family] for family in beyond]
+        return above_zero_p([math.fsum(family) for family in beyond])
+
 
 def parse_rule(text: str, *, significant: bool = False) -> Rule:
     """Read a rule, or say what is wrong with it. `significant` demands evidence whether or not the rule does."""
@@ -69,9 +84,56 @@ def parse_rule(text: str, *, significant: bool = False) -> Rule:
     return Rule(words, metric, match["operator"], float(match["limit"]), bool(match["percent"]), demands)
 
 
-def apply_rules(rules: Sequence[Rule], pairs: Sequence[PairComparison]) -> list[RuleFinding]:
-    """Every rule on every pair."""
-    return [_apply(rule, pair) for rule in rules for pair in pairs]
+def require_judgeable(
+    rules: Sequence[Rule], asking: Mapping[str, Sequence[Collection[PromptKey]]], *, in_turns: bool
+) -> None:
+    """Refuse rules that no outcome could break or meet. `asking` holds the families that tell of a metric, by pair."""
+    for rule in rules:
+        if rule.significant and rule.metric.is_timing and not in_turns:
+            raise ConfigError(
+                f"--fail-on {rule.text!r} cannot be judged: the two were not asked in turns, and one run a side cannot "
+                "tell a model from its machine's mood; ask both with run --interleave, or leave (significant) out"
+            )
+        n_families = min((len(families) for families in asking.get(rule.metric.name, ())), default=None)
+        if n_families == 0:
+            raise ConfigError(
+                f"--fail-on {rule.text!r} cannot be judged: no prompt that both were to answer tells of it; "
+                "compare runs of a suite that does, or leave the rule out"
+            )
+        if rule.significant and n_families and above_zero_p([1.0] * n_families) >= SIGNIFICANCE_LEVEL:
+            raise ConfigError(
+                f"--fail-on {rule.text!r} cannot be judged: if all of {plural(n_families, 'prompt')} moved, luck could "
+                "still be why; ask more prompts, or leave (significant) out"
+            )
+
+
+def say_untested(rules: Sequence[Rule]) -> list[str]:
+    """A warning for each rule that luck alone can break. Counts and sums are what they are."""
+    warnings = []
+    for rule in rules:
+        if rule.significant or rule.metric.unit in ("count", "usd"):
+            continue
+        advice = (
+            "add (significant)" if rule.metric.evidence else f"no test tells luck from a change of {rule.metric.name}"
+        )
+        warnings.append(f"--fail-on {rule.text!r} asks for no evidence, so luck alone can break it: {advice}")
+    return warnings
+
+
+def apply_rules(
+    rules: Sequence[Rule], pairs: Sequence[PairComparison], values: Sequence[Mapping[str, PairedValues]]
+) -> list[RuleFinding]:
+    """Every rule on every pair; `values` are those of each pair. Evidence is corrected for all that is asked of it."""
+    asked = [(rule, pair, _families(rule, own)) for rule in rules for pair, own in zip(pairs, values, strict=True)]
+    tested = [place for place, (rule, _, families) in enumerate(asked) if rule.significant and families]
+    adjusted = dict(zip(tested, holm([asked[place][0].chance(asked[place][2]) for place in tested]), strict=True))
+    return [
+        _apply(rule, pair, len(families), adjusted.get(place)) for place, (rule, pair, families) in enumerate(asked)
+    ]
+
+
+def _families(rule: Rule, values: Mapping[str, PairedValues]) -> PairedValues:
+    return values.get(rule.metric.evidence, ()) if rule.metric.evidence else ()
 
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
@@ -94,36 +156,38 @@ def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFi
     ]
 
 
-def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
-    evidence = find_evidence(pair, rule.metric)
+def _apply(rule: Rule, pair: PairComparison, n_families: int, p_holm: float | None) -> RuleFinding:
     a, b = _sides(rule.metric, pair)
     change = _change(a, b, relative=rule.relative)
+    outcome, reason = _judge(rule, pair, change, n_families, p_holm)
+    return RuleFinding(
+        rule=rule.text,
+        target_a=pair.target_a,
+        target_b=pair.target_b,
+        outcome=outcome,
+        a=a,
+        b=b,
+        change=change if change is None or math.isfinite(change) else None,
+        p_holm=p_holm,
+        reason=reason,
+    )
 
-    def finding(outcome: str, reason: str) -> RuleFinding:
-        return RuleFinding(
-            rule=rule.text,
-            target_a=pair.target_a,
-            target_b=pair.target_b,
-            outcome=outcome,  # type: ignore[arg-type]
-            a=a,
-            b=b,
-            change=change if change is None or math.isfinite(change) else None,
-            p_holm=evidence.p_holm if evidence else None,
-            reason=reason,
-        )
 
+def _judge(
+    rule: Rule, pair: PairComparison, change: float | None, n_families: int, p_holm: float | None
+) -> tuple[RuleOutcome, str]:
     if change is None:
-        return finding("not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met")
+        return "not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met"
     if not rule.is_crossed_by(change):
-        return finding("held", "within the limit")
+        return "held", "within the limit"
     if not rule.significant:
-        return finding("broken", "beyond the limit")
-    if evidence is None or not evidence.n_prompts:
-        return finding("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on")
-    paired = f"{word_p(evidence.p_holm)} over {plural(evidence.n_prompts, 'prompt')}"
-    if evidence.p_holm < SIGNIFICANCE_LEVEL and (evidence.difference or 0) * change > 0:
-        return finding("broken", f"beyond the limit, and more than luck: {paired}")
-    return finding("not_significant", f"beyond the limit, but not enough evidence: {paired}")
+        return "broken", "beyond the limit"
+    if p_holm is None:
+        return "not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on"
+    paired = f"{word_p(p_holm)} over {plural(n_families, 'prompt')}"
+    if p_holm < SIGNIFICANCE_LEVEL:
+        return "broken", f"beyond the limit, and more than luck: {paired}"
+    return "not_significant", f"beyond the limit, but not enough evidence: {paired}"
 
 
 def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
@@ -145,14 +209,6 @@ def _say_absent(metric: Metric, pair: PairComparison) -> str:
     if a is None or b is None:
         return f"{'A' if a is None else 'B'} has no {metric.name}"
     return f"no prompt has {metric.name} on both sides"
-
-
-def find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
-    """The paired test behind a metric, where there is one."""
-    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    if metric.evidence is None:
-        return None
-    return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
 
 
 def _change(a: float | None, b: float | None, *, relative: bool) -> float | None:

@@ -3,7 +3,7 @@
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
-from clawgauge.stats.paired import PairedDifference, holm, mcnemar_exact, paired_difference, sign_flip_p
+from clawgauge.stats.paired import PairedDifference, above_zero_p, holm, mcnemar_exact, paired_difference, sign_flip_p
 from clawgauge.stats.proportions import (
     Cluster,
     Interval,
@@ -42,6 +42,7 @@ __all__ = [
     "EffectiveCounts",
     "Interval",
     "PairedDifference",
+    "above_zero_p",
     "clean_passes_needed",
     "describe",
     "effective_counts",
