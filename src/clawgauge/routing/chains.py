@@ -6,22 +6,24 @@ and shows in the pass rate.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
 from clawgauge.routing.decision import Decision
-from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
+from clawgauge.routing.evidence import CellName, Evidence, mean_or_none
 from clawgauge.stats import Interval, describe
-from clawgauge.summary.rates import pool_rate
+from clawgauge.summary.rates import PooledRate, pool_rate
 
 Chain: TypeAlias = tuple[Evidence, ...]
 
 _MAX_CANDIDATES = 8
 _MAX_LENGTH = 3
 _LOCAL = "local"
+_PARTS = 5
 
 
 class Walk(NamedTuple):
@@ -34,12 +36,20 @@ class Walk(NamedTuple):
     place: int
 
 
+Walked: TypeAlias = tuple[CellName, Walk]
+# The lower end of the pass rate, the p95, the length, the name: the least of them is the best chain.
+Place: TypeAlias = tuple[float, float, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class ChainForecast:
     """What the chain would have done on the prompts all its members were asked.
 
-    The interval of the pass rate is Wilson's, with repeats of a prompt counted for what they add; those of the times
-    are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
+    The interval of the pass rate is Wilson's, with repeats and variants of a prompt counted for what they add; those of
+    the times are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
+    `n_answered_together` is how many would be answered if all on one machine, or of one vendor, failed together, and
+    `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared.
+    With `unseen` the passes are of prompts that had no part in choosing the chain.
     """
 
     chain: Chain
@@ -55,6 +65,9 @@ class ChainForecast:
     p95_ci95: Interval | None
     cost_per_call_usd: float | None
     answered_by: tuple[int, ...]
+    n_answered_together: int = 0
+    answered_low: float | None = None
+    unseen: bool = False
 
     @property
     def label(self) -> str:
@@ -96,12 +109,18 @@ def _find_member(word: str, decision: Decision) -> Evidence:
 def forecast(chain: Chain) -> ChainForecast:
     """What the chain would have done."""
     shared = _shared_cells(chain)
-    walks = [_walk(chain, name) for name in shared]
+    found = _sum_up(chain, [(name, _walk(chain, name)) for name in shared])
+    together = pool_rate(
+        (chain[0].cells[name].family, _walk(chain, name, together=True).answered, 1) for name in shared
+    )
+    return replace(found, n_answered_together=together.k, answered_low=together.ci95[0] if together.ci95 else None)
+
+
+def _sum_up(chain: Chain, walked: Sequence[Walked]) -> ChainForecast:
+    walks = [walk for _, walk in walked]
     answered = [walk for walk in walks if walk.answered]
-    judged = [(name, walk) for name, walk in zip(shared, walks, strict=True) if chain[0].cells[name].judged]
-    rate = pool_rate(((name.suite, name.prompt_id), walk.passed is True, 1) for name, walk in judged)
-    waits = sorted(float(walk.waited_ms) for walk in answered)
-    spread = describe(waits)
+    rate = _pass_rate(chain[0], walked)
+    spread = describe(sorted(float(walk.waited_ms) for walk in answered))
     return ChainForecast(
         chain=chain,
         n_cells=len(walks),
@@ -119,18 +138,57 @@ def forecast(chain: Chain) -> ChainForecast:
     )
 
 
+def _pass_rate(any_member: Evidence, walked: Sequence[Walked]) -> PooledRate:
+    cells = [(any_member.cells[name], walk) for name, walk in walked]
+    return pool_rate((cell.family, walk.passed is True, 1) for cell, walk in cells if cell.judged)
+
+
 def best_chain(decision: Decision) -> ChainForecast | None:
     """The chain with the best lower end of its pass rate among what the policy kept; of equals the faster, the shorter.
 
     Tries every order of up to three of the eight best placed models that were asked the same prompts as the best placed
     one: chains on other prompts cannot be set beside each other. None where no model was kept.
+
+    The best of many looks better than it is, so its pass rate is told from prompts it was not chosen on: they are dealt
+    into five parts by family, and on each part stands the chain that the other four would have chosen.
     """
     ranked = decision.ranked[:_MAX_CANDIDATES]
     candidates = [one for one in ranked if one.cells.keys() == ranked[0].cells.keys()]
     longest = min(_MAX_LENGTH, 1 + decision.policy.max_fallbacks, len(candidates))
     chains = [chain for length in range(1, longest + 1) for chain in permutations(candidates, length)]
-    forecasts = [found for chain in chains if (found := forecast(chain)).n_cells and _keeps(found, decision)]
-    return min(forecasts, key=_chain_place) if forecasts else None
+    if not chains or not (parts := _deal(ranked[0])):
+        return None
+    everything = {name for part in parts for name in part}
+    samples = [everything, *([everything - part for part in parts] if len(parts) > 1 else [])]
+    best: list[tuple[Place, Chain] | None] = [None] * len(samples)
+    for chain in chains:
+        walked = [(name, _walk(chain, name)) for name in ranked[0].cells]
+        for place, sample in enumerate(samples):
+            found = _sum_up(chain, [one for one in walked if one[0] in sample])
+            held = best[place]
+            if _keeps(found, decision) and (held is None or _chain_place(found) < held[0]):
+                best[place] = _chain_place(found), chain
+    if best[0] is None:
+        return None
+    chosen = forecast(best[0][1])
+    # Where no chain keeps the limits on the other parts, the one that keeps them on all has to stand.
+    elsewhere = [(held or best[0])[1] for held in best[1:]]
+    unseen = [(name, _walk(chain, name)) for chain, part in zip(elsewhere, parts, strict=False) for name in part]
+    rate = _pass_rate(ranked[0], unseen)
+    return replace(
+        chosen, n_judged=rate.n, n_passed=rate.k, pass_rate=rate.rate, pass_ci95=rate.ci95, unseen=bool(unseen)
+    )
+
+
+def _deal(evidence: Evidence) -> list[set[CellName]]:
+    """The cells in up to five parts of whole families, the same ones every time."""
+    families = sorted({cell.family for cell in evidence.cells.values()})
+    random.Random(0).shuffle(families)
+    part_of = {family: place % _PARTS for place, family in enumerate(families)}
+    parts: list[set[CellName]] = [set() for _ in range(min(_PARTS, len(families)))]
+    for name, cell in evidence.cells.items():
+        parts[part_of[cell.family]].add(name)
+    return parts
 
 
 def _keeps(found: ChainForecast, decision: Decision) -> bool:
@@ -148,7 +206,7 @@ def _at_most(value: float | None, limit: float | None) -> bool:
     return limit is None or (value is not None and value <= limit)
 
 
-def _chain_place(found: ChainForecast) -> tuple[float, float, int, str]:
+def _chain_place(found: ChainForecast) -> Place:
     low = found.pass_ci95[0] if found.pass_ci95 else 0.0
     slow = found.p95_ms if found.p95_ms is not None else float("inf")
     return -low, slow, len(found.chain), found.label
@@ -159,12 +217,16 @@ def _shared_cells(chain: Chain) -> list[CellName]:
     return [name for name in first if all(name in cells for cells in others)]
 
 
-def _walk(chain: Sequence[Evidence], name: CellName) -> Walk:
+def _walk(chain: Sequence[Evidence], name: CellName, *, together: bool = False) -> Walk:
+    """One prompt's way. With `together`, a model that failed takes all on its machine, or of its vendor, with it."""
     waited, cost = 0, 0.0
     cost_known = True
-    cell: Cell | None = None
+    down: set[str] = set()
     for place, evidence in enumerate(chain):
         cell = evidence.cells[name]
+        if together and evidence.fails_with in down:
+            continue
+        down.add(evidence.fails_with)
         waited += cell.waited_ms
         if cell.cost_usd is not None:
             cost += cell.cost_usd
