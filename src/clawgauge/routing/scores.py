@@ -14,9 +14,9 @@ from clawgauge.stats import effective_counts, wilson_interval
 HALF_P95_MS = 5_000.0
 HALF_TTFT_MS = 1_000.0
 HALF_COST_USD = 0.01
-_MAX_RESAMPLES = 1_000
+_MAX_RESAMPLES = 500
 _MIN_RESAMPLES = 200
-_STEPS = 5_000_000
+_STEPS = 1_000_000
 # A percentile of more times than these is the same to any digit a score has.
 _MAX_TIMES = 2_000
 
