@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -23,15 +23,10 @@ from clawgauge.compare.findings import (
 )
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
 from clawgauge.compare.paired import (
-    Family,
-    Outcome,
-    PairedValues,
     add_answers,
     answered,
     correct_rates,
     correct_shifts,
-    family_medians,
-    family_rates,
     find_flips,
     find_unanswered,
     judged,
@@ -51,9 +46,8 @@ from clawgauge.compare.pairing import (
 )
 from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError, RunFolderError
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, PromptKey
+from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
-from clawgauge.run_data.schedule import tier_prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +78,9 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
     differences = _find_differences(a, b, pairs)
     _require_comparable(differences, wishes)
-    asking = _families_asking(a, b, pairs)
-    require_judgeable(wishes.rules, asking, in_turns=a is b and a.interleaved)
+    require_judgeable(wishes.rules, a, b, pairs)
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
-    compared, values = _compare_all(a, b, pairs, with_latency=with_latency)
+    compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
         compared = add_answers(a, b, [pair.shared for pair in pairs], compared)
     return Comparison(
@@ -100,7 +93,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
         only_in_a=[target.label for target in targets.only_a],
         only_in_b=[target.label for target in targets.only_b],
         pairs=compared,
-        rules=[*apply_rules(wishes.rules, compared, values), *_unmet(wishes, targets)],
+        rules=[*apply_rules(wishes.rules, a, b, pairs, compared), *_unmet(wishes, targets)],
     )
 
 
@@ -164,43 +157,16 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
         raise IncomparableRuns(f"the gate asks for times ({asked}), which cannot be compared", spoiling)
 
 
-def _families_asking(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> dict[str, list[set[PromptKey]]]:
-    """By metric and pair, the families of the shared prompts that can tell of it."""
-    config = b.config or a.config
-    schedule, family = read_schedule(config), _family_of(a, b)
-    tools = {prompt.key for prompt in tier_prompts(config.prompts)} if config else set()
-    found: dict[str, list[set[PromptKey]]] = {name: [] for name in METRICS}
-    for pair in pairs:
-        own = [(s, s.key_b if b.config else s.key_a) for s in pair.shared]
-        chosen = {
-            "restraint": [s for s, key in own if key in schedule.restraint],
-            "tasks": [s for s, key in own if key in schedule.tasks],
-            "tool_use_rate": [s for s, key in own if key in tools or s.a.expects_tool or s.b.expects_tool],
-        }
-        for name, by_pair in found.items():
-            by_pair.append({family(shared) for shared in chosen.get(name, pair.shared)})
-    return found
-
-
-def _family_of(a: RunSide, b: RunSide) -> Family:
-    schedule = read_schedule(b.config or a.config)
-    return lambda shared: schedule.family(shared.key_b if b.config else shared.key_a)
-
-
-def _compare_all(
-    a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool
-) -> tuple[list[PairComparison], list[dict[str, PairedValues]]]:
-    """Every pair as it is shown, and the values behind it, which a gate tests."""
+def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
     groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
     groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
     groups = list(zip(groups_a, groups_b, strict=True))
-    samples = [_samples(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)]
-    rates = correct_rates([_rates(own) for own in samples])
+    rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
     shared = [pair.shared for pair in pairs]
     latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])
     ttft = correct_shifts([pair_shift(prompts, lambda tally: tally.ttft_ms) for prompts in shared])
     tokens = correct_shifts([pair_shift(prompts, lambda tally: tally.output_tokens) for prompts in shared])
-    compared = [
+    return [
         PairComparison(
             target_a=pair.a.label,
             target_b=pair.b.label,
@@ -218,17 +184,6 @@ def _compare_all(
         )
         for place, pair in enumerate(pairs)
     ]
-    family = _family_of(a, b)
-    return compared, [_values(pair, own, family) for pair, own in zip(pairs, samples, strict=True)]
-
-
-def _values(pair: Pair, samples: Mapping[str, Sample], family: Family) -> dict[str, PairedValues]:
-    return {
-        "latency_ms": family_medians(pair.shared, lambda tally: tally.e2e_ms, family),
-        "ttft_ms": family_medians(pair.shared, lambda tally: tally.ttft_ms, family),
-        "output_tokens": family_medians(pair.shared, lambda tally: tally.output_tokens, family),
-        **{name: family_rates(own.prompts, own.outcome, family) for name, own in samples.items()},
-    }
 
 
 def _find_stopped(a: GroupSummary, b: GroupSummary) -> list[StoppedSide]:
@@ -248,21 +203,8 @@ def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Fi
     ]
 
 
-class Sample(NamedTuple):
-    """The prompts a rate is over and what counts on each. Without `fixed_size` the results decided how many."""
-
-    prompts: Sequence[SharedPrompt]
-    outcome: Outcome
-    fixed_size: bool = True
-
-
-def _rates(samples: Mapping[str, Sample]) -> dict[str, PairedRate]:
+def _rates(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
     """The paired tests of every kind of rate that this pair has prompts for."""
-    found = {name: pair_rates(own.prompts, own.outcome, fixed_size=own.fixed_size) for name, own in samples.items()}
-    return {name: rate for name, rate in found.items() if rate.n_prompts}
-
-
-def _samples(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, Sample]:
     shared = pair.shared
     schedule = read_schedule(b.config or a.config)
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
@@ -270,16 +212,16 @@ def _samples(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b:
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
     fixed_size = not (group_a.stopped_early or group_b.stopped_early)
     found = {
-        "objective_pass_rate": Sample(shared, judged, fixed_size),
-        "pass_rate_scheduled": Sample(with_verdict, scheduled, fixed_size),
-        "restraint": Sample([s for s, key in own if key in schedule.restraint], answered),
-        "tasks": Sample([s for s, key in own if key in schedule.tasks], answered),
+        "objective_pass_rate": pair_rates(shared, judged, fixed_size=fixed_size),
+        "pass_rate_scheduled": pair_rates(with_verdict, scheduled, fixed_size=fixed_size),
+        "restraint": pair_rates([s for s, key in own if key in schedule.restraint], answered),
+        "tasks": pair_rates([s for s, key in own if key in schedule.tasks], answered),
     }
     if group_a.tool_use.source == group_b.tool_use.source is not None:
         native = group_a.tool_use.source == "native"
         tools = [s for s, key in own if key not in schedule.apart and _offers_tool(s, native=native)]
-        found["tool_use_rate"] = Sample(tools, used_tool, fixed_size)
-    return found
+        found["tool_use_rate"] = pair_rates(tools, used_tool, fixed_size=fixed_size)
+    return {name: rate for name, rate in found.items() if rate.n_prompts}
 
 
 def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:

@@ -11,7 +11,6 @@ import msgspec
 from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered
 from clawgauge.compare.pairing import SharedPrompt, label_prompt
 from clawgauge.compare.tallies import PromptTally, RunSide
-from clawgauge.records import PromptKey
 from clawgauge.stats import (
     PairedDifference,
     holm,
@@ -39,9 +38,6 @@ class Trials(NamedTuple):
 
 
 Outcome: TypeAlias = Callable[[PromptTally], Trials]
-Family: TypeAlias = Callable[[SharedPrompt], PromptKey]
-# Families of prompts, and in each the two sides of every prompt.
-PairedValues: TypeAlias = Sequence[Sequence[tuple[float, float]]]
 
 
 def judged(tally: PromptTally) -> Trials:
@@ -99,27 +95,6 @@ def _interval(difference: PairedDifference) -> tuple[float, float] | None:
     if difference.ci95 is None or not difference.error or difference.n < MIN_PROMPTS_FOR_INTERVAL:
         return None
     return max(-1.0, difference.ci95[0]), min(1.0, difference.ci95[1])
-
-
-def family_rates(prompts: Sequence[SharedPrompt], outcome: Outcome, family: Family) -> PairedValues:
-    """The rates of both sides, prompt by prompt, the variants of one prompt together."""
-    trials = [(family(prompt), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
-    return _by_family((own, a.k / a.n, b.k / b.n) for own, a, b in trials if a.n and b.n)
-
-
-def family_medians(
-    prompts: Sequence[SharedPrompt], values: Callable[[PromptTally], Numbers], family: Family
-) -> PairedValues:
-    """The median repeat of both sides, prompt by prompt, the variants of one prompt together."""
-    pairs = [(family(prompt), values(prompt.a), values(prompt.b)) for prompt in prompts]
-    return _by_family((own, _median(a), _median(b)) for own, a, b in pairs if len(a) and len(b))
-
-
-def _by_family(pairs: Iterable[tuple[PromptKey, float, float]]) -> PairedValues:
-    families: dict[PromptKey, list[tuple[float, float]]] = {}
-    for own, a, b in pairs:
-        families.setdefault(own, []).append((a, b))
-    return list(families.values())
 
 
 def pair_shift(prompts: Sequence[SharedPrompt], values: Callable[[PromptTally], Numbers]) -> PairedShift:

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
-from clawgauge.proxies import is_loopback
+from clawgauge.proxies import host_of, is_loopback
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, PromptKey, RunConfig, Target
 from clawgauge.run_data import Row, Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import tier_prompts
@@ -92,7 +91,7 @@ class Evidence:
         """The machine or vendor whose outage would take this model with it, as far as an address tells."""
         if self.provider_type == "claude_code_cli":
             return "anthropic.com"
-        host = urlsplit(str(self.settings.get("base_url") or "")).hostname or ""
+        host = host_of(self.settings.get("base_url"))
         if is_loopback(host) or (not host and self.local):
             return "this machine"
         # Two names of one domain are one vendor's; to take strangers for one makes a bound no less of a bound.
@@ -257,7 +256,7 @@ def _is_local(settings: Mapping[str, Any]) -> bool:
     """Whether a provider runs on the user's own machine or network, by its type or its address."""
     if settings.get("type") == "claude_code_cli":
         return False
-    host = urlsplit(str(settings.get("base_url") or "")).hostname
+    host = host_of(settings.get("base_url"))
     if not host:
         return settings.get("type") in _LOCAL_TYPES
     if is_loopback(host) or host.endswith(".local"):

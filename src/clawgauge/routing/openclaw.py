@@ -16,7 +16,7 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence, plain_model
-from clawgauge.secrets import public_address
+from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 from clawgauge.stats import DECIDED_LEVEL
 from clawgauge.summary.recommendation import word_evidence_command, word_lacking
@@ -99,13 +99,20 @@ def models_in_use(config: Mapping[str, Any], evidence: Sequence[Evidence]) -> li
     return list(dict.fromkeys(found))
 
 
-def _names_in(value: Any) -> set[str]:
-    """Every name in a configuration, as key or as text."""
-    if isinstance(value, dict):
-        return {*value, *(name for item in value.values() for name in _names_in(item))}
-    if isinstance(value, list):
-        return {name for item in value for name in _names_in(item)}
-    return {value} if isinstance(value, str) else set()
+def _names_in(config: Mapping[str, Any]) -> set[str]:
+    """Every name in a configuration, as key or as text. Not by recursion: how deep it goes is its writer's choice."""
+    found: set[str] = set()
+    left: list[Any] = [config]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            found.update(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str):
+            found.add(value)
+    return found
 
 
 def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tuple[list[Route], dict[str, str]]:
@@ -407,7 +414,7 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
     for provider_id, wanted in _at(patch, "models", "providers").items():
         there = _at(config, "models", "providers", provider_id).get("baseUrl")
         if there is not None and there != wanted.get("baseUrl"):
-            shown = public_address(there) if isinstance(there, str) else "no address"
+            shown = mask_shapes(str(there))
             found.append(
                 f"{provider_id} is at {shown} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
             )

@@ -74,12 +74,6 @@ class Run:
         """config.json; None where there is none, or where the first harness made it."""
         return as_config(self.path, self._raw_config)
 
-    @property
-    def interleaved(self) -> bool:
-        """Whether all targets were asked a prompt before the next one: their times are then paired."""
-        options = (self._readable_config or {}).get("options")
-        return isinstance(options, dict) and options.get("interleave") is True
-
     @cached_property
     def _raw_config(self) -> dict[str, Any] | None:
         return read_raw_config(self.path)

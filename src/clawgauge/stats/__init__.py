@@ -5,6 +5,7 @@ A figure that does not exist (no trials, one cluster) is None, never 0 and never
 
 from clawgauge.stats.paired import PairedDifference, above_zero_p, holm, mcnemar_exact, paired_difference, sign_flip_p
 from clawgauge.stats.proportions import (
+    Z95,
     Cluster,
     Interval,
     newcombe_interval,
@@ -36,6 +37,7 @@ __all__ = [
     "DECIDED_LEVEL",
     "TIER_1_RATE",
     "TIER_2_RATE",
+    "Z95",
     "Cluster",
     "CountedValues",
     "Distribution",

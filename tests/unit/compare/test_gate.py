@@ -136,12 +136,12 @@ def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:
     return finding.outcome, finding.reason
 
 
-def test_a_rule_on_times_counts_the_prompts_beyond_its_limit(tmp_path: Path) -> None:
+def test_a_rule_on_times_asks_how_surely_its_limit_is_passed(tmp_path: Path) -> None:
     """Eight prompts that are all slower by more than a tenth are evidence; nine against three are not."""
     rule = "p50_ms>10% (significant)"
     assert slower(tmp_path / "a", rule, [200] * 8) == (
         "broken",
-        "beyond the limit, and more than luck: p = 0.013 over 8 prompts",
+        "beyond the limit, and more than luck: p = 0.004 over 8 prompts",
     )
     assert slower(tmp_path / "b", rule, [200] * 9 + [-200] * 3)[0] == "not_significant"
     assert slower(tmp_path / "c", rule, [110] * 6 + [90] * 6)[0] == "held"
@@ -241,7 +241,7 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
     rules = [parse_rule("output_tokens>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
     found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
     assert [(finding.outcome, finding.reason) for finding in found.rules] == [
-        ("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on"),
+        ("not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"),
         (
             "not_judged",
             "no prompt has objective_pass_rate on both sides; a rule that cannot be judged is not met",

@@ -26,7 +26,7 @@ def broken_share(n: int, only_a: float, only_b: float, rule: str = RULE, n_gates
     """How often a rule is broken on n prompts asked once."""
     dice, judge = random.Random(1), parse_rule(rule)
     sides = [outcomes(dice, n, only_a, only_b) for _ in range(n_gates)]
-    return sum(judge.chance([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides) / n_gates
+    return sum(judge.chance_of([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides) / n_gates
 
 
 @pytest.mark.parametrize(("n", "least"), [(36, 0.35), (66, 0.6)])
