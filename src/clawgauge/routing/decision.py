@@ -11,7 +11,7 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 from clawgauge.routing.evidence import Evidence
-from clawgauge.routing.scores import best_shares, score_all, weigh
+from clawgauge.routing.scores import Scores, best_shares, weigh
 from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
 from clawgauge.words import format_ms, format_percent
@@ -159,7 +159,7 @@ def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] =
     weights = {name: float(getattr(policy.weights, name)) for name in policy.weights.__struct_fields__}
     standings = sorted((_stand(one, policy, weights) for one in evidence), key=_place)
     kept, removed = [one for one in standings if one.kept], [one for one in standings if not one.kept]
-    shares = best_shares([one.evidence for one in kept], weights)
+    shares = best_shares([Scores(one.evidence) for one in kept], weights)
     kept = [replace(one, best_share=share) for one, share in zip(kept, shares, strict=True)]
     best = _maybe_best(kept)
     # A stable sort: what is not in use stays in the order of the scores.
@@ -184,7 +184,7 @@ def _place(standing: Standing) -> tuple[bool, float, str]:
 
 
 def _stand(evidence: Evidence, policy: Policy, weights: Mapping[str, float]) -> Standing:
-    scores = score_all(evidence)
+    scores = Scores(evidence).measured
     return Standing(evidence, tuple(_broken(evidence, policy)), scores, weigh(scores, weights))
 
 

@@ -46,7 +46,6 @@ class Cell:
     passed: bool | None
     waited_ms: int
     cost_usd: float | None
-    e2e_ms: int | None
     ttft_ms: int | None
     used_tool: bool | None
     family: PromptKey
@@ -171,7 +170,6 @@ def _cell(row: Row, price: Price | None) -> Cell:
         passed=passed,
         waited_ms=waited_ms,
         cost_usd=cost,
-        e2e_ms=row.e2e_ms if row.succeeded else None,
         ttft_ms=row.ttft_ms if row.succeeded else None,
         used_tool=row.tool_use_success if counts else None,
         family=row.prompt,

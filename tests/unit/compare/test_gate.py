@@ -11,6 +11,7 @@ from clawgauge.compare import METRICS, Comparison, RuleFinding, Wishes, compare_
 from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
+from clawgauge.stats import above_zero_p
 from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -289,3 +290,12 @@ def test_evidence_that_no_test_gives_is_refused() -> None:
     with pytest.raises(ConfigError, match="no test tells whether a change of p95_ms is significant"):
         parse_rule("p95_ms>10%", significant=True)
     assert parse_rule("p50_ms>10%", significant=True).text == "p50_ms>10% (significant)"
+
+
+def test_one_sided_evidence_is_mcnemars_score_beside_students_t() -> None:
+    """Five of five moved is just enough; what moves both ways, or not at all, is none."""
+    assert above_zero_p([1.0] * 5) == pytest.approx(0.0445, abs=1e-4)
+    assert above_zero_p([1.0] * 9 + [-1.0] * 3 + [0.0] * 24) == pytest.approx(0.0461, abs=1e-4)
+    assert above_zero_p([-1.0] * 5) == pytest.approx(1 - above_zero_p([1.0] * 5))
+    assert above_zero_p([1.0, -1.0]) == pytest.approx(0.5)
+    assert above_zero_p([0.0] * 9) == above_zero_p([1.0]) == above_zero_p([]) == 1.0
