@@ -24,6 +24,14 @@ _LISTED = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*))(?::(?P<por
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+def host_of(address: object) -> str:
+    """The host that an address names; nothing where it is none, as anyone's run folder may have it."""
+    try:
+        return urlsplit(str(address or "")).hostname or ""
+    except ValueError:
+        return ""
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, in any form that a resolver or the system takes for it."""
     name = _plain(host)

@@ -54,20 +54,22 @@ def test_the_gate_is_the_exit_code(two_runs: Path) -> None:
     broken = compare(two_runs, "before", "after", *rule, "--fail-on", "n_error>0")
     assert broken.code == 1 and "BROKEN" in broken.stdout and "gate: failed" in broken.stdout
     assert compare(two_runs, "after", "before", *rule).code == 0
+    assert "asks for no evidence, so luck alone can break it: add (significant)" in broken.stderr
     unsure = compare(two_runs, "before", "after", *rule, "--significant")
-    assert unsure.code == 0 and "not enough evidence" in " ".join(unsure.stdout.split())
+    assert unsure.code == 2 and "cannot be judged" in unsure.stderr and unsure.stdout == ""
 
 
 def test_junit_is_xml_whatever_a_model_wrote(two_runs: Path) -> None:
-    """CI shows a failed test for the broken rule and one for the lost prompt; hostile text cannot break the file."""
+    """CI shows a failed test for the broken rule, and tells the lost prompt; hostile text cannot break the file."""
     words = ("--fail-on", "objective_pass_rate<-0.05", "--fail-on", "n_error>0", "--answers")
     done = compare(two_runs, "before", "after", *words, "--format", "junit", "-o", "out.xml")
     assert done.code == 1 and done.stdout == ""
     root = ET.fromstring((two_runs / "out.xml").read_bytes())
     cases = {case.get("name"): case.find("failure") is not None for case in root.iter("testcase")}
-    assert cases == {"objective_pass_rate<-0.05": True, "n_error>0": False, "small/P0 prompt_0": True}
-    assert (root.get("tests"), root.get("failures")) == ("3", "2")
-    assert "<b>&</b> ]]>" in "".join(root.itertext())
+    assert cases == {"objective_pass_rate<-0.05": True, "n_error>0": False}
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    told = "".join(out.text or "" for out in root.iterfind("testsuite/system-out"))
+    assert "lost: small/P0 prompt_0, passed 1/1 in A and 0/1 in B" in told and "<b>&</b> ]]>" in told
 
 
 def test_markdown_holds_foreign_text_as_text(two_runs: Path) -> None:

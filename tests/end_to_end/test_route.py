@@ -90,6 +90,59 @@ def test_a_chain_is_forecast_without_a_call(runs: Path) -> None:
     assert facts["best"]["n_cells"] == 30
 
 
+def test_in_a_tie_what_is_in_use_stays(tmp_path: Path) -> None:
+    """29 of 30 against 30 of 30 is a tie, said in words and in JSON; no key of the file in use is shown."""
+    secret = "sk-" + "Zq7" * 12
+    MeasuredRun([QWEN, replace(QWEN, target=Target("ollama_openai", "other"), text_passes=9)]).write(tmp_path / "runs")
+    used = {"agents": {"defaults": {"model": "ollama/other:latest"}}, "channels": {"telegram": {"botToken": secret}}}
+    (tmp_path / "used.json").write_text(json.dumps(used))
+    free, held = (clawgauge(tmp_path, "route", "measured", *words) for words in ((), ("--current", "used.json")))
+    assert json.loads(free.stdout)["agents"]["defaults"]["model"]["primary"] == "ollama/qwen3:8b"
+    assert json.loads(held.stdout)["agents"]["defaults"]["model"]["primary"] == "ollama/other:latest"
+    assert "note: a tie:" in free.stderr and "other stays: it is in use" in held.stderr
+    facts = json.loads(clawgauge(tmp_path, "route", "measured", "--current", "used.json", "--json").stdout)
+    assert facts["tied"] == ["ollama_openai:other", "ollama_openai:qwen3:8b"] and facts["in_use"] == facts["tied"][:1]
+    assert sum(model["best_share"] for model in facts["models"]) == pytest.approx(1)
+    written = "".join(path.read_text() for path in (tmp_path / "runs/measured").iterdir() if path.is_file())
+    assert secret not in free.stdout + held.stdout + held.stderr + written
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"agents": {"defaults": {"model": "hush-hush/me"}}, "x": }', None])
+def test_a_file_in_use_that_cannot_be_read_is_refused(runs: Path, text: str | None) -> None:
+    """Exit code 2 and one sentence that repeats nothing of it."""
+    if text is not None:
+        (runs / "used.json").write_text(text)
+    done = clawgauge(runs, "route", "measured", "--current", "used.json")
+    assert done.code == 2 and "used.json" in done.stderr and done.stdout == ""
+    assert "Traceback" not in done.stderr and "hush-hush" not in done.stderr
+
+
+def test_a_run_folder_with_an_address_that_is_none_is_routed_from(tmp_path: Path) -> None:
+    """A folder may be anyone's: what stands for an address there, and how deep a file in use goes, stops nothing."""
+    for number, kind in enumerate(("ollama_openai", "openai_responses")):
+        odd = {"type": kind, "base_url": "http://[bad/v1"}
+        MeasuredRun([Measured(Target("odd", "m"), odd)], run_id=f"r{number}").write(tmp_path / "runs")
+        (tmp_path / "used.json").write_text('{"a":' * 700 + "1" + "}" * 700)
+        done = clawgauge(tmp_path, "route", f"r{number}", "--current", "used.json")
+        assert done.code == 0 and "Traceback" not in done.stderr
+
+
+def test_a_model_in_use_that_nobody_measured_is_told_without_its_name(runs: Path) -> None:
+    """What stands in the file may be anything."""
+    (runs / "used.json").write_text('{"agents": {"defaults": {"model": "hush-hush/me"}}}')
+    done = clawgauge(runs, "route", "measured", "--current", "used.json")
+    assert done.code == 0 and "no model that the file of --current names was measured" in done.stderr
+    assert "hush-hush" not in done.stdout + done.stderr
+
+
+def test_a_diff_shows_no_key(runs: Path) -> None:
+    """A provider's key beside what is changed is masked on the screen."""
+    provider = {"baseUrl": "http://localhost:11434/v1", "apiKey": "hunter2hunter2", "models": []}
+    (runs / "openclaw.json").write_text(json.dumps({"models": {"providers": {"ollama": provider}}}))
+    done = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--dry-run")
+    assert done.code == 0 and "qwen3:8b" in done.stdout and "hunter2" not in done.stdout + done.stderr
+
+
 def test_a_policy_of_ones_own_decides(runs: Path) -> None:
     """Local models only, by the user's own file."""
     (runs / "policy.toml").write_text("[limits]\nlocal_only = true\n")

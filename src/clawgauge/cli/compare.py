@@ -1,7 +1,8 @@
 """Compare two runs, or two targets of one run, prompt by prompt: what changed, and is it more than luck?
 
 Every change is B minus A. What cannot be compared is refused with what differs (exit 2); --force compares it anyway.
-With --fail-on it is a gate: exit 1 when a rule is broken, or cannot be judged.
+With --fail-on it is a gate: exit 1 when a rule is broken or the figures for it are missing, exit 2 for a rule that
+no outcome could break.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_width, print_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
-from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule
+from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule, say_untested
 from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_document
 from clawgauge.reports.clean import one_row
@@ -68,6 +69,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError("--map puts targets of two runs together; with --models there is one run")
     if arguments.significant and not arguments.fail_on:
         raise ConfigError("--significant is about the rules of --fail-on: give at least one")
+    sys.stderr.write("".join(one_row(f"clawgauge: warning: {words}") for words in say_untested(wishes.rules)))
     path_a = open_run(arguments.a, arguments.runs_dir)
     path_b = path_a if arguments.b is None else open_run(arguments.b, arguments.runs_dir)
     if arguments.b is not None and path_a.resolve() == path_b.resolve():

@@ -40,6 +40,7 @@ from clawgauge.routing import (
     gather_evidence,
     litellm_config,
     merge_patch,
+    models_in_use,
     openclaw_routing,
     parse_chain,
     read_openclaw,
@@ -52,6 +53,7 @@ examples:
   clawgauge route latest                                   a patch for openclaw.json on stdout
   clawgauge route latest --config ~/.openclaw/openclaw.json --dry-run
   clawgauge route latest --config ~/.openclaw/openclaw.json --write
+  clawgauge route latest --current ~/.openclaw/openclaw.json       in a tie, what is in use stays
   clawgauge route run-a run-b --for litellm -o litellm.yaml
   clawgauge route latest --policy policy.toml --simulate 'local>codex>claude'
 """
@@ -64,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")
     parser.add_argument("--prices", type=Path, metavar="FILE", help="your own prices, as TOML, over the built-in table")
     parser.add_argument("--config", type=Path, metavar="FILE", help="an openclaw.json that is there already (JSON5)")
+    parser.add_argument(
+        "--current", type=Path, metavar="FILE", help="the openclaw.json in use (default: --config); in a tie it stays"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what --write would change, as a diff")
     parser.add_argument("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
     parser.add_argument("--simulate", metavar="CHAIN", help="forecast a chain, e.g. 'local>codex>claude', and the best")
@@ -92,8 +97,11 @@ def execute(arguments: argparse.Namespace) -> int:
     folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
     policy = read_policy(arguments.policy)
     prices = load_prices(arguments.prices or configured_path("prices"))
+    path = config.expanduser() if patches else None
+    before = read_openclaw(path) if path is not None and path.exists() else {}
+    current = before if arguments.current is None else read_openclaw(arguments.current.expanduser())
     evidence, n_unreadable = gather_evidence(folders, prices)
-    decision = decide(evidence, policy)
+    decision = decide(evidence, policy, models_in_use(current, evidence))
     code = tell_unreadable(n_unreadable)
     if arguments.simulate is not None:
         _simulate(arguments.simulate, decision, as_json=arguments.json)
@@ -103,11 +111,10 @@ def execute(arguments: argparse.Namespace) -> int:
         settings, reasons, notes = made.config, made.reasons, made.notes
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
     else:
-        routing = openclaw_routing(decision)
+        routing = openclaw_routing(decision, current)
         settings, reasons, notes = routing.patch, routing.reasons, routing.notes
         text = encode_document(settings).decode()
-    path = config.expanduser() if patches else None
-    before = read_openclaw(path) if path is not None and path.exists() else {}
+    notes += _standing_notes(decision, arguments.current is not None)
     notes += find_conflicts(before, settings) if made_for == "openclaw" else []
     from clawgauge.reports.terminal import as_text
 
@@ -124,6 +131,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.dry_run:
         _write_reasons(arguments.reasons, folders[-1], made_for, decision, reasons, notes)
     return code
+
+
+def _standing_notes(decision: Decision, current_named: bool) -> list[str]:
+    """A tie, and whether what is in use was measured. A name in the file is not repeated: it may be anything."""
+    notes = [decision.tie] if decision.tie else []
+    if current_named and not decision.in_use:
+        notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
+    return notes
 
 
 def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
@@ -191,11 +206,13 @@ def _facts(
             "removed_by": standing.removed_by,
             "score": standing.score,
             "scores": standing.scores,
+            "best_share": standing.best_share,
         }
         for standing in decision.standings
     ]
     whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
-    return {"for": made_for, "models": models, "configuration": settings, "reasons": whys, "notes": notes}
+    facts = {"for": made_for, "models": models, "tied": decision.tied, "in_use": decision.in_use}
+    return {**facts, "configuration": settings, "reasons": whys, "notes": notes}
 
 
 def _forecast_facts(found: ChainForecast) -> dict[str, Any]:

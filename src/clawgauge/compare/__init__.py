@@ -14,7 +14,7 @@ from clawgauge.compare.findings import (
     StoppedSide,
     Unanswered,
 )
-from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, parse_rule
+from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, parse_rule, say_untested
 from clawgauge.compare.pairing import prompt_fingerprint
 
 __all__ = [
@@ -35,4 +35,5 @@ __all__ = [
     "compare_runs",
     "parse_rule",
     "prompt_fingerprint",
+    "say_untested",
 ]

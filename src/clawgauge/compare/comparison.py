@@ -21,7 +21,7 @@ from clawgauge.compare.findings import (
     SideInfo,
     StoppedSide,
 )
-from clawgauge.compare.gate import Rule, apply_rules, refuse_missing
+from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
 from clawgauge.compare.paired import (
     add_answers,
     answered,
@@ -78,6 +78,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
     pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
     differences = _find_differences(a, b, pairs)
     _require_comparable(differences, wishes)
+    require_judgeable(wishes.rules, a, b, pairs)
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
@@ -92,7 +93,7 @@ def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
         only_in_a=[target.label for target in targets.only_a],
         only_in_b=[target.label for target in targets.only_b],
         pairs=compared,
-        rules=[*apply_rules(wishes.rules, compared), *_unmet(wishes, targets)],
+        rules=[*apply_rules(wishes.rules, a, b, pairs, compared), *_unmet(wishes, targets)],
     )
 
 

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
 
-from clawgauge.compare.findings import METRICS, Metric, PairComparison, PairedRate, PairedShift, RuleFinding
+from clawgauge.compare.findings import (
+    METRICS,
+    Metric,
+    PairComparison,
+    PairedRate,
+    PairedShift,
+    RuleFinding,
+    RuleOutcome,
+)
+from clawgauge.compare.paired import Outcome, answered, judged, scheduled, used_tool
+from clawgauge.compare.pairing import Pair, SharedPrompt
+from clawgauge.compare.tallies import RunSide
 from clawgauge.errors import ConfigError
+from clawgauge.records import PromptKey
+from clawgauge.run_data import read_schedule
+from clawgauge.run_data.schedule import tier_prompts
+from clawgauge.stats import Z95, above_zero_p, holm
 from clawgauge.words import plural, word_p
+
+# One prompt's rate on side A and on side B.
+Sides: TypeAlias = tuple[float, float]
 
 SIGNIFICANCE_LEVEL = 0.05
 # 0.85 − 0.9 is not −0.05 in floats; a change within this of a limit is on it.
@@ -23,6 +43,15 @@ _RULE = re.compile(
     r"\s*(?P<percent>%?)\s*(?P<significant>\(significant\))?\s*",
     re.ASCII,
 )
+
+
+_OUTCOMES: dict[str, Outcome] = {
+    "objective_pass_rate": judged,
+    "pass_rate_scheduled": scheduled,
+    "restraint": answered,
+    "tasks": answered,
+    "tool_use_rate": used_tool,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +67,33 @@ class Rule:
 
     def is_crossed_by(self, change: float) -> bool:
         """Whether `change` does what the rule forbids."""
-        beyond = change - self.limit
-        if self.operator in ("<", "<="):
-            beyond = -beyond
+        beyond = self.direction * (change - self.limit)
         return beyond >= -_TOLERANCE if "=" in self.operator else beyond > _TOLERANCE
+
+    def chance_of(self, families: Sequence[Sequence[Sides]]) -> float:
+        """How likely luck alone takes rates this far beyond the limit, from both sides of every prompt, by family."""
+        factor, offset = (1 + self.limit / 100, 0.0) if self.relative else (1.0, self.limit)
+        return above_zero_p(
+            [math.fsum(self.direction * (b - factor * a - offset) for a, b in family) for family in families]
+        )
+
+    def chance_of_shift(self, shift: PairedShift) -> float | None:
+        """The same for a time or a count, from how far its interval reaches towards the limit; None without one."""
+        middle, interval, limit = shift.difference, shift.ci95, self.limit
+        if self.relative:
+            middle, interval, limit = shift.ratio, shift.ratio_ci95, 1 + self.limit / 100
+        if middle is None or interval is None:
+            return None
+        beyond = self.direction * (middle - limit)
+        error = self.direction * (middle - interval[0 if self.direction > 0 else 1]) / Z95
+        chance = 0.5 * math.erfc(beyond / error / math.sqrt(2)) if error > 0 else float(beyond <= _TOLERANCE)
+        # Prompts that all moved alike leave an interval of no width, which must not claim certainty.
+        return max(chance, 0.5**shift.n_prompts)
+
+    @property
+    def direction(self) -> int:
+        """1 where a rise is forbidden, -1 where a fall is."""
+        return -1 if self.operator in ("<", "<=") else 1
 
 
 def parse_rule(text: str, *, significant: bool = False) -> Rule:
@@ -69,9 +121,85 @@ def parse_rule(text: str, *, significant: bool = False) -> Rule:
     return Rule(words, metric, match["operator"], float(match["limit"]), bool(match["percent"]), demands)
 
 
-def apply_rules(rules: Sequence[Rule], pairs: Sequence[PairComparison]) -> list[RuleFinding]:
-    """Every rule on every pair."""
-    return [_apply(rule, pair) for rule in rules for pair in pairs]
+def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> None:
+    """Refuse the rules that no outcome could break."""
+    for rule, pair in product(rules, pairs):
+        n_families, why = len(_find_families(rule.metric, a, b, pair)), None
+        if rule.significant and rule.metric.is_timing and not (a is b and a.interleaved):
+            why = (
+                "the two were not asked in turns, and one run a side cannot tell a model from its machine's mood; "
+                "ask both with run --interleave, or leave (significant) out"
+            )
+        elif not n_families:
+            why = "no prompt that both were to answer tells of it; compare runs of a suite that does, or leave it out"
+        elif rule.significant and above_zero_p([1.0] * n_families) >= SIGNIFICANCE_LEVEL:
+            why = (
+                f"if all of {plural(n_families, 'prompt')} moved, luck could still be why; "
+                "ask more prompts, or leave (significant) out"
+            )
+        if why is not None:
+            raise ConfigError(f"--fail-on {rule.text!r} cannot be judged: {why}")
+
+
+def _find_families(metric: Metric, a: RunSide, b: RunSide, pair: Pair) -> list[list[SharedPrompt]]:
+    """The shared prompts that tell of a metric, as far as the plan says, each with its variants."""
+    config = b.config or a.config
+    schedule = read_schedule(config)
+    tools = {prompt.key for prompt in tier_prompts(config.prompts)} if config else set()
+    telling: dict[str, Callable[[PromptKey, SharedPrompt], object]] = {
+        "restraint": lambda key, _: key in schedule.restraint,
+        "tasks": lambda key, _: key in schedule.tasks,
+        "tool_use_rate": lambda key, s: key in tools if tools else s.a.expects_tool or s.b.expects_tool,
+        "pass_rate_scheduled": lambda key, s: key in schedule.judged or s.a.n_judged or s.b.n_judged,
+    }
+    tells = telling.get(metric.name)
+    families: dict[PromptKey, list[SharedPrompt]] = {}
+    for shared in pair.shared:
+        key = shared.key_b if b.config else shared.key_a
+        if tells is None or tells(key, shared):
+            families.setdefault(schedule.family(key), []).append(shared)
+    return list(families.values())
+
+
+def say_untested(rules: Sequence[Rule]) -> list[str]:
+    """A warning for each rule that luck alone can break. Counts and sums are what they are."""
+    warnings = []
+    for rule in rules:
+        if rule.significant or rule.metric.unit in ("count", "usd"):
+            continue
+        advice = (
+            "add (significant)" if rule.metric.evidence else f"no test tells luck from a change of {rule.metric.name}"
+        )
+        warnings.append(f"--fail-on {rule.text!r} asks for no evidence, so luck alone can break it: {advice}")
+    return warnings
+
+
+def apply_rules(
+    rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequence[Pair], compared: Sequence[PairComparison]
+) -> list[RuleFinding]:
+    """Every rule on every pair. Evidence is corrected for all that is asked of it."""
+    asked = [(rule, *both) for rule in rules for both in zip(pairs, compared, strict=True)]
+    chances = [_find_chance(rule, a, b, pair, found) if rule.significant else None for rule, pair, found in asked]
+    adjusted = iter(holm([p for p in chances if p is not None]))
+    return [
+        _apply(rule, found, None if p is None else next(adjusted))
+        for (rule, _, found), p in zip(asked, chances, strict=True)
+    ]
+
+
+def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComparison) -> float | None:
+    """How likely luck alone takes a pair this far beyond a rule's limit; None where there is nothing to test."""
+    evidence = _find_evidence(found, rule.metric)
+    if isinstance(evidence, PairedShift):
+        return rule.chance_of_shift(evidence)
+    if evidence is None:
+        return None
+    outcome = _OUTCOMES[rule.metric.name]
+    families = [
+        [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
+        for family in _find_families(rule.metric, a, b, pair)
+    ]
+    return rule.chance_of([family for family in families if family])
 
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
@@ -94,36 +222,45 @@ def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFi
     ]
 
 
-def _apply(rule: Rule, pair: PairComparison) -> RuleFinding:
-    evidence = find_evidence(pair, rule.metric)
+def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFinding:
     a, b = _sides(rule.metric, pair)
     change = _change(a, b, relative=rule.relative)
+    outcome, reason = _judge(rule, pair, change, p_holm)
+    return RuleFinding(
+        rule=rule.text,
+        target_a=pair.target_a,
+        target_b=pair.target_b,
+        outcome=outcome,
+        a=a,
+        b=b,
+        change=change if change is None or math.isfinite(change) else None,
+        p_holm=p_holm,
+        reason=reason,
+    )
 
-    def finding(outcome: str, reason: str) -> RuleFinding:
-        return RuleFinding(
-            rule=rule.text,
-            target_a=pair.target_a,
-            target_b=pair.target_b,
-            outcome=outcome,  # type: ignore[arg-type]
-            a=a,
-            b=b,
-            change=change if change is None or math.isfinite(change) else None,
-            p_holm=evidence.p_holm if evidence else None,
-            reason=reason,
-        )
 
+def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float | None) -> tuple[RuleOutcome, str]:
     if change is None:
-        return finding("not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met")
+        return "not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met"
     if not rule.is_crossed_by(change):
-        return finding("held", "within the limit")
+        return "held", "within the limit"
     if not rule.significant:
-        return finding("broken", "beyond the limit")
-    if evidence is None or not evidence.n_prompts:
-        return finding("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on")
-    paired = f"{word_p(evidence.p_holm)} over {plural(evidence.n_prompts, 'prompt')}"
-    if evidence.p_holm < SIGNIFICANCE_LEVEL and (evidence.difference or 0) * change > 0:
-        return finding("broken", f"beyond the limit, and more than luck: {paired}")
-    return finding("not_significant", f"beyond the limit, but not enough evidence: {paired}")
+        return "broken", "beyond the limit"
+    if p_holm is None:
+        return "not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"
+    evidence = _find_evidence(pair, rule.metric)
+    paired = f"{word_p(p_holm)} over {plural(evidence.n_prompts if evidence else 0, 'prompt')}"
+    if p_holm < SIGNIFICANCE_LEVEL:
+        return "broken", f"beyond the limit, and more than luck: {paired}"
+    return "not_significant", f"beyond the limit, but not enough evidence: {paired}"
+
+
+def _find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
+    """The paired figure behind a metric, where there is one."""
+    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
+    if metric.evidence is None:
+        return None
+    return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
 
 
 def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
@@ -145,14 +282,6 @@ def _say_absent(metric: Metric, pair: PairComparison) -> str:
     if a is None or b is None:
         return f"{'A' if a is None else 'B'} has no {metric.name}"
     return f"no prompt has {metric.name} on both sides"
-
-
-def find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
-    """The paired test behind a metric, where there is one."""
-    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    if metric.evidence is None:
-        return None
-    return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
 
 
 def _change(a: float | None, b: float | None, *, relative: bool) -> float | None:

@@ -113,6 +113,12 @@ class RunSide(Run):
                 self.reported.setdefault(target, set()).add(row.model_reported)
 
     @property
+    def interleaved(self) -> bool:
+        """Whether all of its targets were asked each prompt before the next: their times are then paired."""
+        options = (self._readable_config or {}).get("options")
+        return isinstance(options, dict) and options.get("interleave") is True
+
+    @property
     def targets(self) -> list[Target]:
         """The planned targets, then others that have records."""
         planned = self.config.targets if self.config else []

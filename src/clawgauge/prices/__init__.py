@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.proxies import host_of
 from clawgauge.records import Price as Price
 from clawgauge.small_file import read_toml
 
@@ -70,7 +70,7 @@ def vendor_of(settings: Mapping[str, Any]) -> str | None:
     """Whose price list a provider is billed by. A server at another address may charge anything, or nothing."""
     if settings.get("type") not in _HTTP_TYPES:
         return None
-    return _VENDORS.get(urlsplit(str(settings.get("base_url"))).hostname or "")
+    return _VENDORS.get(host_of(settings.get("base_url")))
 
 
 def load_prices(own: Path | None = None) -> PriceTable:

@@ -11,11 +11,13 @@ from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
+from clawgauge.secrets import mask_shapes
 from clawgauge.words import (
     ABSENT,
     format_money,
     format_ms,
     format_number,
+    format_percent,
     format_rate,
     rounded,
 )
@@ -25,6 +27,7 @@ _COLUMNS = (
     Column("place", "right"),
     Column("model"),
     Column("score", "right"),
+    Column("best in", "right"),
     Column("passed"),
     Column("tool use"),
     Column("p95 ms", "right"),
@@ -35,7 +38,7 @@ _COLUMNS = (
 
 
 def describe_decision(decision: Decision) -> Section:
-    """Every model: its place and score, and the limits that removed it."""
+    """Every model: its place and score, how often it is best over prompts drawn anew, the limits that removed it."""
     rows = [_row(place, standing) for place, standing in enumerate(decision.standings, start=1)]
     return Section("every model, measured against the policy", [Table(_COLUMNS, rows, ("ttft p50", "cost a call"))])
 
@@ -46,6 +49,7 @@ def _row(place: int, standing: Standing) -> list[str]:
         str(place) if standing.kept else ABSENT,
         evidence.label,
         f"{standing.score:.3f}" if standing.kept else ABSENT,
+        format_percent(standing.best_share) if standing.kept else ABSENT,
         f"{group.n_passed}/{group.n_scheduled_judged}",
         _tool_use(evidence),
         f"{format_number(group.latency_ms.p95)} (n={group.n_success})",
@@ -108,15 +112,24 @@ def describe_forecast(forecast: ChainForecast) -> Section:
     if all(evidence.free_of_charge for evidence in forecast.chain):
         cost = "none charged (local)"
     thin = forecast.n_answered < MIN_SAMPLES_P95
+    apart = " on prompts it was not chosen on" if forecast.unseen else ""
     rows = [
-        ("passes", format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95)),
+        ("passes", format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95) + apart),
         ("p50", _ms(forecast.p50_ms, forecast.p50_ci95)),
         ("p95", _ms(forecast.p95_ms, forecast.p95_ci95) + (INDICATIVE if thin else "")),
         ("cost", cost),
         ("answered", f"{forecast.n_answered}/{n} paired calls: {shares}"),
+        ("outages", _outages(forecast)),
     ]
     figures = Table((Column("figure"), Column("forecast", narrow="wrapped")), rows, bare=True)
     return Section(forecast.label, [figures, Points([LEGEND] if thin else [])])
+
+
+def _outages(forecast: ChainForecast) -> str:
+    """What is left of the answers where an outage takes all of a machine or a vendor."""
+    low = f", at least {format_percent(forecast.answered_low)} (95%)" if forecast.answered_low is not None else ""
+    together = f"{forecast.n_answered_together}/{forecast.n_cells} answered{low}"
+    return f"{together}, if all on one machine or of one vendor fail together"
 
 
 def _ms(value_ms: float | None, ci95: tuple[float, float] | None) -> str:
@@ -124,6 +137,6 @@ def _ms(value_ms: float | None, ci95: tuple[float, float] | None) -> str:
 
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
-    """What `--write` would change, as a unified diff of the two files as JSON; empty where nothing would."""
+    """What `--write` would change, as a unified diff of the two as JSON, keys masked; empty where nothing would."""
     old, new = (json.dumps(config, indent=2, ensure_ascii=False).split("\n") for config in (before, after))
-    return clean_lines("\n".join(difflib.unified_diff(old, new, name, f"{name} (routed)", lineterm="")))
+    return clean_lines(mask_shapes("\n".join(difflib.unified_diff(old, new, name, f"{name} (routed)", lineterm=""))))

@@ -7,6 +7,7 @@ from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import (
     find_conflicts,
     merge_patch,
+    models_in_use,
     openclaw_routing,
     read_openclaw,
     write_openclaw,
@@ -28,6 +29,7 @@ __all__ = [
     "gather_evidence",
     "litellm_config",
     "merge_patch",
+    "models_in_use",
     "openclaw_routing",
     "parse_chain",
     "read_openclaw",

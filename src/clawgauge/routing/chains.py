@@ -6,22 +6,25 @@ and shows in the pass rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
-from clawgauge.routing.decision import Decision
+from clawgauge.records import PromptKey
+from clawgauge.routing.decision import Decision, Policy
 from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
-from clawgauge.stats import Interval, describe
-from clawgauge.summary.rates import pool_rate
+from clawgauge.stats import Interval, describe, percentile, wilson_interval
+from clawgauge.summary.rates import PooledRate, pool_rate
 
 Chain: TypeAlias = tuple[Evidence, ...]
 
 _MAX_CANDIDATES = 8
 _MAX_LENGTH = 3
 _LOCAL = "local"
+_HALVINGS = 3
 
 
 class Walk(NamedTuple):
@@ -34,12 +37,21 @@ class Walk(NamedTuple):
     place: int
 
 
+# The first member's call of a prompt, which tells its family and whether it is judged, and the prompt's way.
+Walked: TypeAlias = tuple[Cell, Walk]
+# The lower end of the pass rate, the p95, the length, the name: the least of them is the best chain.
+Place: TypeAlias = tuple[float, float, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class ChainForecast:
     """What the chain would have done on the prompts all its members were asked.
 
-    The interval of the pass rate is Wilson's, with repeats of a prompt counted for what they add; those of the times
-    are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
+    The interval of the pass rate is Wilson's, with repeats and variants of a prompt counted for what they add; those of
+    the times are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
+    `n_answered_together` is how many would be answered if all on one machine, or of one vendor, failed together, and
+    `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared.
+    With `unseen` the passes are of prompts that had no part in choosing the chain.
     """
 
     chain: Chain
@@ -55,10 +67,13 @@ class ChainForecast:
     p95_ci95: Interval | None
     cost_per_call_usd: float | None
     answered_by: tuple[int, ...]
+    n_answered_together: int
+    answered_low: float | None
+    unseen: bool = False
 
     @property
     def label(self) -> str:
-        return " > ".join(evidence.label for evidence in self.chain)
+        return _label(self.chain)
 
 
 def parse_chain(words: str, decision: Decision) -> Chain:
@@ -95,13 +110,15 @@ def _find_member(word: str, decision: Decision) -> Evidence:
 
 def forecast(chain: Chain) -> ChainForecast:
     """What the chain would have done."""
-    shared = _shared_cells(chain)
-    walks = [_walk(chain, name) for name in shared]
+    first, *others = (evidence.cells for evidence in chain)
+    names = [name for name in first if all(name in cells for cells in others)]
+    walked = [(first[name], _walk(chain, name)) for name in names]
+    walks = [walk for _, walk in walked]
     answered = [walk for walk in walks if walk.answered]
-    judged = [(name, walk) for name, walk in zip(shared, walks, strict=True) if chain[0].cells[name].judged]
-    rate = pool_rate(((name.suite, name.prompt_id), walk.passed is True, 1) for name, walk in judged)
-    waits = sorted(float(walk.waited_ms) for walk in answered)
-    spread = describe(waits)
+    rate, spread = _pass_rate(walked), describe([float(walk.waited_ms) for walk in answered])
+    # Of those that fail together the first to be asked speaks for all.
+    apart = {one.fails_with: one for one in reversed(chain)}.values()
+    together = pool_rate((first[name].family, any(one.cells[name].answered for one in apart), 1) for name in names)
     return ChainForecast(
         chain=chain,
         n_cells=len(walks),
@@ -116,7 +133,13 @@ def forecast(chain: Chain) -> ChainForecast:
         p95_ci95=spread.p95_ci95,
         cost_per_call_usd=mean_or_none([walk.cost_usd for walk in walks]),
         answered_by=tuple(sum(walk.answered and walk.place == place for walk in walks) for place in range(len(chain))),
+        n_answered_together=together.k,
+        answered_low=together.ci95[0] if together.ci95 else None,
     )
+
+
+def _pass_rate(walked: Iterable[Walked]) -> PooledRate:
+    return pool_rate((cell.family, walk.passed is True, 1) for cell, walk in walked if cell.judged)
 
 
 def best_chain(decision: Decision) -> ChainForecast | None:
@@ -124,45 +147,75 @@ def best_chain(decision: Decision) -> ChainForecast | None:
 
     Tries every order of up to three of the eight best placed models that were asked the same prompts as the best placed
     one: chains on other prompts cannot be set beside each other. None where no model was kept.
+
+    The best of many looks better than it is, so its pass rate is told from prompts it was not chosen on: of each of
+    three random halvings, by family, one half is scored by the chain that the other half would have chosen.
     """
     ranked = decision.ranked[:_MAX_CANDIDATES]
-    candidates = [one for one in ranked if one.cells.keys() == ranked[0].cells.keys()]
+    candidates = [one for one in ranked if one.cells and one.cells.keys() == ranked[0].cells.keys()]
     longest = min(_MAX_LENGTH, 1 + decision.policy.max_fallbacks, len(candidates))
-    chains = [chain for length in range(1, longest + 1) for chain in permutations(candidates, length)]
-    forecasts = [found for chain in chains if (found := forecast(chain)).n_cells and _keeps(found, decision)]
-    return min(forecasts, key=_chain_place) if forecasts else None
-
-
-def _keeps(found: ChainForecast, decision: Decision) -> bool:
-    """Whether a chain keeps the limits that its members kept one by one, now that it adds their times and costs up."""
-    limits, cost = decision.policy.limits, found.cost_per_call_usd
-    per_month = None if cost is None else cost * decision.policy.calls_per_month
-    return (
-        _at_most(found.p95_ms, limits.max_p95_ms)
-        and _at_most(cost, limits.max_cost_per_call_usd)
-        and _at_most(per_month, limits.max_monthly_cost_usd)
+    families = sorted({cell.family for one in candidates[:1] for cell in one.cells.values()})
+    samples = [set(families), *_halve(families)]
+    best: list[tuple[Place, list[Walked], Chain] | None] = [None for _ in samples]
+    for chain in (chain for length in range(1, longest + 1) for chain in permutations(candidates, length)):
+        walked = [(cell, _walk(chain, name)) for name, cell in candidates[0].cells.items()]
+        for place, sample in enumerate(samples):
+            rank, held = _rank(chain, [one for one in walked if one[0].family in sample], decision.policy), best[place]
+            if rank is not None and (held is None or rank < held[0]):
+                best[place] = rank, walked, chain
+    if best[0] is None:
+        return None
+    _, seen, chain = best[0]
+    # Where no chain keeps the limits on a half, the one that keeps them on all has to stand.
+    halves = [(half, (held or best[0])[1]) for half, held in zip(samples[1:], best[1:], strict=True)]
+    n_passed = sum(walk.passed is True for half, walked in halves for cell, walk in walked if cell.family not in half)
+    rate = _pass_rate(seen)
+    unseen_rate = n_passed / _HALVINGS / rate.n if rate.n else None
+    n_effective = rate.effective.trials if rate.effective else 0.0
+    return replace(
+        forecast(chain),
+        n_passed=round(n_passed / _HALVINGS),
+        pass_rate=unseen_rate,
+        pass_ci95=wilson_interval((unseen_rate or 0.0) * n_effective, n_effective),
+        unseen=True,
     )
+
+
+def _halve(families: Sequence[PromptKey]) -> list[set[PromptKey]]:
+    """Both halves of every halving, the same ones every time. More parts than two would have chains agree less."""
+    generator, halves = random.Random(0), []
+    for _ in range(_HALVINGS):
+        half = set(generator.sample(families, len(families) // 2))
+        halves += [half, set(families) - half]
+    return halves
+
+
+def _rank(chain: Chain, walked: Sequence[Walked], policy: Policy) -> Place | None:
+    """A chain's place on some of the calls; None where it breaks a limit, now that it adds times and costs up."""
+    limits = policy.limits
+    cost = mean_or_none([walk.cost_usd for _, walk in walked])
+    p95_ms = percentile(sorted(walk.waited_ms for _, walk in walked if walk.answered), 0.95)
+    keeps = (
+        _at_most(p95_ms, limits.max_p95_ms)
+        and _at_most(cost, limits.max_cost_per_call_usd)
+        and _at_most(None if cost is None else cost * policy.calls_per_month, limits.max_monthly_cost_usd)
+    )
+    interval = _pass_rate(walked).ci95
+    slow = float("inf") if p95_ms is None else p95_ms
+    return (-(interval[0] if interval else 0.0), slow, len(chain), _label(chain)) if keeps else None
 
 
 def _at_most(value: float | None, limit: float | None) -> bool:
     return limit is None or (value is not None and value <= limit)
 
 
-def _chain_place(found: ChainForecast) -> tuple[float, float, int, str]:
-    low = found.pass_ci95[0] if found.pass_ci95 else 0.0
-    slow = found.p95_ms if found.p95_ms is not None else float("inf")
-    return -low, slow, len(found.chain), found.label
-
-
-def _shared_cells(chain: Chain) -> list[CellName]:
-    first, *others = (evidence.cells for evidence in chain)
-    return [name for name in first if all(name in cells for cells in others)]
+def _label(chain: Chain) -> str:
+    return " > ".join(evidence.label for evidence in chain)
 
 
 def _walk(chain: Sequence[Evidence], name: CellName) -> Walk:
     waited, cost = 0, 0.0
     cost_known = True
-    cell: Cell | None = None
     for place, evidence in enumerate(chain):
         cell = evidence.cells[name]
         waited += cell.waited_ms

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,19 +11,16 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.scores import Scores, best_shares, weigh
 from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
-from clawgauge.stats import wilson_interval
-from clawgauge.summary.rates import pool_rate
 from clawgauge.words import format_ms, format_percent
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
-HALF_P95_MS = 5_000.0
-HALF_TTFT_MS = 1_000.0
-HALF_COST_USD = 0.01
+# A model is the best where it is best in this share of the resamplings; short of it, it is one of a tie.
+SURE_SHARE = 0.95
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,12 +110,16 @@ def cite(evidence: Evidence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One model's place. `removed_by` holds every limit it broke; `scores` what its place rests on."""
+    """One model's place. `removed_by` holds every limit it broke; `scores` what its place rests on.
+
+    `best_share` is the share of resamplings in which it had the highest score of all that were kept.
+    """
 
     evidence: Evidence
     removed_by: tuple[str, ...]
     scores: dict[str, float]
     score: float
+    best_share: float = 0.0
 
     @property
     def kept(self) -> bool:
@@ -127,32 +128,64 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Every model that was measured: the kept ones best first, then the removed ones, by score too."""
+    """Every model that was measured: the kept ones best first, then the removed ones, by score too.
+
+    `tied` are the first of them where none is surely the best; `in_use` the models in use now, as far as measured.
+    """
 
     policy: Policy
     standings: tuple[Standing, ...]
+    tied: tuple[str, ...] = ()
+    in_use: tuple[str, ...] = ()
 
     @property
     def ranked(self) -> list[Evidence]:
         return [standing.evidence for standing in self.standings if standing.kept]
 
+    @property
+    def tie(self) -> str | None:
+        """The tie for the first place in words."""
+        if not self.tied:
+            return None
+        shares = {one.evidence.label: format_percent(one.best_share) for one in self.standings}
+        named = ", ".join(f"{label} ({shares[label]})" for label in self.tied)
+        first = self.tied[0]
+        why = f"{first} stays: it is in use" if first in self.in_use else f"{first} has the higher score, no more"
+        return f"a tie: {named}; none is the best in {SURE_SHARE:.0%} of resamplings of the prompts; {why}"
 
-def decide(evidence: Sequence[Evidence], policy: Policy) -> Decision:
-    """Limits first, then the weighted order; equal scores go by name."""
-    standings = [_stand(one, policy) for one in evidence]
-    return Decision(policy, tuple(sorted(standings, key=_place)))
+
+def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] = ()) -> Decision:
+    """Limits first, then the weighted order; of those that tie for the best, the ones `in_use` go first."""
+    weights = {name: float(getattr(policy.weights, name)) for name in policy.weights.__struct_fields__}
+    standings = sorted((_stand(one, policy, weights) for one in evidence), key=_place)
+    kept, removed = [one for one in standings if one.kept], [one for one in standings if not one.kept]
+    shares = best_shares([Scores(one.evidence) for one in kept], weights)
+    kept = [replace(one, best_share=share) for one, share in zip(kept, shares, strict=True)]
+    best = _maybe_best(kept)
+    # A stable sort: what is not in use stays in the order of the scores.
+    best.sort(key=lambda one: in_use.index(one.evidence.label) if one.evidence.label in in_use else len(in_use))
+    labels = tuple(one.evidence.label for one in best)
+    rest = [one for one in kept if one.evidence.label not in labels]
+    return Decision(policy, (*best, *rest, *removed), labels if len(labels) > 1 else (), tuple(in_use))
+
+
+def _maybe_best(kept: Sequence[Standing]) -> list[Standing]:
+    """The fewest models of which one is surely the best, in the order of the scores."""
+    found: list[Standing] = []
+    for one in sorted(kept, key=lambda standing: -standing.best_share):
+        if sum(standing.best_share for standing in found) >= SURE_SHARE:
+            break
+        found.append(one)
+    return sorted(found, key=_place)
 
 
 def _place(standing: Standing) -> tuple[bool, float, str]:
     return not standing.kept, -standing.score, standing.evidence.label
 
 
-def _stand(evidence: Evidence, policy: Policy) -> Standing:
-    scores = {name: score(evidence) for name, score in _SCORES.items()}
-    weights = {name: float(getattr(policy.weights, name)) for name in scores}
-    total = sum(weights.values())
-    weighted = sum(weights[name] * scores[name] for name in scores) / total
-    return Standing(evidence, tuple(_broken(evidence, policy)), scores, weighted)
+def _stand(evidence: Evidence, policy: Policy, weights: Mapping[str, float]) -> Standing:
+    scores = Scores(evidence).measured
+    return Standing(evidence, tuple(_broken(evidence, policy)), scores, weigh(scores, weights))
 
 
 def _broken(evidence: Evidence, policy: Policy) -> list[str]:
@@ -200,49 +233,3 @@ def _cost_over(evidence: Evidence, limit: float | None, calls: int, per: str) ->
         return f"cost {per} unknown, wanted at most ${limit:g}"
     cost = evidence.cost_per_call_usd * calls
     return None if cost <= limit else f"cost ${cost:.4g} {per}, wanted at most ${limit:g}"
-
-
-def _pass_score(evidence: Evidence) -> float:
-    """The lower end of the interval over scheduled prompts: ten of ten says less than a hundred of a hundred.
-
-    Repeats count for what they add; a cell that was scheduled and not recorded is no pass.
-    """
-    judged = [(name, cell) for name, cell in evidence.cells.items() if cell.judged]
-    rate = pool_rate(((name.suite, name.prompt_id), cell.passed is True, 1) for name, cell in judged)
-    missing = max(0, evidence.group.n_scheduled_judged - rate.n)
-    if rate.effective is None:
-        return 0.0
-    bounds = wilson_interval(rate.effective.passes, rate.effective.trials + missing)
-    return bounds[0] if bounds else 0.0
-
-
-def _tool_score(evidence: Evidence) -> float:
-    tool_use = evidence.group.tool_use
-    n_eff = tool_use.n_eff or tool_use.n
-    bounds = tool_use.ci95 or wilson_interval((tool_use.rate or 0.0) * n_eff, n_eff)
-    return bounds[0] if bounds else 0.0
-
-
-def _latency_score(evidence: Evidence) -> float:
-    return _falling(evidence.group.latency_ms.p95, HALF_P95_MS)
-
-
-def _ttft_score(evidence: Evidence) -> float:
-    return _falling(evidence.group.ttft_ms.p50, HALF_TTFT_MS)
-
-
-def _cost_score(evidence: Evidence) -> float:
-    return 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
-
-
-def _falling(value: float | None, half: float) -> float:
-    return 0.0 if value is None else half / (half + value)
-
-
-_SCORES: dict[str, Callable[[Evidence], float]] = {
-    "pass_rate": _pass_score,
-    "tool_use": _tool_score,
-    "latency": _latency_score,
-    "ttft": _ttft_score,
-    "cost": _cost_score,
-}

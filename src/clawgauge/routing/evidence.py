@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+
+import msgspec
 
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
-from clawgauge.proxies import is_loopback
+from clawgauge.proxies import host_of, is_loopback
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, PromptKey, RunConfig, Target
-from clawgauge.run_data import Row, Run
-from clawgauge.run_data.schedule import carries_verdict
+from clawgauge.run_data import Row, Run, Schedule, read_schedule
+from clawgauge.run_data.schedule import tier_prompts
+from clawgauge.stats import Cluster
 from clawgauge.summary import Strata, summarize
 
 _JOULES_PER_KWH = 3_600_000
@@ -34,7 +37,8 @@ class CellName(NamedTuple):
 class Cell:
     """One call, as far as a chain of models would feel it. `cost_usd` is None where it is not known.
 
-    `judged` tells whether the prompt carries a verdict at all, answered or not.
+    `judged` tells whether the prompt carries a verdict at all, answered or not; `used_tool` is None where no tier rests
+    on the call. `family` is what the prompt shares with its variants.
     """
 
     answered: bool
@@ -42,11 +46,17 @@ class Cell:
     passed: bool | None
     waited_ms: int
     cost_usd: float | None
+    ttft_ms: int | None
+    used_tool: bool | None
+    family: PromptKey
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One target in one run. `settings` is what config.json says of its provider."""
+    """One target in one run. `settings` is what config.json says of its provider.
+
+    `verdicts` are passes and trials by family, over all that was scheduled: what was not recorded is no pass.
+    """
 
     target: Target
     run_id: str
@@ -57,6 +67,7 @@ class Evidence:
     local: bool
     cost_per_call_usd: float | None
     cells: Mapping[CellName, Cell]
+    verdicts: Mapping[PromptKey, Cluster]
 
     @property
     def label(self) -> str:
@@ -68,8 +79,23 @@ class Evidence:
 
     @property
     def free_of_charge(self) -> bool:
-        """Runs on the user's own machine, and what the electricity costs is not known."""
-        return self.local and not self.cost_per_call_usd
+        """Runs on the user's own machine, wants no key, and what the electricity costs is not known.
+
+        Who asks for a key may pass calls on to someone who charges for them.
+        """
+        return self.local and not self.settings.get("api_key_env") and not self.cost_per_call_usd
+
+    @property
+    def fails_with(self) -> str:
+        """The machine or vendor whose outage would take this model with it, as far as an address tells."""
+        if self.provider_type == "claude_code_cli":
+            return "anthropic.com"
+        host = host_of(self.settings.get("base_url"))
+        if is_loopback(host) or (not host and self.local):
+            return "this machine"
+        # Two names of one domain are one vendor's; to take strangers for one makes a bound no less of a bound.
+        is_name = host.rpartition(".")[2].isalpha()
+        return ".".join(host.split(".")[-2:]) if is_name else host or self.target.provider
 
 
 class _Calls:
@@ -77,8 +103,8 @@ class _Calls:
 
     def __init__(self, run: Run, prices: PriceTable) -> None:
         self.reported: dict[Target, set[str]] = {}
+        self._run = run
         self._cells: dict[Target, dict[CellName, Cell]] = {}
-        self._judged = {p.key for p in run.config.prompts if carries_verdict(p)} if run.config else None
         self._seen_judged: set[PromptKey] = set()
         self._price_of = cache(partial(_find_price, run.config, prices))
 
@@ -92,11 +118,42 @@ class _Calls:
             if row.objective_pass is not None:
                 self._seen_judged.add(row.prompt)
 
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return read_schedule(self._run.config, self._seen_judged)
+
+    @cached_property
+    def _tier_pool(self) -> Collection[PromptKey] | None:
+        return {p.key for p in tier_prompts(self._run.config.prompts)} if self._run.config else None
+
     def of(self, target: Target) -> dict[CellName, Cell]:
-        # A folder that does not hold its prompts shows by its records which of them carry a verdict.
-        judged = self._seen_judged if self._judged is None else self._judged
-        cells = self._cells.get(target, {})
-        return {name: replace(cell, judged=(name.suite, name.prompt_id) in judged) for name, cell in cells.items()}
+        schedule, pool = self._schedule, self._tier_pool
+        return {
+            name: replace(
+                cell,
+                judged=cell.family in schedule.judged,
+                used_tool=cell.used_tool if pool is None or cell.family in pool else None,
+                family=schedule.family(cell.family),
+            )
+            for name, cell in self._cells.get(target, {}).items()
+        }
+
+    def verdicts(self, target: Target, cells: Iterable[Cell], n_scheduled: int) -> dict[PromptKey, Cluster]:
+        """Passes and trials of the scheduled cells that carry a verdict, by family."""
+        outcomes = [(cell.family, cell.passed is True) for cell in cells if cell.judged]
+        unrecorded = self._unrecorded(target)[: max(0, n_scheduled - len(outcomes))]
+        found: dict[PromptKey, Cluster] = {}
+        for family, passed in [*outcomes, *((family, False) for family in unrecorded)]:
+            passes, trials = found.get(family, (0, 0))
+            found[family] = Cluster(passes + passed, trials + 1)
+        return found
+
+    def _unrecorded(self, target: Target) -> list[PromptKey]:
+        """The family of every planned cell without a record; last those that a decided tier may have left out."""
+        schedule = self._schedule.without_skipped(self._run.events, target)
+        recorded = Counter((name.suite, name.prompt_id) for name in self._cells.get(target, {}))
+        planned = sorted(schedule.prompts & schedule.judged, key=lambda key: (key in (self._tier_pool or ()), key))
+        return [schedule.family(key) for key in planned for _ in range(schedule.repeats - recorded[key])]
 
 
 def _cell(row: Row, price: Price | None) -> Cell:
@@ -106,7 +163,17 @@ def _cell(row: Row, price: Price | None) -> Cell:
     # What a user waited for a call, retries and all; the call alone where the record does not say.
     waited_ms = (row.e2e_ms or 0) if row.total_ms is None else row.total_ms
     passed = row.objective_pass if row.succeeded else None
-    return Cell(answered=row.succeeded, judged=False, passed=passed, waited_ms=waited_ms, cost_usd=cost)
+    counts = row.availability_status == "ok" and bool(row.expected_tools)
+    return Cell(
+        answered=row.succeeded,
+        judged=False,
+        passed=passed,
+        waited_ms=waited_ms,
+        cost_usd=cost,
+        ttft_ms=row.ttft_ms if row.succeeded else None,
+        used_tool=row.tool_use_success if counts else None,
+        family=row.prompt,
+    )
 
 
 def _find_price(config: RunConfig | None, prices: PriceTable, target: Target) -> Price | None:
@@ -131,8 +198,10 @@ def gather_evidence(folders: Sequence[Path], prices: PriceTable) -> tuple[list[E
         summary = summarize(run.feed(strata, calls), strata)
         n_unreadable += summary.n_unreadable_lines
         for group in summary.models:
-            found.pop(group.target, None)
-            found[group.target] = _evidence(run, group, calls, prices)
+            kind = str(_settings_of(run.config, group.target).get("type"))
+            same = msgspec.structs.replace(group.target, model=plain_model(kind, group.target.model))
+            found.pop(same, None)
+            found[same] = _evidence(run, group, calls, prices)
     return list(found.values()), n_unreadable
 
 
@@ -147,12 +216,18 @@ def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) 
         run_id=run.run_id,
         group=group,
         settings=settings,
-        model_info=_find_model(run.inventory, target),
+        model_info=_find_model(run.inventory, target, str(settings.get("type"))),
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
         local=_is_local(settings),
         cost_per_call_usd=mean_or_none([cell.cost_usd for cell in cells.values() if cell.answered]),
         cells=cells,
+        verdicts=calls.verdicts(target, cells.values(), group.n_scheduled_judged),
     )
+
+
+def plain_model(kind: str, model: str) -> str:
+    """A model's name as its provider knows it: to Ollama `llama3.2` and `llama3.2:latest` are one."""
+    return model.removesuffix(":latest") if kind == "ollama_openai" else model
 
 
 def mean_or_none(costs: Sequence[float | None]) -> float | None:
@@ -169,16 +244,17 @@ def _electricity_per_call(group: GroupSummary, prices: PriceTable) -> float | No
     return group.energy_j / _JOULES_PER_KWH * prices.usd_per_kwh / group.n_total
 
 
-def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None:
+def _find_model(inventory: Inventory | None, target: Target, kind: str) -> ModelInfo | None:
     probes = [probe for probe in inventory.providers if probe.provider == target.provider] if inventory else []
-    return next((model for probe in probes for model in probe.models if model.name == target.model), None)
+    wanted = plain_model(kind, target.model)
+    return next((model for probe in probes for model in probe.models if plain_model(kind, model.name) == wanted), None)
 
 
 def _is_local(settings: Mapping[str, Any]) -> bool:
     """Whether a provider runs on the user's own machine or network, by its type or its address."""
     if settings.get("type") == "claude_code_cli":
         return False
-    host = urlsplit(str(settings.get("base_url") or "")).hostname
+    host = host_of(settings.get("base_url"))
     if not host:
         return settings.get("type") in _LOCAL_TYPES
     if is_loopback(host) or host.endswith(".local"):

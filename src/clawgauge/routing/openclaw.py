@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ import json5
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
-from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.evidence import Evidence, plain_model
+from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
+from clawgauge.stats import DECIDED_LEVEL
 from clawgauge.summary.recommendation import word_evidence_command, word_lacking
+from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
@@ -56,6 +59,18 @@ class Route:
     def ref(self) -> str:
         return f"{self.provider_id}/{self.model_id}"
 
+    def is_named(self, ref: str, config: Mapping[str, Any]) -> bool:
+        """Whether a configuration means this model by `ref`: by its provider's name, or by another at its address."""
+        provider_id, _, model = as_openclaw_reads(ref).partition("/")
+        kind = self.evidence.provider_type
+        if plain_model(kind, model) != plain_model(kind, self.model_id):
+            return False
+        address = str(_at(config, "models", "providers", provider_id).get("baseUrl") or "")
+        mine = str(self.evidence.settings.get("base_url") or "")
+        # To OpenClaw's own Ollama protocol the address ends before the version.
+        same = bool(address) and address.rstrip("/").removesuffix("/v1") == mine.rstrip("/").removesuffix("/v1")
+        return provider_id == self.provider_id or same
+
 
 def escape_references(value: Any) -> Any:
     """A value for openclaw.json that OpenClaw reads as what it is here. Keys it reads as they are."""
@@ -71,7 +86,36 @@ def as_openclaw_reads(text: str) -> str:
     return _ESCAPED_REFERENCE.sub("", text)
 
 
-def find_routes(ranked: Sequence[Evidence]) -> tuple[list[Route], dict[str, str]]:
+def models_in_use(config: Mapping[str, Any], evidence: Sequence[Evidence]) -> list[str]:
+    """The labels of the measured models that a configuration uses, the first one first. Nothing else of it is told."""
+    model = _at(config, "agents", "defaults").get("model")
+    named = model if isinstance(model, dict) else {"primary": model}
+    fallbacks = named.get("fallbacks")
+    refs = [named.get("primary"), *(fallbacks if isinstance(fallbacks, list) else [])]
+    routes, _ = find_routes(evidence)
+    found = [
+        route.evidence.label for ref in refs if isinstance(ref, str) for route in routes if route.is_named(ref, config)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _names_in(config: Mapping[str, Any]) -> set[str]:
+    """Every name in a configuration, as key or as text. Not by recursion: how deep it goes is its writer's choice."""
+    found: set[str] = set()
+    left: list[Any] = [config]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            found.update(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str):
+            found.add(value)
+    return found
+
+
+def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tuple[list[Route], dict[str, str]]:
     """The routes of the models that can be reached, in order, and why the others cannot, by label.
 
     Of one model at several thinking levels the best placed is taken: a reference names a model, not a level.
@@ -80,17 +124,17 @@ def find_routes(ranked: Sequence[Evidence]) -> tuple[list[Route], dict[str, str]
     unreachable: dict[str, str] = {}
     provider_ids: dict[str, str] = {}
     for evidence in ranked:
-        route = _route(evidence, provider_ids)
+        route = _route(evidence, provider_ids, names)
         if route is None:
             unreachable[evidence.label] = _why_not(evidence)
-        elif any(route.ref == earlier.ref for earlier in routes):
+        elif any(route.is_named(earlier.ref, {}) for earlier in routes):
             unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
         else:
             routes.append(route)
     return routes, unreachable
 
 
-def _route(evidence: Evidence, provider_ids: dict[str, str]) -> Route | None:
+def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[str]) -> Route | None:
     kind, model = evidence.provider_type, evidence.target.model
     if kind == "claude_code_cli":
         return Route(evidence, "anthropic", _claude_model(evidence), None, runtime="claude-cli")
@@ -100,7 +144,10 @@ def _route(evidence: Evidence, provider_ids: dict[str, str]) -> Route | None:
     if kind == "openai_responses" and vendor_of(evidence.settings) == "openai":
         return Route(evidence, "openai", model, None)
     provider_id = _provider_id(evidence, provider_ids)
-    return Route(evidence, provider_id, model, _declare(evidence, address, _APIS[kind]))
+    plain = plain_model(kind, model)
+    spellings = [model, *({plain, f"{plain}:latest"} if kind == "ollama_openai" else ())]
+    known = (one for one in spellings if one in names or f"{provider_id}/{one}" in names)
+    return Route(evidence, provider_id, next(known, model), _declare(evidence, address, _APIS[kind]))
 
 
 def _why_not(evidence: Evidence) -> str:
@@ -165,15 +212,19 @@ class OpenClawRouting:
             self.reasons.append(Reason(where, route.ref, cite(route.evidence), route.ref))
 
 
-def openclaw_routing(decision: Decision) -> OpenClawRouting:
-    """The patch that a decision amounts to. Empty, with notes, where the evidence carries nothing."""
+def openclaw_routing(decision: Decision, config: Mapping[str, Any] | None = None) -> OpenClawRouting:
+    """The patch that a decision amounts to. Empty, with notes, where the evidence carries nothing.
+
+    A model that `config`, the configuration in use, knows under another name of the same is named as it is there.
+    """
     routing = OpenClawRouting()
-    routes, unreachable = find_routes(decision.ranked)
+    names = _names_in(config or {})
+    routes, unreachable = find_routes(decision.ranked, names)
     for label, why in unreachable.items():
         routing.notes.append(f"{label} is not routed: {why}")
     # Tools are taken from a model however it ranks: someone may choose it by hand.
     removed = [standing.evidence for standing in decision.standings if not standing.kept]
-    others, _ = find_routes([*decision.ranked, *removed])
+    others, _ = find_routes([*decision.ranked, *removed], names)
     _choose_models(routing, routes, decision)
     _choose_subagents(routing, routes, decision, unreachable)
     _limit_tools(routing, others)
@@ -191,7 +242,8 @@ def _choose_models(routing: OpenClawRouting, routes: Sequence[Route], decision: 
         return
     chosen = routes[: 1 + decision.policy.max_fallbacks]
     alone = "no other model keeps the policy's limits"
-    routing.set_chain(("agents", "defaults", "model"), chosen, "placed first", alone)
+    why = decision.tie or "placed first"
+    routing.set_chain(("agents", "defaults", "model"), chosen, why, alone)
 
 
 def _choose_subagents(
@@ -230,9 +282,17 @@ def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> lis
 
 
 def _denied(route: Route) -> list[str] | None:
-    """The tools a tier takes away: all from Tier 3, the acting ones from Tier 2; without a tier nothing is known."""
-    tier = route.evidence.group.tool_use.tier
-    return {2: DENY_ACTING, 3: DENY_ALL}.get(tier) if tier is not None else None
+    """The tools that the evidence does not support: those that act want Tier 1 for sure, any at all want Tier 2.
+
+    Without a tier nothing is known, and nothing is denied.
+    """
+    tool_use = route.evidence.group.tool_use
+    if tool_use.tier is None:
+        return None
+    p_tier_1, p_tier_2, _ = tool_use.p_tier or (0.0, 0.0, 1.0)
+    if p_tier_1 >= DECIDED_LEVEL:
+        return None
+    return DENY_ACTING if p_tier_1 + p_tier_2 >= DECIDED_LEVEL else DENY_ALL
 
 
 def _limit_tools(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
@@ -240,9 +300,17 @@ def _limit_tools(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
         denied = _denied(route)
         if denied is None:
             continue
-        tier = route.evidence.group.tool_use.tier
-        word = "all tools denied" if denied is DENY_ALL else "tools that act denied"
-        why = f"Tier {tier}: {word}; {cite(route.evidence)}"
+        tool_use = route.evidence.group.tool_use
+        word = (
+            "all tools denied: not sure to be Tier 2 or better"
+            if denied is DENY_ALL
+            else "tools that act denied: not sure to be Tier 1"
+        )
+        why = f"{word}; {cite(route.evidence)}"
+        if tool_use.tier == 1 and tool_use.needed:
+            why += (
+                f"; {plural(tool_use.needed, 'more right answer', 'more right answers')} in a row would do for Tier 1"
+            )
         routing.set(["tools", "byProvider", route.ref, "deny"], list(denied), why, route.ref)
 
 
@@ -276,7 +344,7 @@ def _model_entry(route: Route) -> dict[str, Any]:
     known = [part for part in (info.parameters, info.quantization) if part] if info else []
     entry: dict[str, Any] = {"id": route.model_id, "name": f"{name} ({', '.join(known)})" if known else name}
     if tool_use.tier is not None:
-        entry["compat"] = {"supportsTools": tool_use.tier < 3}
+        entry["compat"] = {"supportsTools": _denied(route) is not DENY_ALL}
     return entry
 
 
@@ -346,8 +414,9 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
     for provider_id, wanted in _at(patch, "models", "providers").items():
         there = _at(config, "models", "providers", provider_id).get("baseUrl")
         if there is not None and there != wanted.get("baseUrl"):
+            shown = mask_shapes(str(there))
             found.append(
-                f"{provider_id} is at {there} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
+                f"{provider_id} is at {shown} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
             )
     for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
         primary = _at(patch, *place).get("primary")
@@ -358,7 +427,7 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
     return found
 
 
-def _at(config: dict[str, Any], *path: str) -> dict[str, Any]:
+def _at(config: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """The object at a path; an empty one where there is none."""
     place: Any = config
     for key in path:

@@ -3,8 +3,9 @@
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
-from clawgauge.stats.paired import PairedDifference, holm, mcnemar_exact, paired_difference, sign_flip_p
+from clawgauge.stats.paired import PairedDifference, above_zero_p, holm, mcnemar_exact, paired_difference, sign_flip_p
 from clawgauge.stats.proportions import (
+    Z95,
     Cluster,
     Interval,
     newcombe_interval,
@@ -36,12 +37,14 @@ __all__ = [
     "DECIDED_LEVEL",
     "TIER_1_RATE",
     "TIER_2_RATE",
+    "Z95",
     "Cluster",
     "CountedValues",
     "Distribution",
     "EffectiveCounts",
     "Interval",
     "PairedDifference",
+    "above_zero_p",
     "clean_passes_needed",
     "describe",
     "effective_counts",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_quantile
+from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_cdf, student_t_quantile
 
 EXACT_FLIPS_MAX = 16
 SAMPLED_FLIPS = 20_000
@@ -66,6 +66,18 @@ def sign_flip_p(differences: Sequence[float]) -> float:
         flipped = sum(d if bits >> i & 1 else -d for i, d in enumerate(moving))
         hits += abs(flipped) >= threshold
     return (hits + 1) / (SAMPLED_FLIPS + 1)
+
+
+def above_zero_p(differences: Sequence[float]) -> float:
+    """The one-sided p-value of a mean above zero, each difference an independent one; 1 where none of them moved.
+
+    The sum over its own root sum of squares (Efron 1969), which for prompts won and lost is McNemar's score, beside
+    Student's t: the spread about zero, not about the mean, keeps it honest where few prompts moved.
+    """
+    norm = math.sqrt(math.fsum(d * d for d in differences))
+    if not norm or len(differences) < 2:
+        return 1.0
+    return 1.0 - student_t_cdf(math.fsum(differences) / norm, len(differences) - 1)
 
 
 def _times(sign: int, value: float) -> float:

@@ -7,10 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
+from clawgauge.compare import METRICS, Comparison, RuleFinding, Wishes, compare_runs, parse_rule, say_untested
 from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
+from clawgauge.stats import above_zero_p
 from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -60,7 +61,7 @@ def test_a_change_on_the_limit_does_not_cross_it(tmp_path: Path, before: int, af
 def test_evidence_can_be_demanded(tmp_path: Path) -> None:
     """Two of twenty lost may be luck and is said to be; ten of twenty is not."""
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 18))
-    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.50 over 20 prompts" in reason
+    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.24 over 20 prompts" in reason
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 10))
     assert (outcome, failed) == ("broken", True) and "more than luck" in reason
 
@@ -113,29 +114,38 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     assert f"{PROVIDER}:gone n_error>0: B has no such target" in shown
 
 
+TURNS = {"interleave": True}
+
+
+def in_turns(tmp_path: Path, rule: str, before: list[int], after: list[int]) -> RuleFinding:
+    """What one rule makes of two models that one run asked in turns, with these times on as many prompts."""
+    ids, models = IDS[: len(before)], (MODEL, "other")
+    lines = [
+        record(i, e2e_ms=ms, model=model)
+        for model, side in zip(models, (before, after), strict=True)
+        for i, ms in zip(ids, side, strict=True)
+    ]
+    run = write_run(tmp_path / "run", lines, config=config([prompt(i) for i in ids], models, options=TURNS))
+    (finding,) = compare_runs(run, run, Wishes(models=models, rules=[parse_rule(rule)])).rules
+    return finding
+
+
 def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:
-    """The outcome of one rule where B took so many milliseconds longer on each of as many prompts."""
-    ids = IDS[: len(moved)]
-    plan = config([prompt(i) for i in ids])
-    lines = [[record(i, e2e_ms=1000 + more * side) for i, more in zip(ids, moved, strict=True)] for side in (0, 1)]
-    a, b = (write_run(tmp_path / name, side, config=plan) for name, side in zip("ab", lines, strict=True))
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    """The outcome of one rule where the other model took so many milliseconds longer on each of as many prompts."""
+    finding = in_turns(tmp_path, rule, [1000] * len(moved), [1000 + more for more in moved])
     assert (finding.a, finding.target_a, finding.rule) == (1000, LABEL, rule)
     return finding.outcome, finding.reason
 
 
-def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
-    """Eight prompts that are all slower are evidence, five are not, and neither are nine against three."""
+def test_a_rule_on_times_asks_how_surely_its_limit_is_passed(tmp_path: Path) -> None:
+    """Eight prompts that are all slower by more than a tenth are evidence; nine against three are not."""
     rule = "p50_ms>10% (significant)"
     assert slower(tmp_path / "a", rule, [200] * 8) == (
         "broken",
-        "beyond the limit, and more than luck: p = 0.008 over 8 prompts",
+        "beyond the limit, and more than luck: p = 0.004 over 8 prompts",
     )
-    assert slower(tmp_path / "b", rule, [200] * 5) == (
-        "not_significant",
-        "beyond the limit, but not enough evidence: p = 0.062 over 5 prompts",
-    )
-    assert slower(tmp_path / "c", rule, [200] * 9 + [-200] * 3)[0] == "not_significant"
+    assert slower(tmp_path / "b", rule, [200] * 9 + [-200] * 3)[0] == "not_significant"
+    assert slower(tmp_path / "c", rule, [110] * 6 + [90] * 6)[0] == "held"
     assert slower(tmp_path / "d", rule, [100] * 8) == ("held", "within the limit")
     assert slower(tmp_path / "e", "p50_ms>=10%", [100] * 8) == ("broken", "beyond the limit")
 
@@ -143,28 +153,63 @@ def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
 def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> None:
     """Nearly every prompt got a little faster and the middle one slower: the median rose, but not by evidence."""
     before, after = [100] * 5 + [300] + [900] * 5, [90] * 5 + [800] + [890] * 5
-    ids = IDS[:11]
-    plan = config([prompt(i) for i in ids])
-    a, b = (
-        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
-        for name, times in (("a", before), ("b", after))
-    )
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
+    finding = in_turns(tmp_path, "p50_ms>10% (significant)", before, after)
     assert (finding.a, finding.b, finding.outcome) == (300, 800, "not_significant")
-    assert finding.p_holm is not None and finding.p_holm < 0.05
 
 
 def test_evidence_of_no_typical_change_breaks_no_rule(tmp_path: Path) -> None:
-    """Six of thirteen prompts slower and none faster is more than luck, yet the typical prompt did not move."""
+    """Six of thirteen prompts are slower and none is faster, yet the typical prompt did not move."""
     before, after = [50] * 3 + [60] * 6 + [1000] * 4, [50] * 3 + [500] * 6 + [1000] * 4
-    ids = IDS[:13]
-    plan = config([prompt(i) for i in ids])
+    finding = in_turns(tmp_path, "p50_ms>10% (significant)", before, after)
+    assert (finding.a, finding.b, finding.outcome) == (60, 500, "not_significant")
+
+
+def test_times_of_runs_that_were_not_asked_in_turns_are_no_evidence(tmp_path: Path) -> None:
+    """One run a side cannot tell a model from its machine's mood: refused, whatever the times, and by force too."""
+    a, b = (write_run(tmp_path / name, [record(i) for i in IDS], config=PLAN) for name in "ab")
+    for force in (False, True):
+        with pytest.raises(ConfigError, match=r"p50_ms>20% \(significant\)' cannot be judged.*--interleave"):
+            compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20% (significant)")], force=force))
+    assert not compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20%")])).gate_failed
+
+
+def test_a_rule_that_too_few_prompts_could_ever_break_is_refused(tmp_path: Path) -> None:
+    """Were all four prompts lost it could be luck; variants of one prompt count as one."""
+    prompts = [prompt(i, variant_of=f"P{n % 4}") for n, i in enumerate(IDS)]
+    a, b = (write_run(tmp_path / name, [record(i) for i in IDS], config=config(prompts)) for name in "ab")
+    with pytest.raises(ConfigError, match="if all of 4 prompts moved, luck could still be why"):
+        compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
+    with pytest.raises(ConfigError, match="no prompt that both were to answer tells of it"):
+        compare_runs(a, b, Wishes(rules=[parse_rule("tasks<0")]))
+
+
+def test_evidence_is_corrected_for_all_the_rules_of_a_gate(tmp_path: Path) -> None:
+    """Six of twenty lost are enough for one rule; beside four others that ask for evidence, they are not."""
     a, b = (
-        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
-        for name, times in (("a", before), ("b", after))
+        write_run(tmp_path / name, [record(i, n < k) for n, i in enumerate(IDS)], config=PLAN)
+        for name, k in (("a", 20), ("b", 16))
     )
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
-    assert (finding.a, finding.b, finding.p_holm, finding.outcome) == (60, 500, 2 * 0.5**6, "not_significant")
+    rule = parse_rule("objective_pass_rate<0 (significant)")
+    others = [parse_rule(f"output_tokens>{n} (significant)") for n in range(4)]
+    (alone,) = compare_runs(a, b, Wishes(rules=[rule])).rules
+    together = compare_runs(a, b, Wishes(rules=[rule, *others])).rules[0]
+    assert (alone.outcome, together.outcome) == ("broken", "not_significant")
+    assert alone.p_holm and together.p_holm == pytest.approx(5 * alone.p_holm)
+
+
+def test_a_change_up_to_the_limit_is_no_evidence_against_it(tmp_path: Path) -> None:
+    """Four of twenty lost are more than luck, yet not more than luck beyond a fifth."""
+    assert judge(tmp_path / "none", "objective_pass_rate<0 (significant)", (20, 16))[0] == "broken"
+    assert judge(tmp_path / "tenth", "objective_pass_rate<-0.1 (significant)", (20, 16))[0] == "not_significant"
+    assert judge(tmp_path / "per_cent", "objective_pass_rate<-10% (significant)", (20, 16))[0] == "not_significant"
+
+
+def test_a_rule_that_luck_can_break_is_warned_of() -> None:
+    """A count is what it is; a rate, a time or a tier moves by itself."""
+    rules = ["objective_pass_rate<-0.05", "p95_ms>20%", "n_error>0", "tasks<0 (significant)"]
+    with_test, without = say_untested([parse_rule(text) for text in rules])
+    assert with_test.endswith("add (significant)") and "objective_pass_rate<-0.05" in with_test
+    assert without.endswith("no test tells luck from a change of p95_ms")
 
 
 @pytest.mark.parametrize(
@@ -190,14 +235,14 @@ def test_the_change_a_rule_saw_is_told(
 
 
 def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -> None:
-    """A has times for one half, B for the other: a rise with nothing to test it on; a rate has no figure then."""
-    a = [record(i, e2e_ms=100) if n < 10 else unanswered(i) for n, i in enumerate(IDS)]
-    b = [unanswered(i) if n < 10 else record(i, False, e2e_ms=900) for n, i in enumerate(IDS)]
+    """A has tokens for one half, B for the other: a rise with nothing to test it on; a rate has no figure then."""
+    a = [record(i) if n < 10 else unanswered(i) for n, i in enumerate(IDS)]
+    b = [unanswered(i) if n < 10 else record(i, False, output_tokens=90) for n, i in enumerate(IDS)]
     runs = [write_run(tmp_path / name, lines, config=PLAN) for name, lines in (("a", a), ("b", b))]
-    rules = [parse_rule("p50_ms>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
+    rules = [parse_rule("output_tokens>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
     found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
     assert [(finding.outcome, finding.reason) for finding in found.rules] == [
-        ("not_judged", "beyond the limit, and no prompt has an outcome on both sides to test it on"),
+        ("not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"),
         (
             "not_judged",
             "no prompt has objective_pass_rate on both sides; a rule that cannot be judged is not met",
@@ -208,7 +253,7 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
 
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
     """Neither, A or B: the grammar follows the count."""
-    assert "neither A nor B has tasks;" in judge(tmp_path, "tasks<0", (20, 20))[2]
+    assert "neither A nor B has argument_accuracy;" in judge(tmp_path, "argument_accuracy<0", (20, 20))[2]
     run = write_run(tmp_path / "down", [unanswered(i) for i in IDS], config=PLAN)
     (finding,) = compare_runs(run, tmp_path / "a", Wishes(rules=[parse_rule("p50_ms>0")])).rules
     assert finding.reason == "A has no p50_ms; a rule that cannot be judged is not met"
@@ -217,8 +262,11 @@ def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_can_be_asked_for(tmp_path: Path, name: str) -> None:
     """No metric of the table is a name without a figure behind it."""
-    outcome, _, _ = judge(tmp_path, f"{name}>1e9", (20, 20))
-    assert outcome in ("held", "not_judged")
+    if name in ("restraint", "tasks", "tool_use_rate"):
+        with pytest.raises(ConfigError, match="no prompt that both were to answer tells of it"):
+            judge(tmp_path, f"{name}>1e9", (20, 20))
+    else:
+        assert judge(tmp_path, f"{name}>1e9", (20, 20))[0] in ("held", "not_judged")
 
 
 @pytest.mark.parametrize(
@@ -242,3 +290,12 @@ def test_evidence_that_no_test_gives_is_refused() -> None:
     with pytest.raises(ConfigError, match="no test tells whether a change of p95_ms is significant"):
         parse_rule("p95_ms>10%", significant=True)
     assert parse_rule("p50_ms>10%", significant=True).text == "p50_ms>10% (significant)"
+
+
+def test_one_sided_evidence_is_mcnemars_score_beside_students_t() -> None:
+    """Five of five moved is just enough; what moves both ways, or not at all, is none."""
+    assert above_zero_p([1.0] * 5) == pytest.approx(0.0445, abs=1e-4)
+    assert above_zero_p([1.0] * 9 + [-1.0] * 3 + [0.0] * 24) == pytest.approx(0.0461, abs=1e-4)
+    assert above_zero_p([-1.0] * 5) == pytest.approx(1 - above_zero_p([1.0] * 5))
+    assert above_zero_p([1.0, -1.0]) == pytest.approx(0.5)
+    assert above_zero_p([0.0] * 9) == above_zero_p([1.0]) == above_zero_p([]) == 1.0

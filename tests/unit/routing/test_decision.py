@@ -124,6 +124,51 @@ def test_local_is_what_runs_on_the_users_own_machine_or_network(
     assert removed == ({} if local else {"mine:m": "not local"})
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:4000/v1", "http://192.168.0.7:4000/v1"])
+def test_a_gateway_that_wants_a_key_is_not_free_because_it_is_near(tmp_path: Path, address: str) -> None:
+    """Whom it passes the calls on to may charge for them: its cost is unknown, unless there is a price."""
+    keyed = {"type": "openai_chat", "base_url": address, "api_key_env": "GATEWAY_KEY"}
+    gateway = replace(QWEN, target=Target("gateway", "m"), settings=keyed)
+    policy = Policy(limits=Limits(max_cost_per_call_usd=0.01))
+    assert "cost a call unknown" in _removed(decision_of(tmp_path / "a", gateway, policy=policy))["gateway:m"]
+    assert decision_of(tmp_path / "b", gateway).standings[0].scores["cost"] == 0.0
+    priced = decision_of(tmp_path / "c", replace(gateway, cost_usd=0.01), policy=policy)
+    assert priced.standings[0].scores["cost"] == pytest.approx(0.5)
+
+
+def test_latest_is_the_same_model_in_two_runs(tmp_path: Path) -> None:
+    """Ollama's `x` and `x:latest` are one: the last run named speaks for it."""
+    runs = [
+        MeasuredRun([replace(QWEN, target=Target("ollama_openai", name))], run_id=name.replace(":", "_")).write(
+            tmp_path
+        )
+        for name in ("qwen3", "qwen3:latest")
+    ]
+    assert [one.run_id for one in gather_evidence(runs, load_prices())[0]] == ["qwen3_latest"]
+
+
+def test_a_tie_is_called_one_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    """29 of 30 against 28 of 30 is no difference; 29 against 3 is."""
+    same = {"e2e_ms": 2900, "settings": QWEN.settings}
+    better = replace(QWEN, target=Target("ollama_openai", "better"), text_passes=10, **same)
+    good = replace(QWEN, target=Target("ollama_openai", "good"), text_passes=9, **same)
+    path = MeasuredRun([better, good]).write(tmp_path)
+    evidence, _ = gather_evidence([path], load_prices())
+    alone, used = decide(evidence, Policy()), decide(evidence, Policy(), ["ollama_openai:good"])
+    assert alone.tied == ("ollama_openai:better", "ollama_openai:good") and "has the higher score, no more" in (
+        alone.tie or ""
+    )
+    assert _labels(used)[0] == "ollama_openai:good" and "ollama_openai:good stays: it is in use" in (used.tie or "")
+    bad = replace(TINY, target=Target("ollama_openai", "bad"), **same)
+    free = Policy(limits=Limits(min_pass_rate=None))
+    sure = decide(
+        gather_evidence([MeasuredRun([better, bad], run_id="two").write(tmp_path)], load_prices())[0],
+        free,
+        ["ollama_openai:bad"],
+    )
+    assert (sure.tie, sure.standings[0].best_share, _labels(sure)[0]) == (None, 1.0, "ollama_openai:better")
+
+
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
     """A model measured twice is taken from the later word, not from a mixture."""
     good = MeasuredRun([QWEN], run_id="good").write(tmp_path)

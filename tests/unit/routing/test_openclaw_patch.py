@@ -17,6 +17,7 @@ from clawgauge.routing import (
     Weights,
     find_conflicts,
     merge_patch,
+    models_in_use,
     openclaw_routing,
     read_openclaw,
     write_openclaw,
@@ -67,16 +68,62 @@ def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> N
     ]
 
 
-def test_tools_are_taken_by_tier(tmp_path: Path) -> None:
-    """Tier 3 gets none, also where it is not routed to; Tier 2 none that act; Tier 1 is left alone."""
-    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, TINY)).patch
-    by_provider = patch["tools"]["byProvider"]
-    assert by_provider["ollama/tiny"]["deny"] == ["*"]
-    assert "group:runtime" in by_provider["ollama/llama3.2:3b"]["deny"]
-    assert "ollama/qwen3:8b" not in by_provider
-    models = {model["id"]: model for model in patch["models"]["providers"]["ollama"]["models"]}
-    assert models["tiny"]["compat"] == {"supportsTools": False}
-    assert models["llama3.2:3b"]["name"] == "llama3.2:3b (3.2B, Q4_K_M)"
+def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path) -> None:
+    """Those that act want Tier 1 for sure, any at all Tier 2; also for a model that is not routed to."""
+    passes = {"sure": 20, "tier_1_by_a_hair": 17, "tier_2": 15, "maybe_tier_2": 12, "tier_3": 2}
+    models = [replace(LLAMA, target=Target("ollama_openai", name), tool_passes=k) for name, k in passes.items()]
+    routing = openclaw_routing(decision_of(tmp_path, *models))
+    denied = {name: rule["deny"] for name, rule in routing.patch["tools"]["byProvider"].items()}
+    assert {name: "*" in tools for name, tools in denied.items()} == {
+        "ollama/tier_1_by_a_hair": False,
+        "ollama/tier_2": False,
+        "ollama/maybe_tier_2": True,
+        "ollama/tier_3": True,
+    }
+    assert "group:runtime" in denied["ollama/tier_2"]
+    declared = {model["id"]: model for model in routing.patch["models"]["providers"]["ollama"]["models"]}
+    assert declared["tier_3"]["compat"] == {"supportsTools": False}
+    assert declared["tier_1_by_a_hair"]["compat"] == {"supportsTools": True}
+    (why,) = [one.why for one in routing.reasons if one.path.startswith("tools") and "by_a_hair" in one.path]
+    assert "not sure to be Tier 1" in why and "more right answers in a row would do" in why
+
+
+def test_latest_is_no_name_of_its_own_to_ollama(tmp_path: Path) -> None:
+    """`x` measured and `x:latest` in use are one model: it stays, and is named as the file names it."""
+    model = replace(QWEN, target=Target("ollama_openai", "qwen3"), tool_passes=15)
+    used = {
+        "agents": {"defaults": {"model": "ollama/qwen3:latest"}},
+        "models": {"providers": {"ollama": {"models": [{"id": "qwen3:latest", "name": "mine"}]}}},
+    }
+    decision = decision_of(tmp_path, model)
+    assert models_in_use(used, decision.ranked) == ["ollama_openai:qwen3"]
+    patch = openclaw_routing(decision, used).patch
+    assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/qwen3:latest"
+    assert "ollama/qwen3:latest" in patch["tools"]["byProvider"]
+    (declared,) = merge_patch(used, patch)["models"]["providers"]["ollama"]["models"]
+    assert declared["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("config", "in_use"),
+    [
+        ({"agents": {"defaults": {"model": {"primary": "ollama/llama3.2:3b"}}}}, ["ollama_openai:llama3.2:3b"]),
+        (
+            {"agents": {"defaults": {"model": {"primary": "gpu/qwen3:8b", "fallbacks": ["openai/gpt-5", 7]}}},
+             "models": {"providers": {"gpu": {"baseUrl": "http://localhost:11434"}}}},
+            ["ollama_openai:qwen3:8b", "openai_responses:gpt-5"],
+        ),
+        ({"agents": {"defaults": {"model": "elsewhere/qwen3:8b"}}}, []),
+        ({"agents": {"defaults": {"model": {"primary": {"a": 1}, "fallbacks": "x"}}}}, []),
+        ({"agents": "x"}, []),
+        ({}, []),
+    ],
+)  # fmt: skip
+def test_what_is_in_use_is_known_by_provider_or_address(
+    tmp_path: Path, config: dict[str, Any], in_use: list[str]
+) -> None:
+    """A provider of another name at the measured address is the same; whatever is no name is passed over."""
+    assert models_in_use(config, decision_of(tmp_path, LLAMA, QWEN, GPT).ranked) == in_use
 
 
 def test_an_embedded_model_is_not_routed_to(tmp_path: Path) -> None:
@@ -165,7 +212,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> Non
 
 def test_a_tool_the_user_denied_stays_denied(tmp_path: Path) -> None:
     """Denials add up: what the file takes from a model, no tier gives back, and it is said where that matters."""
-    decision = decision_of(tmp_path, LLAMA, QWEN)
+    decision = decision_of(tmp_path, replace(LLAMA, tool_passes=15), QWEN)
     before = {
         "tools": {
             "byProvider": {
@@ -219,7 +266,8 @@ def test_a_recommended_model_that_a_limit_removed_is_named(tmp_path: Path) -> No
 
 def test_a_whole_patch(tmp_path: Path) -> None:
     """Six models: one removed by its passes, one that cannot be reached, and every setting with where it stands."""
-    routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, TINY, CODEX, OPUS, SMOL, for_subagents=True))
+    llama = replace(LLAMA, text_passes=2, tool_passes=15)
+    routing = openclaw_routing(decision_of(tmp_path, llama, QWEN, TINY, CODEX, OPUS, SMOL, for_subagents=True))
     opus, codex = "anthropic/claude-opus-5-20260101", "openai/gpt-5-codex"
     tool_words = {"id": "tiny", "name": "tiny", "compat": {"supportsTools": False}}
     acting = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
@@ -275,7 +323,10 @@ def test_a_whole_patch(tmp_path: Path) -> None:
     assert routing.reasons[0].why == f"placed first; ollama_openai:qwen3:8b: {evidence}"
     assert routing.reasons[1].why == "the next in order"
     denied = [reason.why.partition(";")[0] for reason in routing.reasons if reason.path.startswith("tools")]
-    assert denied == ["Tier 2: tools that act denied", "Tier 3: all tools denied"]
+    assert denied == [
+        "tools that act denied: not sure to be Tier 1",
+        "all tools denied: not sure to be Tier 2 or better",
+    ]
     (note,) = routing.notes
     assert note.startswith("embedded:smollm2-135m is not routed: measured on the embedded server")
 

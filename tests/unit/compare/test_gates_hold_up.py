@@ -1,0 +1,67 @@
+"""What the gate claims, held against simulated models whose truth is known. docs/statistics.md has the figures."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from clawgauge.compare import Comparison, Wishes, compare_runs, parse_rule
+from clawgauge.reports.compare import render_comparison_junit
+from support.written_runs import config, prompt, record, write_run
+
+pytestmark = pytest.mark.slow
+RULE = "objective_pass_rate<0 (significant)"
+
+
+def outcomes(dice: random.Random, n: int, only_a: float, only_b: float) -> list[tuple[bool, bool]]:
+    """What A, which passes nine in ten, and B make of n prompts: so often one of them alone passes."""
+    kinds = [(True, False), (False, True), (True, True), (False, False)]
+    return dice.choices(kinds, [only_a, only_b, 0.9 - only_a, 0.1 - only_b], k=n)
+
+
+def broken_share(n: int, only_a: float, only_b: float, rule: str = RULE, n_gates: int = 5_000) -> float:
+    """How often a rule is broken on n prompts asked once."""
+    dice, judge = random.Random(1), parse_rule(rule)
+    sides = [outcomes(dice, n, only_a, only_b) for _ in range(n_gates)]
+    return sum(judge.chance_of([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides) / n_gates
+
+
+@pytest.mark.parametrize(("n", "least"), [(36, 0.35), (66, 0.6)])
+def test_a_drop_from_nine_in_ten_to_eight_is_found(n: int, least: float) -> None:
+    """A passes 90% and B 80%, as much alike as lets a two-sided McNemar test find 15% and 40% of such drops."""
+    assert broken_share(n, 0.135, 0.035) >= least
+
+
+@pytest.mark.parametrize("n", [36, 66])
+def test_a_gate_is_seldom_wrong(n: int) -> None:
+    """No drop at all, and a drop that is just the limit: at most one gate in twenty breaks."""
+    assert broken_share(n, 0.09, 0.09) <= 0.055
+    assert broken_share(n, 0.10, 0.05, "objective_pass_rate<-0.05 (significant)") <= 0.055
+    assert broken_share(n, 0.02, 0.02) <= 0.055
+
+
+def same_model_twice(tmp_path: Path, rules: list[str], n_pairs: int = 60) -> tuple[int, int]:
+    """How many comparisons of a model with itself have a failure in JUnit, and how many prompts that changed sides."""
+    dice, failed, flipped = random.Random(2), 0, 0
+    ids = [f"P{place}" for place in range(36)]
+    plan = config([prompt(i) for i in ids])
+    for pair in range(n_pairs):
+        a, b = (
+            write_run(tmp_path / f"{pair}{half}", [record(i, dice.random() < 0.8) for i in ids], config=plan)
+            for half in "ab"
+        )
+        found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule) for rule in rules]))
+        failed += ElementTree.fromstring(render_comparison_junit(found)).get("failures") != "0"
+        flipped += bool(found.pairs[0].flips)
+    return failed, flipped
+
+
+def test_the_same_model_twice_fails_no_test_of_junit(tmp_path: Path) -> None:
+    """Prompts change sides in nearly every pair of runs; without a rule nothing fails, with one hardly ever."""
+    failed, flipped = same_model_twice(tmp_path / "none", [])
+    assert (failed, flipped) == (0, 60)
+    failed, _ = same_model_twice(tmp_path / "rule", [RULE, "output_tokens>10% (significant)"])
+    assert failed <= 3
