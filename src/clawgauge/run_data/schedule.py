@@ -38,9 +38,10 @@ def is_task(prompt: Prompt) -> bool:
 
 
 def asks_for_restraint(prompt: Prompt) -> bool:
-    """Whether the right answer is to call nothing, or to ask first."""
+    """Whether the right answer is to call nothing, or to ask first; where a call is ruled out, nobody holds back."""
     validator = prompt.validator
-    return validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
+    wants_none = validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
+    return wants_none and prompt.tool_choice != "none"
 
 
 def carries_verdict(prompt: Prompt) -> bool:
@@ -88,9 +89,10 @@ class Schedule:
         )
 
     def without_skipped(self, events: Iterable[Event], target: Target) -> Schedule:
-        """The plan without the prompts that were beyond a target's window, as the last stretch of the run tells."""
+        """The plan without the prompts that a target was not to be asked, as the last stretch of the run tells."""
         skips = [e.detail for e in events if e.event == "skip" and e.target == target.label and "prompts" in e.detail]
-        names = skips[-1]["prompts"] if skips and isinstance(skips[-1]["prompts"], list) else []
+        last = {str(detail.get("reason")): detail["prompts"] for detail in skips}
+        names = [name for prompts in last.values() if isinstance(prompts, list) for name in prompts]
         skipped = {(suite, prompt_id) for suite, _, prompt_id in (str(name).partition("/") for name in names)}
         return replace(self, prompts=self.prompts - skipped) if skipped else self
 

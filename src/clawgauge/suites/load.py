@@ -35,7 +35,10 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
 }
 MAX_PROMPTS = 10_000
-_HASHED = ("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "world", "max_turns")
+_HASHED = (
+    *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
+    "max_turns",
+)
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 HEADER_KEYS: dict[str, Shape] = {
     "name": label,

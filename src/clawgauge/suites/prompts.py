@@ -28,6 +28,7 @@ from clawgauge.suites.document import Place
 from clawgauge.suites.tools import (
     DEFAULT_MAX_TURNS,
     MOST_TURNS,
+    RESPONSE_FORMAT,
     Tool,
     Toolbox,
     check_task,
@@ -138,6 +139,7 @@ PROMPT_KEYS: dict[str, Shape] = {
     **SAMPLING,
     "tools": list_of(anything, "tool definitions", least=0),
     "tool_choice": anything,
+    "response_format": RESPONSE_FORMAT,
     "variants": anything,
     "draw": anything,
     "long": anything,
@@ -170,6 +172,8 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
     world = given.get("world")
     if world is None and "max_turns" in given:
         raise place.at("max_turns").refusal("given without 'world'; only a task takes turns")
+    if world is not None and "response_format" in given:
+        raise place.at("response_format").refusal("given with 'world'; a task's answers may be calls, so leave it out")
     toolbox = suite.toolbox if world is None else world_toolbox()
     tools = read_tools(given.get("tools", []), toolbox, place.at("tools"))
     validator = _read_validator(given["validator"], tools, suite, place)
@@ -196,6 +200,7 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
         max_tokens=sampling.get("max_tokens"),
         tools=tools,
         tool_choice=given.get("tool_choice"),
+        response_format=given.get("response_format"),
         variant_of=variant_of,
         world=world,
         max_turns=None if world is None else given.get("max_turns", DEFAULT_MAX_TURNS),
