@@ -207,18 +207,21 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
     )
 
 
+def fold_defaults(validator: dict[str, Any], suite: SuiteContext) -> dict[str, Any]:
+    """A validator with what the suite says for all of its type: of a world its keys, of the files in it each one."""
+    defaults = suite.validator_defaults.get(str(validator.get("type")), {})
+    own, shared = validator.get("world"), defaults.get("world")
+    folded = {**defaults, **validator}
+    if isinstance(own, dict) and isinstance(shared, dict):
+        folded["world"] = {**shared, **own}
+        if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
+            folded["world"]["files"] = {**shared["files"], **own["files"]}
+    return folded
+
+
 def _read_validator(validator: dict[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
-    kind = validator.get("type")
-    if isinstance(kind, str) and kind in suite.validator_defaults:
-        defaults = suite.validator_defaults[kind]
-        own, shared = validator.get("world"), defaults.get("world")
-        validator = {**defaults, **validator}
-        # Of a world its keys, and of the files in it each by itself.
-        if isinstance(own, dict) and isinstance(shared, dict):
-            validator["world"] = {**shared, **own}
-            if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
-                validator["world"]["files"] = {**shared["files"], **own["files"]}
-    if suite.is_builtin and kind == "effect":
+    validator = fold_defaults(validator, suite)
+    if suite.is_builtin and validator.get("type") == "effect":
         return validator
     try:
         check_spec(validator)
