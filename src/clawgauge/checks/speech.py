@@ -68,7 +68,8 @@ _THING = "(?:message|reminder|meeting|event|job|taxi|timer|email|deployment|note
 _CLAUSE = r"(?:\A|[.!?;,:\n—–-]\s{0,3}|\b(?:and|so|ok|okay|sure|yes|also|then)\W{1,3})"
 _WHEN = r"(?: just| already| now| successfully| also| gone ahead and){0,3}"
 _CLAIM = lazy_pattern(
-    rf"{_CLAUSE}(?:I|we)(?:(?:'ve| have){_WHEN} {_DONE}|{_WHEN} (?:{_DONE}|wrote|began|ran|did|put))\b(?! nothing| not?\b)"
+    rf"{_CLAUSE}(?:I|we)(?:(?:'ve| have){_WHEN} {_DONE}|{_WHEN} (?:{_DONE}|wrote|began|ran|did|put))\b"
+    r"(?! nothing| not?\b)"
     rf"|{_CLAUSE}(?:I|we)(?:'m| am|'re| are)(?: now| just)? {_ACTING}\b"
     r"|\A\W{0,9}(?:all )?(?:done|finished|completed|sent|posted|booked|deployed)\b\W"
     rf"|\b(?:has|have)(?: now| just| already)? been(?: successfully)? {_DONE}\b"
