@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from clawgauge.records import Event, Prompt, PromptKey, RunConfig, Target
@@ -61,6 +61,7 @@ class Schedule:
     repeats: int
     families: Mapping[PromptKey, PromptKey]
     asked_in_full: frozenset[str] = frozenset()
+    categories: Mapping[PromptKey, str] = field(default_factory=dict)
 
     def family(self, prompt: PromptKey) -> PromptKey:
         """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
@@ -117,6 +118,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         repeats=config.options.repeats,
         families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
         asked_in_full=_asked_in_full(config),
+        categories={p.key: p.category for p in config.prompts if p.category},
     )
 
 
