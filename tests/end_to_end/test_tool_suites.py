@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from clawgauge.records import Prompt
 from support.command import Outcome, clawgauge, read_records
 from support.fake_claude import install_fake_claude
 from support.scripted_play import OUTPUT_TOKENS, Cast, play
@@ -71,8 +72,9 @@ def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, 
     records, group = done.records(), group_of(done)
     assert [(r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]] == []
     assert [record["warnings"] for record in records if record["warnings"]] == []
-    n_calls, n_held_back, n_tasks = (sum(record["suite"] == suite for record in records) for suite in SUITES)
-    assert n_calls + n_held_back + n_tasks == len(cast.prompts)
+    n_native, n_held_back, n_tasks = (sum(record["suite"] == suite for record in records) for suite in SUITES)
+    assert n_native + n_held_back + n_tasks == len(cast.prompts)
+    n_calls = sum(map(wants_call, cast.prompts))
     assert group["objective_pass_rate"] == group["pass_rate_scheduled"] == 1.0
     tool_use, tasks = group["tool_use"], group["tasks"]
     assert (tool_use["source"], tool_use["suites"]) == ("native", ["native_tools"])
@@ -93,8 +95,9 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     cast = play(server, WORST)
     done = run(place, server, kind, *SUITES)
     records, group = done.records(), group_of(done)
-    assert [(r["suite"], r["prompt_id"]) for r in records if r["objective_pass"] is not False] == []
-    assert group["objective_pass_rate"] == 0.0
+    judged = [record for record in records if record["failure_type"] != "empty_response"]
+    assert [(r["suite"], r["prompt_id"]) for r in judged if r["objective_pass"] is not False] == []
+    assert len(records) - len(judged) < 3 and group["objective_pass_rate"] == 0.0
     for suite in SUITES:
         channels = {record["tool_channel"] for record in records if record["suite"] == suite}
         assert {"native", "text:hermes", "malformed"} <= channels
@@ -110,10 +113,15 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     assert f"called a tool in {n} of {n} answers where none was wanted" in group["tool_use"]["caution"]
 
 
+def wants_call(prompt: Prompt) -> bool:
+    """Whether a prompt counts toward the tier: all of `native_tools`, but for those that rule calls out."""
+    return prompt.suite == "native_tools" and bool(prompt.expected_tools)
+
+
 def played_by(cast: Cast, *models: ToolModel) -> int:
-    """How many prompts of `native_tools` these models answered."""
+    """How many prompts that count toward the tier these models answered."""
     players = [InOneTurn(model) for model in models]
-    return sum(prompt.suite == "native_tools" and cast.player_of(prompt) in players for prompt in cast.prompts)
+    return sum(wants_call(prompt) and cast.player_of(prompt) in players for prompt in cast.prompts)
 
 
 @pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
@@ -140,8 +148,8 @@ def test_silence_is_no_restraint(place: Path, server: ScriptedServer) -> None:
     assert {(r["availability_status"], r["failure_type"], r["objective_pass"]) for r in done.records()} == {
         ("ok", "empty_response", None)
     }
-    asked = Counter(prompt.suite for prompt in cast.prompts)
-    assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (0, asked["native_tools"], 0.0)
+    asked, n_calls = Counter(prompt.suite for prompt in cast.prompts), sum(map(wants_call, cast.prompts))
+    assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (0, n_calls, 0.0)
     assert share(group["restraint"]) == (0, asked["restraint"], 0.0)
     assert share(group["tasks"]) == (0, asked["agentic"], 0.0)
     assert group["pass_rate_scheduled"] == 0.0 and group["objective_pass_rate"] is None

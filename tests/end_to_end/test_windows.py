@@ -1,4 +1,4 @@
-"""Prompts that a model's window cannot hold are not asked, and that is said."""
+"""Prompts that a model's window cannot hold, or its provider cannot send whole, are not asked, and that is said."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import clawgauge
+from support.fake_claude import install_fake_claude
 from support.scripted_server import ScriptedServer, Text
 
 PROMPTS = [
@@ -55,3 +56,29 @@ def test_a_window_that_is_not_known_leaves_nothing_out(windowed: Path, server: S
     (windowed / "small.toml").write_text((windowed / "small.toml").read_text().replace("context = 4096\n", ""))
     clawgauge(windowed, "run", "-t", "small:m", "-s", "long.json", "--config", "small.toml")
     assert len(server.calls) == 2
+
+
+def test_what_a_provider_cannot_send_whole_is_left_out(place: Path) -> None:
+    """Claude Code takes neither a tool choice nor a format: such prompts are not asked, and stand in no figure."""
+    fake = install_fake_claude(place / "bin", answer="yes")
+    tool = {"type": "function", "function": {"name": "look"}}
+    plain = {"prompt": "Say yes.", "validator": {"type": "exact", "value": "yes"}}
+    special: list[dict[str, object]] = [
+        {"response_format": {"type": "json_object"}},
+        {"tools": [tool], "tool_choice": "none"},
+        {},
+    ]
+    entries = [{"id": f"P{n}", "name": f"n{n}", **plain, **more} for n, more in enumerate(special)]
+    (place / "s.json").write_text(json.dumps(entries))
+    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
+    words = ("run", "-t", "claude_code_cli:sonnet", "-s", "s.json")
+    why = "left out: response_format and tool_choice cannot be sent by this provider"
+    planned = clawgauge(place, *words, "--dry-run", env=env)
+    assert "1 call," in planned.stderr and f"2 {why}" in planned.stderr
+    done = clawgauge(place, *words, env=env)
+    assert done.code == 0 and f"2 prompts {why}" in done.stderr
+    assert [record["prompt_id"] for record in done.records()] == ["P2"]
+    (group,) = done.summary()["models"]
+    assert (group["n_scheduled"], group["pass_rate_scheduled"]) == (1, 1.0)
+    asked = json.loads((done.folder / "config.json").read_text())["prompts"]
+    assert asked[0]["response_format"] == {"type": "json_object"} and asked[1]["tool_choice"] == "none"

@@ -11,7 +11,7 @@ import pytest
 from support.browser import Browser, chromium, find_chromium
 from support.command import clawgauge
 from support.sample_runs import HOSTILE, RUN_ID, write_large_run, write_sample_run
-from unit.summary.run_folders import write_run
+from unit.summary.run_folders import config, prompt, record, write_run
 
 pytestmark = [
     pytest.mark.real,
@@ -294,6 +294,19 @@ def test_two_runs_and_a_selector(browser: Browser, tmp_path: Path) -> None:
     assert browser.run(rows) == 12 and browser.run("document.querySelectorAll('.run-findings').length") == 2
     choose(browser, "#filter-run", "1")
     assert browser.run(rows) == 6 and browser.run("document.querySelectorAll('.run-findings').length") == 1
+    assert browser.console == []
+
+
+def test_rates_by_category_are_a_table_where_there_are_any(browser: Browser, sample: str, tmp_path: Path) -> None:
+    """A length of text is a row, with its rate; a run whose prompts have no category has no such table."""
+    plan = config([prompt("P0") | {"category": "4k"}, prompt("P1") | {"category": "16k"}])
+    rows = [record("P0"), record("P1", objective_pass=False)]
+    browser.open(report(write_run(tmp_path / "run", rows, config=plan)))
+    found = "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    (four, sixteen) = browser.run(found)
+    assert "4k100%" in four and "16k0%" in sixteen
+    browser.open(sample)
+    assert browser.run("document.getElementById('categories').hidden") and browser.run(found) == []
     assert browser.console == []
 
 

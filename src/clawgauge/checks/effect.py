@@ -51,6 +51,7 @@ _PATH_KEYS = ("path", "file_path", "file", "filename")
 _SHELLS = ("bash", "sh", "zsh", "dash")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REDIRECT = re.compile(r"\s*(?:[0-9]|&)?>{1,2}\s*(?:&[0-9-]|[^\s;&|]+)")
+_WRITTEN = re.compile(r"(?:echo(?: -[neE]+)*|printf) ([^$`]+)")
 # What nobody asked for must not happen; scratch files are nobody's business.
 _UNASKED = ("changed", "killed", "service", "sent", "scheduled", "unscheduled")
 _SCRATCH = ["/tmp/*", "/dev/*", "/var/tmp/*"]  # noqa: S108 - simulated
@@ -146,6 +147,7 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     printed = "\n".join(outputs)
     if "look" in spec:
         printed = world.call("exec", {"command": spec["look"]}).text
+    printed = _without_own_words(printed, commands)
     printed = "\n".join([printed, *(stand_in.get("prints", "") for stand_in in stand_ins)])
     parsed["printed"] = printed[:1_000]
     done = next((stand_in["does"] for stand_in in stand_ins if "does" in stand_in), None)
@@ -159,6 +161,13 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     if fault is not None:
         return failed("output_missing", f"what was printed {fault}: {quoted(printed)}", parsed)
     return passed(parsed)
+
+
+def _without_own_words(printed: str, commands: Sequence[str]) -> str:
+    """What the machine has said: not the words that an answer has it repeat (`echo "3.5 GiB available"`)."""
+    for own in filter(None, map(_WRITTEN.fullmatch, dict.fromkeys(commands))):
+        printed = printed.replace(own[1].replace("\\n", "\n").strip(), "", 1)
+    return printed
 
 
 def _commands_of(line: str) -> list[str]:

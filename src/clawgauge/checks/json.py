@@ -140,7 +140,11 @@ _RULE = by_type(
 )
 JSON_KEYS = fields(
     {"required_keys": list_of(some_text, "texts", least=0)},
-    {"strict": true_or_false, "key_rules": named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules")},
+    {
+        "strict": true_or_false,
+        "closed": true_or_false,
+        "key_rules": named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules"),
+    },
     closed=False,
 )
 
@@ -180,7 +184,11 @@ def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
     missing = [key for key in spec["required_keys"] if key not in value]
     if missing:
         return failed("missing_key", ", ".join(missing), value)
-    for key, rule in spec.get("key_rules", {}).items():
+    rules = spec.get("key_rules", {})
+    others = [key for key in value if key not in rules and key not in spec["required_keys"]]
+    if others and spec.get("closed", False):
+        return failed("unexpected_key", ", ".join(others), value)
+    for key, rule in rules.items():
         fault = find_fault(rule, value[key]) if key in value else None
         if fault:
             code, detail = fault

@@ -63,17 +63,23 @@ _DONE_TO = """
     completed reminded called translated remembered recorded done
 """
 _DONE = f"(?:{'|'.join(_DONE_TO.split())})"
+_ACTING = "(?:sending|posting|booking|ordering|printing|wiping|erasing|deleting|rebooting|restarting|deploying)"
 _THING = "(?:message|reminder|meeting|event|job|taxi|timer|email|deployment|note|post)"
 _CLAUSE = r"(?:\A|[.!?;,:\n—–-]\s{0,3}|\b(?:and|so|ok|okay|sure|yes|also|then)\W{1,3})"
 _WHEN = r"(?: just| already| now| successfully| also| gone ahead and){0,3}"
 _CLAIM = lazy_pattern(
-    rf"{_CLAUSE}(?:I|we)(?:(?:'ve| have){_WHEN} {_DONE}|{_WHEN} (?:{_DONE}|wrote|began|ran|did))\b(?! nothing| no\b)"
+    rf"{_CLAUSE}(?:I|we)(?:(?:'ve| have){_WHEN} {_DONE}|{_WHEN} (?:{_DONE}|wrote|began|ran|did|put))\b"
+    r"(?! nothing| not?\b)"
+    rf"|{_CLAUSE}(?:I|we)(?:'m| am|'re| are)(?: now| just)? {_ACTING}\b"
     r"|\A\W{0,9}(?:all )?(?:done|finished|completed|sent|posted|booked|deployed)\b\W"
     rf"|\b(?:has|have)(?: now| just| already)? been(?: successfully)? {_DONE}\b"
     rf"|\b(?:your|the|an?|two|both|everything|all)(?: [\w#'-]+){{0,5}} (?:is|are)(?: now| all| successfully)+ {_DONE}\b"
     rf"|\byour(?: [\w'-]+){{1,3}} (?:is|are) {_DONE}\b"
     r"|\b(?:is|are)(?: now| already)? on (?:its|their|the) way\b"
     r"|\b(?:is|are)(?: now| already)? being (?:sent|printed|deployed|wiped|erased|booked)\b"
+    r"|[.!?:\n]\s{1,3}(?:sent|posted|booked|printed|deployed)(?: (?:it|them|to|in|on)\b|[.!]|\Z)"
+    r"|\bthe [a-z]{1,20} (?:is|was) (?:booked|ordered|posted|printed|deployed)(?: (?:for|at|to|on)\b|[.!]|\Z)"
+    rf"|{_CLAUSE}{_THING}(?: (?:for|to|at|in|on) [\w' ]{{1,30}}?)? {_DONE}\b(?= (?:to|for|at)\b|[.!;,]|\Z)"
     rf"|\b{_THING} (?:was |successfully )?{_DONE}\b(?= successfully|[.!]|\Z)",
     re.IGNORECASE,
 )

@@ -97,8 +97,7 @@ def plan_lines(plan: Plan) -> list[str]:
         if each.seconds is not None:
             basis = f"as measured here before, {plural(each.n_past, 'call')}"
             known = f"about {format_duration(each.seconds * 1000)} ({basis})"
-        left_out = f"; {each.n_skipped} left out: longer than the model's window" if each.n_skipped else ""
-        lines.append(f"  {each.label}: {plural(each.n, 'call')}, {known}{left_out}")
+        lines.append("; ".join([f"  {each.label}: {plural(each.n, 'call')}, {known}", *each.left_out]))
     estimates = [each.seconds for each in calls if each.seconds is not None]
     at_most = "at most " if settings.until_decided else ""
     ending = f", about {format_duration(sum(estimates) * 1000)}" if estimates else ""
@@ -131,7 +130,7 @@ class ExpectedCalls(NamedTuple):
     n: int
     n_past: int
     seconds: float | None
-    n_skipped: int = 0
+    left_out: Sequence[str] = ()
 
 
 def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
@@ -141,7 +140,7 @@ def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
         agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
         if past:
             seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
-        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.n_skipped))
+        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
     return expected
 
 

@@ -185,7 +185,8 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
 
 def _question(prompt: Prompt) -> tuple[Any, ...]:
     """All that the model was shown, and the world it acted on."""
-    return prompt.prompt, prompt.system, prompt.tools, prompt.tool_choice, prompt.world, prompt.max_turns
+    offer = prompt.tools, prompt.tool_choice, prompt.response_format
+    return prompt.prompt, prompt.system, *offer, prompt.world, prompt.max_turns
 
 
 def _verdict(result: Result) -> str:

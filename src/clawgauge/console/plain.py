@@ -9,6 +9,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
+from clawgauge.runner.agenda import why_left_out
 from clawgauge.runner.target import Observer
 from clawgauge.words import format_money, format_percent, plural
 
@@ -16,8 +17,7 @@ from clawgauge.words import format_money, format_percent, plural
 def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
     """One line for the event `skip`, `decided`, `undecided` or `budget_spent`."""
     if event == "skip":
-        unasked = plural(detail["not_asked"], "prompt")
-        return f"{unasked} left out: longer than the model's window of {detail['window']} tokens"
+        return f"{plural(detail['not_asked'], 'prompt')} left out: {why_left_out(detail)}"
     if event == "budget_spent":
         option = str(detail["budget"]).replace("_", "-")
         if detail.get("unknown_cost"):

@@ -75,6 +75,7 @@ class Call:
     timeout_s: float = 300.0
     tools: list[dict[str, Any]] = field(default_factory=list)
     tool_choice: Any = None
+    response_format: Mapping[str, Any] | None = None
     history: tuple[Turn, ...] = ()
     world: Mapping[str, Any] | None = None
     max_turns: int | None = None
@@ -161,7 +162,8 @@ class Provider(ABC):
     `takes_thinking` whether a thinking level does anything. `runs_tasks` tells that a
     task with its `world` is run inside one attempt; otherwise the runner asks turn by turn. `descriptors_per_call` is
     what a call in flight keeps open, so that no more of them are made than this machine can hold. `default_context` is
-    how many tokens fit a model's window, where the provider decides that.
+    how many tokens fit a model's window, where the provider decides that. `cannot_send` names what of a prompt would
+    be lost (`tool_choice`, `response_format`): prompts that need it are not asked.
     """
 
     local = False
@@ -171,6 +173,7 @@ class Provider(ABC):
     takes_thinking = True
     default_max_tokens = 1024
     default_context: int | None = None
+    cannot_send: frozenset[str] = frozenset()
     descriptors_per_call = 1
 
     def __init__(self, settings: ProviderSettings) -> None:

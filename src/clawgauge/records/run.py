@@ -49,6 +49,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     tools: list[dict[str, Any]] = []
     tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
     variant_of: str | None = None
     world: dict[str, Any] | None = None
     max_turns: int | None = None

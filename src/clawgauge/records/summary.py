@@ -152,7 +152,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite's share of a group."""
+    """One suite's share of a group; `by_category` has the passes of each category that has a verdict."""
 
     suite: str
     n_total: int
@@ -168,6 +168,7 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     pass_rate_scheduled: float | None = None
     n_timeouts: int = 0
     cost_usd: float | None = None
+    by_category: dict[str, RateWithInterval] = {}
 
 
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):

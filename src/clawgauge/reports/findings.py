@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.words import word_failure, word_recommendation, word_tier, word_unreadable
+from clawgauge.reports.words import word_balance, word_failure, word_recommendation, word_tier, word_unreadable
 from clawgauge.words import (
     format_duration,
     format_latency,
@@ -98,6 +98,7 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
     sure = [model for model, use in uses if use.recommended_for_subagents]
     unsure = [m for m, use in uses if use.tier == 1 and not any(need.met == "no" for need in use.needs)]
     notes = [f"{m.name}, {use.label}: {word_tier(use)}." for m, use in uses if use.n]
+    notes += [f"{m.name} {words}." for m, _ in uses if (words := word_balance(m.figures.call_balance))]
     notes += [f"{m.name}: {word_recommendation(use)}." for m, use in uses if m.figures.n_ok]
     notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
     if sure:

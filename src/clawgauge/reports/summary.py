@@ -16,6 +16,7 @@ from clawgauge.reports.words import (
     MIN_SAMPLES_P95,
     format_measure,
     format_percentile,
+    word_balance,
     word_beside,
     word_channels,
     word_clock,
@@ -68,6 +69,7 @@ def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, ref
         _beside_the_tier(groups),
         _times(groups),
         _suites(groups),
+        _categories(groups),
         _failures(summary, refill),
         Section("Clock", [Points(_clocks(groups))]),
         _resources(groups),
@@ -202,7 +204,8 @@ def _beside_the_tier(groups: Sequence[GroupSummary]) -> Section:
                 format_number(tasks.mean_tokens),
             ]
         )
-    return Section("Beside the tier", [Table(columns, rows)])
+    said = [f"{_title(group)}: {words}." for group in measured if (words := word_balance(group.call_balance))]
+    return Section("Beside the tier", [Table(columns, rows), Points(said)])
 
 
 def _times(groups: Sequence[GroupSummary]) -> Section:
@@ -253,6 +256,20 @@ def _suites(groups: Sequence[GroupSummary]) -> Section:
         for suite in group.suites
     ]
     return Section("By suite", [Table(columns, rows)])
+
+
+def _categories(groups: Sequence[GroupSummary]) -> Section:
+    """The suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
+    rows = [
+        [_title(group), _cut(suite.suite) or ABSENT, _cut(category), format_rate(rate.k, rate.n, rate.ci95)]
+        for group in groups
+        for suite in group.suites
+        if len(suite.by_category) > 1
+        for category, rate in suite.by_category.items()
+    ]
+    return Section(
+        "By category", [Table(_headings("Suite", "Category", "Pass rate", left=["Suite", "Category"]), rows)]
+    )
 
 
 def _failures(summary: RunSummary, refill: str | None) -> Section:
@@ -392,7 +409,7 @@ def _tier_lines(group: GroupSummary) -> list[str]:
     if use.n:
         lines.append(f"      {word_tier(use)}")
         lines.append(f"      {word_source(use)}: {word_channels(use)}")
-    lines += [f"      {beside}"] if (beside := word_beside(group)) else []
+    lines += [f"      {beside}" for beside in (word_beside(group), word_balance(group.call_balance)) if beside]
     lines += [f"      {word_recommendation(use)}"] if group.n_ok else []
     return lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from clawgauge.records import (
+    CallBalance,
     ClockTrust,
     CostSummary,
     FailureCount,
@@ -158,6 +159,15 @@ def word_beside(group: GroupSummary) -> str:
         tokens = "" if tasks.mean_tokens is None else f" and {tasks.mean_tokens:.0f} tokens each"
         parts.append(f"tasks done {format_rate(tasks.k, tasks.n, tasks.ci95)}{turns}{tokens}")
     return "; ".join(parts)
+
+
+def word_balance(balance: CallBalance | None) -> str:
+    """Calling and leaving alone in one figure, with the two behind it; empty where only one of them was asked for."""
+    if balance is None or balance.rate is None:
+        return ""
+    called, held = format_rate(balance.k_call, balance.n_call), format_rate(balance.k_no_call, balance.n_no_call)
+    figure = f"calls when it should and only then: {format_percent(balance.rate)}"
+    return f"{figure} (called where it should {called}, held back where it should {held})"
 
 
 def word_repeats(repeats: Repeatability) -> str:

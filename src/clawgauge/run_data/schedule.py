@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from clawgauge.records import Event, Prompt, PromptKey, RunConfig, Target
@@ -38,9 +38,10 @@ def is_task(prompt: Prompt) -> bool:
 
 
 def asks_for_restraint(prompt: Prompt) -> bool:
-    """Whether the right answer is to call nothing, or to ask first."""
+    """Whether the right answer is to call nothing, or to ask first; where a call is ruled out, nobody holds back."""
     validator = prompt.validator
-    return validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
+    wants_none = validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
+    return wants_none and prompt.tool_choice != "none"
 
 
 def carries_verdict(prompt: Prompt) -> bool:
@@ -60,6 +61,7 @@ class Schedule:
     repeats: int
     families: Mapping[PromptKey, PromptKey]
     asked_in_full: frozenset[str] = frozenset()
+    categories: Mapping[PromptKey, str] = field(default_factory=dict)
 
     def family(self, prompt: PromptKey) -> PromptKey:
         """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
@@ -88,9 +90,10 @@ class Schedule:
         )
 
     def without_skipped(self, events: Iterable[Event], target: Target) -> Schedule:
-        """The plan without the prompts that were beyond a target's window, as the last stretch of the run tells."""
+        """The plan without the prompts that a target was not to be asked, as the last stretch of the run tells."""
         skips = [e.detail for e in events if e.event == "skip" and e.target == target.label and "prompts" in e.detail]
-        names = skips[-1]["prompts"] if skips and isinstance(skips[-1]["prompts"], list) else []
+        last = {str(detail.get("reason")): detail["prompts"] for detail in skips}
+        names = [name for prompts in last.values() if isinstance(prompts, list) for name in prompts]
         skipped = {(suite, prompt_id) for suite, _, prompt_id in (str(name).partition("/") for name in names)}
         return replace(self, prompts=self.prompts - skipped) if skipped else self
 
@@ -118,6 +121,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         repeats=config.options.repeats,
         families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
         asked_in_full=frozenset(in_full),
+        categories={p.key: p.category for p in config.prompts if p.category},
     )
 
 

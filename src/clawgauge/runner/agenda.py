@@ -248,7 +248,7 @@ class Agenda:
         tier_cells: Sequence[Cell] = (),
         search: TierSearch | None = None,
         budgets: Sequence[Budget] = (),
-        skipped: Outcome | None = None,
+        skipped: Sequence[Outcome] = (),
     ) -> None:
         self._planned = deque(planned)
         self._tier_cells = deque(tier_cells)
@@ -263,9 +263,9 @@ class Agenda:
         return min([len(self._planned) + len(self._wanted_tier_cells), *lefts])
 
     @property
-    def n_skipped(self) -> int:
-        """How many cells are not asked because their prompt does not fit the model's window."""
-        return 0 if self._skipped is None else int(self._skipped.detail["not_asked"])
+    def left_out(self) -> list[str]:
+        """How many cells are not asked although they were planned, and why."""
+        return [f"{skip.detail['not_asked']} left out: {why_left_out(skip.detail)}" for skip in self._skipped]
 
     def take(self) -> Cell | None:
         """The next cell to ask. None where none is open, or, with some open, until one in flight has come back."""
@@ -285,7 +285,7 @@ class Agenda:
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about the cells that were not asked."""
-        found = [] if self._skipped is None else [self._skipped]
+        found = list(self._skipped)
         if self._search is not None:
             found.append(Outcome("decided" if self._search.decided else "undecided", self._search.describe()))
         n_wanted = len(self._planned) + len(self._wanted_tier_cells)
@@ -310,7 +310,7 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
     every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
     open_cells = [cell for cell in every if cell.key(target) not in plan.work.done]
-    cells, skipped = _fit_to_window(plan, target, open_cells)
+    cells, skipped = _leave_out(plan, target, open_cells)
     budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
@@ -328,24 +328,49 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
     )
 
 
-def _fit_to_window(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell], Outcome | None]:
-    """The cells without those whose prompt is surely longer than a window that is known, and what is said of these.
+def why_left_out(detail: Mapping[str, Any]) -> str:
+    """The reason that an event `skip` gives, in words."""
+    if detail["reason"] == "beyond_context":
+        return f"longer than the model's window of {detail['window']} tokens"
+    return f"{' and '.join(detail['keys'])} cannot be sent by this provider"
 
-    Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
+
+def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell], list[Outcome]]:
+    """The cells that can be asked, and what is said of the others.
+
+    Those are left out whose prompt is surely longer than a window that is known, or asks for what the provider cannot
+    send. Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
     """
-    long: dict[PromptKey, float] = {}
-    for prompt in plan.asked:
-        # Only a text that may matter is looked at, for the fewest tokens it can have: most are a few lines.
-        texts = (prompt.system or "", prompt.prompt)
-        if sum(map(len, texts)) > _SMALLEST_WINDOW:
-            size = 0.8 * sum(map(estimate_tokens, texts))
-            long |= {prompt.key: size} if size > _SMALLEST_WINDOW else {}
-    if not long or (window := plan.provider_for(target).context_tokens) is None:
-        return cells, None
-    beyond = {key for key, size in long.items() if size > window}
-    fitting = [cell for cell in cells if cell.prompt.key not in beyond]
-    if len(fitting) == len(cells):
-        return cells, None
-    ids = sorted({f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in beyond})
-    detail = {"reason": "beyond_context", "window": window, "prompts": ids, "not_asked": len(cells) - len(fitting)}
-    return fitting, Outcome("skip", detail)
+    long = {prompt.key: size for prompt in plan.asked if (size := _size(prompt)) > _SMALLEST_WINDOW}
+    special = {prompt.key: keys for prompt in plan.asked if (keys := _special_keys(prompt))}
+    if not long and not special:
+        return cells, []
+    provider = plan.provider_for(target)
+    window = provider.context_tokens
+    beyond = {key for key, size in long.items() if window is not None and size > window}
+    lost = {key: keys & provider.cannot_send for key, keys in special.items() if keys & provider.cannot_send}
+    reasons: list[tuple[set[PromptKey], dict[str, Any]]] = [
+        (beyond, {"reason": "beyond_context", "window": window}),
+        (
+            lost.keys() - beyond,
+            {"reason": "cannot_be_sent", "keys": sorted({k for keys in lost.values() for k in keys})},
+        ),
+    ]
+    skipped = []
+    for prompts, why in reasons:
+        names = [f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in prompts]
+        if names:
+            skipped.append(Outcome("skip", {**why, "prompts": sorted(set(names)), "not_asked": len(names)}))
+    return [cell for cell in cells if cell.prompt.key not in beyond | lost.keys()], skipped
+
+
+def _special_keys(prompt: Prompt) -> set[str]:
+    """What of a prompt not every provider can send, and without which it would be another prompt."""
+    given = {"tool_choice": prompt.tool_choice not in (None, "auto"), "response_format": prompt.response_format}
+    return {key for key, value in given.items() if value}
+
+
+def _size(prompt: Prompt) -> float:
+    """The fewest tokens a prompt can have. Only a text that may matter is looked at: most are a few lines."""
+    texts = (prompt.system or "", prompt.prompt)
+    return 0.8 * sum(map(estimate_tokens, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0

@@ -360,6 +360,7 @@ class TargetRun:
             timeout_s=settings.timeout_s,
             tools=prompt.tools,
             tool_choice=prompt.tool_choice,
+            response_format=prompt.response_format,
         )
 
 

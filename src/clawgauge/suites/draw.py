@@ -53,7 +53,7 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
         swap = read_swap(entry, drawing, place.at("draw"))
-        entry = {key: _swapped(value, swap) if key in DRAWN_KEYS else value for key, value in entry.items()}
+        entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
@@ -79,6 +79,19 @@ class Swap:
     def text(self, text: str) -> str:
         """`text` with every whole occurrence replaced."""
         return text if self._pattern is None else self._pattern.sub(lambda match: self._new_texts[match[0]], text)
+
+    def value(self, value: Any) -> Any:
+        """`value` with every text in it replaced, and every number."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.value(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if is_number(value):
+            text = self.text(str(value))
+            return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
+        return value
 
 
 def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
@@ -143,19 +156,6 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
             yield from _leaves_of(item)
     elif isinstance(value, str) or is_number(value):
         yield value
-
-
-def _swapped(value: Any, swap: Swap) -> Any:
-    if isinstance(value, str):
-        return swap.text(value)
-    if isinstance(value, dict):
-        return {swap.text(key): _swapped(item, swap) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_swapped(item, swap) for item in value]
-    if is_number(value):
-        text = swap.text(str(value))
-        return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
-    return value
 
 
 def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, read_document
 from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values
-from clawgauge.suites.prompts import SAMPLING, SuiteContext, build_prompt, label, unfold
+from clawgauge.suites.prompts import SAMPLING, SuiteContext, build_prompt, fold_defaults, label, unfold
 from clawgauge.suites.tools import TOOLBOX, read_toolbox
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
@@ -25,8 +25,8 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "core": ("P0", "P6", "P13", "P16", "P19", "P22", "P26", "P34"),
     "tool_use": ("P0", "P1", "P3", "P8", "P11", "P15", "P16", "P22", "P25", "P28"),
     "native_tools": (
-        *("P0#1", "P2", "P3", "P5#1", "P6#1", "P9", "P13#1", "P15#1", "P17", "P18"),
-        *("P19", "P20#1", "P23#1", "P26", "P27", "P28", "P30#1", "P31", "P36#1", "P40#1"),
+        *("P0#1", "P2", "P3", "P5#1", "P6#1", "P9", "P13#1", "P15#1", "P18", "P19"),
+        *("P20#1", "P23#1", "P26", "P27", "P28", "P36#1", "P40#1", "P48", "P52", "P60"),
     ),
     "restraint": (
         *("P0", "P3", "P4", "P7", "P9", "P10", "P12", "P13"),
@@ -35,7 +35,10 @@ SELECTION: dict[str, tuple[str, ...]] = {
     "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
 }
 MAX_PROMPTS = 10_000
-_HASHED = ("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "world", "max_turns")
+_HASHED = (
+    *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
+    "max_turns",
+)
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 HEADER_KEYS: dict[str, Shape] = {
     "name": label,
@@ -169,10 +172,14 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
     number_of: dict[str, int] = {}
     n_chars = 0
     for number, entry in enumerate(entries, start=1):
-        at_entry = place.at_prompt(number, entry)
+        at_entry, own = place.at_prompt(number, entry), suite
+        if isinstance(entry, dict) and entry.get("draw") is not None and isinstance(entry.get("validator"), dict):
+            # What is drawn is drawn everywhere: on the machine that all prompts share, too.
+            entry = {**entry, "validator": fold_defaults(entry["validator"], suite)}
+            own = suite._replace(validator_defaults={})
         for form, variant_of in unfold(draw_values(entry, drawing, at_entry), at_entry):
             here = place.at_prompt(number, form)
-            prompt = build_prompt(form, suite, here, variant_of)
+            prompt = build_prompt(form, own, here, variant_of)
             if prompt.id in number_of:
                 raise here.at("id").refusal(
                     f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"

@@ -28,6 +28,7 @@ from clawgauge.suites.document import Place
 from clawgauge.suites.tools import (
     DEFAULT_MAX_TURNS,
     MOST_TURNS,
+    RESPONSE_FORMAT,
     Tool,
     Toolbox,
     check_task,
@@ -138,6 +139,7 @@ PROMPT_KEYS: dict[str, Shape] = {
     **SAMPLING,
     "tools": list_of(anything, "tool definitions", least=0),
     "tool_choice": anything,
+    "response_format": RESPONSE_FORMAT,
     "variants": anything,
     "draw": anything,
     "long": anything,
@@ -170,6 +172,8 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
     world = given.get("world")
     if world is None and "max_turns" in given:
         raise place.at("max_turns").refusal("given without 'world'; only a task takes turns")
+    if world is not None and "response_format" in given:
+        raise place.at("response_format").refusal("given with 'world'; a task's answers may be calls, so leave it out")
     toolbox = suite.toolbox if world is None else world_toolbox()
     tools = read_tools(given.get("tools", []), toolbox, place.at("tools"))
     validator = _read_validator(given["validator"], tools, suite, place)
@@ -196,24 +200,28 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
         max_tokens=sampling.get("max_tokens"),
         tools=tools,
         tool_choice=given.get("tool_choice"),
+        response_format=given.get("response_format"),
         variant_of=variant_of,
         world=world,
         max_turns=None if world is None else given.get("max_turns", DEFAULT_MAX_TURNS),
     )
 
 
+def fold_defaults(validator: dict[str, Any], suite: SuiteContext) -> dict[str, Any]:
+    """A validator with what the suite says for all of its type: of a world its keys, of the files in it each one."""
+    defaults = suite.validator_defaults.get(str(validator.get("type")), {})
+    own, shared = validator.get("world"), defaults.get("world")
+    folded = {**defaults, **validator}
+    if isinstance(own, dict) and isinstance(shared, dict):
+        folded["world"] = {**shared, **own}
+        if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
+            folded["world"]["files"] = {**shared["files"], **own["files"]}
+    return folded
+
+
 def _read_validator(validator: dict[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
-    kind = validator.get("type")
-    if isinstance(kind, str) and kind in suite.validator_defaults:
-        defaults = suite.validator_defaults[kind]
-        own, shared = validator.get("world"), defaults.get("world")
-        validator = {**defaults, **validator}
-        # Of a world its keys, and of the files in it each by itself.
-        if isinstance(own, dict) and isinstance(shared, dict):
-            validator["world"] = {**shared, **own}
-            if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
-                validator["world"]["files"] = {**shared["files"], **own["files"]}
-    if suite.is_builtin and kind == "effect":
+    validator = fold_defaults(validator, suite)
+    if suite.is_builtin and validator.get("type") == "effect":
         return validator
     try:
         check_spec(validator)

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from clawgauge.checks.spec import Shape, an_object, any_text, anything, choice, fields, named, some_text, suggest
+from clawgauge.checks.spec import (
+    Shape,
+    an_object,
+    any_text,
+    anything,
+    by_type,
+    choice,
+    fields,
+    named,
+    some_text,
+    suggest,
+    that,
+    true_or_false,
+)
 from clawgauge.suites.document import Place
 from clawgauge.world import TOOL_NAMES, tool_definitions
 from clawgauge.world.mailbox import is_heard
@@ -22,6 +36,13 @@ _FUNCTION: dict[str, Shape] = {"description": any_text, "parameters": an_object,
 _TOOL = fields(
     {"type": choice("function"), "function": fields({"name": some_text}, _FUNCTION, closed=False)}, closed=False
 )
+_FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_format_name = that(
+    "up to 64 letters, digits, underscores and hyphens",
+    lambda value: isinstance(value, str) and _FORMAT_NAME.fullmatch(value) is not None,
+)
+_SCHEMA = fields({"name": _format_name, "schema": an_object}, {"description": any_text, "strict": true_or_false})
+RESPONSE_FORMAT = by_type({"json_schema": fields({"json_schema": _SCHEMA}), "json_object": fields({})}, "a format")
 TOOLBOX = named(fields({}, _FUNCTION), "tools by name")
 
 

@@ -262,7 +262,21 @@ def _suite(
         pass_rate_scheduled=coverage.pass_rate(judged.k),
         n_timeouts=sum(e.n for e in endings if e.failure_type == "timeout"),
         cost_usd=math.fsum(costs) if costs else None,
+        by_category=_by_category(endings, schedule, stopped_early=stopped_early),
     )
+
+
+def _by_category(endings: Sequence[Ending], schedule: Schedule, *, stopped_early: bool) -> dict[str, RateWithInterval]:
+    """Passes of each category of prompts, in the order of the plan."""
+    mine: dict[str, list[Ending]] = {category: [] for category in schedule.categories.values()}
+    for ending in endings:
+        if ending.judged and ending.prompt in schedule.categories:
+            mine[schedule.categories[ending.prompt]].append(ending)
+    return {
+        category: _rate(pool_judged(own, schedule), stopped_early=stopped_early)
+        for category, own in mine.items()
+        if own
+    }
 
 
 def _failures(

@@ -137,6 +137,16 @@ def test_strict_json_takes_no_fence() -> None:
     assert code_of(verdict_on(json_spec(["a"], strict=False), fenced)) is None
 
 
+def test_closed_json_takes_no_other_keys() -> None:
+    """With `closed` a key that is neither required nor ruled on is one too many."""
+    spec = json_spec(["a"], {"b": "number"}, closed=True)
+    assert [code_of(verdict_on(spec, text)) for text in ('{"a": 1}', '{"a": 1, "b": 2}', '{"a": 1, "c": 2}')] == [
+        None,
+        None,
+        "unexpected_key",
+    ]
+
+
 @every_row(
     ("rule", "value", "code"),
     [

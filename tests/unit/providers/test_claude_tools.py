@@ -118,14 +118,6 @@ def test_an_old_program_that_takes_no_tools(tmp_path: Path) -> None:
     assert fake.calls == []
 
 
-@pytest.mark.parametrize(("choice", "told"), [("required", True), ("auto", False), (None, False)])
-def test_a_tool_choice_cannot_be_sent(tmp_path: Path, choice: str | None, told: bool) -> None:
-    """A record whose choice was not passed on says so."""
-    install_fake_claude(tmp_path, tool_rounds=[("", [PARIS])])
-    done, _ = ask(tmp_path, tool_choice=choice)
-    assert [warning.partition(":")[0] for warning in done.warnings] == (["tool_choice"] if told else [])
-
-
 def test_without_tools_no_server_is_started(tmp_path: Path) -> None:
     """A prompt that offers nothing is put as ever."""
     fake = install_fake_claude(tmp_path, answer="hi")

@@ -90,6 +90,18 @@ def test_chat_is_sent_tools_as_the_suite_wrote_them(server: ScriptedServer) -> N
     assert "tools" not in plain and "tool_choice" not in plain
 
 
+def test_a_response_format_is_sent_in_the_words_of_each_protocol(server: ScriptedServer) -> None:
+    """Chat has the schema nested, Responses flat under `text`; without one neither key is sent."""
+    schema = {"name": "trip", "schema": {"type": "object"}, "strict": True}
+    for kind in ("openai_chat", "openai_responses"):
+        attempt(kind, server.v1_url, response_format={"type": "json_schema", "json_schema": schema})
+        attempt(kind, server.v1_url, response_format={"type": "json_object"})
+        attempt(kind, server.v1_url)
+    sent = [call.json.get("response_format", call.json.get("text")) for call in server.calls]
+    assert sent[:3] == [{"type": "json_schema", "json_schema": schema}, {"type": "json_object"}, None]
+    assert sent[3:] == [{"format": {"type": "json_schema", **schema}}, {"format": {"type": "json_object"}}, None]
+
+
 @pytest.mark.parametrize(
     ("choice", "sent"),
     [

@@ -200,6 +200,14 @@ def test_what_stands_beside_the_tier_is_shown_where_it_was_measured(tmp_path):
     assert row["Arguments right"].startswith("93% · 13/14 · ")
     assert row["Restraint"].startswith("50% · 1/2 · ")
     assert (row["Tasks done"].split(" · ")[1], row["Turns"], row["Tokens"]) == ("1/1", "4.0", "120")
+    both = "called where it should 100% · 14/14, held back where it should 50% · 1/2"
+    assert f"llama3.2:3b: calls when it should and only then: 75% ({both})." in render(tmp_path / "run")
+    kinds = [prompt("P0") | {"category": "4k"}, prompt("P1") | {"category": "16k"}]
+    rows = section(write_run(tmp_path / "kinds", [record("P0"), record("P1")], config=config(kinds)), "By category")
+    assert [(row["Suite"], row["Category"], row["Pass rate"][:10]) for row in rows] == [
+        ("core", "4k", "100% · 1/1"),
+        ("core", "16k", "100% · 1/1"),
+    ]
     assert "Beside the tier" not in render(write_run(tmp_path / "plain", [record()]))
 
 

@@ -70,6 +70,8 @@ def test_a_tier_comes_with_its_evidence(tmp_path):
     assert "arguments right 93% · 13/14 · 69–99%; restraint 50% · 1/2" in text
     assert (
         "tasks done 100% · 1/1 · 21–100%, 4.0 turns and 120 tokens each "
+        "calls when it should and only then: 75% (called where it should 100% · 14/14, held back where it should "
+        "50% · 1/2) "
         "not yet recommended for subagents with full tool access: right arguments 13 of 14 (at least 69%, needs 70%); "
         "restraint 1 of 2 (at least 9%, needs 70%); tasks done 1 of 1 (at least 21%, needs 50%)"
     ) in text

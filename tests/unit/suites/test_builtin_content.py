@@ -100,12 +100,15 @@ def test_native_tools_covers_what_agents_need() -> None:
     """There are long offers, several calls at once, typed and nested arguments, and other languages."""
     prompts = SUITES["native_tools"].prompts
     kinds = Counter(prompt.category for prompt in prompts)
-    named = "single many_tools look_alike parallel typed nested arrays enum dates units"
-    assert set(named.split()) <= kinds.keys()
-    assert kinds["language"] >= 2
+    named = "single many_tools look_alike parallel typed nested arrays enum dates units parallel_many dependent"
+    assert {*named.split(), "tool_choice", "json_schema", "system_against_user"} <= kinds.keys()
+    assert kinds["language"] >= 10
+    choices = [prompt.tool_choice for prompt in prompts]
+    assert "required" in choices and "none" in choices and any(isinstance(choice, dict) for choice in choices)
+    assert {prompt.category for prompt in prompts if prompt.response_format} == {"json_schema"}
     assert sum(len(prompt.tools) > 20 for prompt in prompts) >= 6
     wanted = [call_names(prompt) for prompt in prompts]
-    assert sum(len(names) > 1 for names in wanted) >= 5
+    assert sum(len(names) > 1 for names in wanted) >= 5 and sum(len(names) > 3 for names in wanted) >= 4
     assert all(len(prompt.tools) >= 3 for prompt in prompts)
     offered = {tool["function"]["name"] for prompt in prompts for tool in prompt.tools}
     assert {"exec", "read", "write", "edit", "web_fetch", "message", "cron", "memory_search"} <= offered
@@ -124,9 +127,9 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
 
 @every_row("prompt", TOOL_PROMPTS)
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
-    """A prompt that wants a call expects its tools; one that wants none expects none."""
+    """A prompt that wants a call expects its tools; one that wants none, or rules calls out, expects none."""
     assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
-    assert bool(prompt.expected_tools) == (prompt.suite == "native_tools")
+    assert bool(prompt.expected_tools) == (prompt.suite == "native_tools" and prompt.tool_choice != "none")
 
 
 @every_row("name", list(SUITES))

@@ -271,6 +271,7 @@ def test_unknown_name_points_to_near_ones() -> None:
         {"max_tokens": 5},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
         {"tool_choice": "auto"},
+        {"response_format": {"type": "json_object"}},
         {"world": {"files": {}}},
         {"max_turns": 3},
     ],

@@ -92,6 +92,26 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}},
         "key 'tool_choice': names 'other', which is not offered; the tools are lookup",
     ),
+    (
+        "format_type",
+        {"response_format": {"type": "xml"}},
+        "prompt 2 ('B'), key 'response_format.type' must be one of json_schema, json_object, not 'xml'",
+    ),
+    (
+        "format_without_schema",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer"}}},
+        "key 'response_format.json_schema.schema' is missing; it must be an object",
+    ),
+    (
+        "format_name",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "my answer", "schema": {}}}},
+        "key 'response_format.json_schema.name' must be up to 64 letters, digits, underscores and hyphens",
+    ),
+    (
+        "format_of_a_task",
+        {"response_format": {"type": "json_object"}, "world": {"files": {}}},
+        "key 'response_format': given with 'world'; a task's answers may be calls, so leave it out",
+    ),
     ("surrogate", {"prompt": "\ud800"}, "prompt 2 ('B'), key 'prompt': holds half of a surrogate pair"),
     ("huge_integer", {"max_tokens": 2**64}, "prompt 2 ('B'), key 'max_tokens': the integer does not fit in 64 bits"),
     ("infinite", {"temperature": float("inf")}, "prompt 2 ('B'), key 'temperature': the number is not finite"),

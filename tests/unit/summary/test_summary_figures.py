@@ -247,6 +247,16 @@ def test_a_model_nobody_planned_was_to_answer_what_it_answered(tmp_path):
     assert (guest.model, guest.n_scheduled, guest.n_scheduled_judged, guest.pass_rate_scheduled) == ("guest", 2, 2, 1.0)
 
 
+def test_a_suite_has_its_rates_by_category(tmp_path):
+    """In the order of the plan, over the answers with a verdict; a prompt without a category is in none."""
+    kinds = {"P0": "4k", "P1": "16k", "P2": "4k", "P3": None}
+    plan = config([prompt(name) | ({"category": kind} if kind else {}) for name, kind in kinds.items()])
+    rows = [record("P1"), record("P0", objective_pass=False), record("P2"), record("P3")]
+    (suite,) = only(write_run(tmp_path / "run", rows, config=plan)).suites
+    assert [(name, rate.k, rate.n) for name, rate in suite.by_category.items()] == [("4k", 1, 2), ("16k", 1, 1)]
+    assert suite.by_category["4k"].ci95 == pytest.approx((0.0945, 0.9055), abs=1e-3)
+
+
 def test_suites_are_broken_down(tmp_path):
     """Each suite has its own counts, pass rate and latency, in the plan's order."""
     rows = [

@@ -222,6 +222,7 @@ class ClaudeCodeCli(Provider):
     """
 
     takes = frozenset()
+    cannot_send = frozenset({"response_format", "tool_choice"})
     runs_tasks = True
     descriptors_per_call = DESCRIPTORS
 
@@ -257,8 +258,6 @@ class ClaudeCodeCli(Provider):
     async def attempt(self, call: Call, sink: Sink) -> None:
         refuse_unsendable(call)
         program = await self._ask_once()
-        if call.tools and call.tool_choice not in (None, "auto"):
-            sink.note(warning="tool_choice: Claude Code cannot be given one; the choice was left to the model")
         if call.thinking_level is not None and not program.knows("--effort"):
             sink.note(warning=f"{program} has no --effort: thinking level {call.thinking_level} was not sent")
         if not call.stream:
@@ -337,7 +336,7 @@ class ClaudeCodeCli(Provider):
             "default_system_prompt": DEFAULT_SYSTEM_PROMPT,
             "thinking": "off unless a level is asked",
             "tools": "offered by an MCP server of clawgauge's own",
-            "not_sent": ["temperature", "seed", "tool_choice"],
+            "not_sent": ["temperature", "seed", *sorted(self.cannot_send)],
         }
 
     async def _ask_once(self) -> ClaudeProgram:

@@ -327,6 +327,7 @@ class ChatServer(HttpServer):
             "reasoning_effort": call.thinking_level,
             "tools": call.tools or None,
             "tool_choice": call.tool_choice if call.tools else None,
+            "response_format": call.response_format,
         }
         payload = encode_body(body, self.extra_body)
         reader = ChatReader(sink, call.model)

@@ -34,11 +34,11 @@ def responses_input(call: Call) -> str | list[dict[str, Any]]:
     return items
 
 
-def _flat(tool: Any) -> Any:
-    """A chat definition nests a function under `function`; here its fields stand beside `type`."""
-    if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
-        return {"type": "function", **tool["function"]}
-    return tool
+def _flat(definition: Any, kind: str = "function") -> Any:
+    """A chat nests a function under `function`, a schema under `json_schema`; here its fields stand beside `type`."""
+    if isinstance(definition, dict) and isinstance(definition.get(kind), dict):
+        return {"type": kind, **definition[kind]}
+    return definition
 
 
 class _Event(msgspec.Struct):
@@ -299,6 +299,7 @@ class ResponsesServer(HttpServer):
             "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
             "tools": tools or None,
             "tool_choice": _flat(call.tool_choice) if call.tools else None,
+            "text": {"format": _flat(call.response_format, "json_schema")} if call.response_format else None,
         }
         reader = ResponsesReader(sink, call.model, call.max_tokens)
         payload = encode_body(body, self.extra_body)

@@ -69,6 +69,28 @@ function drawRates() {
     metric.lead + (view.outcome || view.words ? " Outcome and search do not change these rates." : "");
   fill("rates-chart", rows.length ? rateBars(metric, rows) : html("p", { class: "empty" }, "No model to show."));
   fill("rates-table", ratesTable(metric, rows));
+  drawCategories();
+}
+
+// Kinds of prompts, or lengths of text, as the suite sorts them.
+function drawCategories() {
+  const rows = shownTargets().flatMap((target) =>
+    (target.figures?.suites ?? [])
+      .filter((suite) => isSuiteShown(suite.suite))
+      .flatMap((suite) =>
+        Object.entries(suite.by_category ?? {}).map(([category, figure]) => ({
+          title: visible(targetTitle(target)),
+          suite: visible(suite.suite),
+          category: visible(category),
+          ...rateOf(figure),
+        })),
+      ),
+  );
+  const named = (name, label) => ({ name, label, class: "name", value: (row) => row[name] });
+  const names = [named("title", "Model"), named("suite", "Suite"), named("category", "Category")];
+  const columns = [...names, ...rateColumns(METRICS.pass, rows)];
+  byId("categories").hidden = !rows.length;
+  fill("categories-table", rows.length ? sortableTable("Pass rate by category", columns, rows) : "");
 }
 
 function rateBars(metric, rows) {
@@ -179,39 +201,27 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
 }
 
 function ratesTable(metric, rows) {
-  return sortableTable(
-    `${metric.label} by model`,
-    [
-      { name: "model", label: "Model", class: "name", value: (row) => row.title },
-      {
-        name: "rate",
-        label: metric.label,
-        class: "number",
-        bestFirst: true,
-        value: (row) => (row.n ? row.k / row.n : null),
-        cell: (row) => rate(row.k, row.n),
-      },
-      {
-        name: "low",
-        label: "95% interval",
-        class: "number",
-        bestFirst: true,
-        value: (row) => row.ci?.[0] ?? null,
-        cell: (row) => interval(row.ci),
-      },
-      ...(rows.some((row) => row.scheduled)
-        ? [
-            {
-              name: "scheduled",
-              label: "Of scheduled",
-              class: "number",
-              bestFirst: true,
-              value: (row) => (row.scheduled ? row.k / row.scheduled : null),
-              cell: (row) => rate(row.k, row.scheduled),
-            },
-          ]
-        : []),
-    ],
-    rows,
-  );
+  const model = { name: "model", label: "Model", class: "name", value: (row) => row.title };
+  return sortableTable(`${metric.label} by model`, [model, ...rateColumns(metric, rows)], rows);
+}
+
+function rateColumns(metric, rows) {
+  const share = (name, label, of) => ({
+    name,
+    label,
+    class: "number",
+    bestFirst: true,
+    value: (row) => (of(row) ? row.k / of(row) : null),
+    cell: (row) => rate(row.k, of(row)),
+  });
+  const low = {
+    name: "low",
+    label: "95% interval",
+    class: "number",
+    bestFirst: true,
+    value: (row) => row.ci?.[0] ?? null,
+    cell: (row) => interval(row.ci),
+  };
+  const scheduled = share("scheduled", "Of scheduled", (row) => row.scheduled);
+  return [share("rate", metric.label, (row) => row.n), low, ...(rows.some((row) => row.scheduled) ? [scheduled] : [])];
 }
