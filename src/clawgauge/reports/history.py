@@ -111,7 +111,7 @@ def _prompts(trend: Trend) -> str:
 
 
 def _pass_rate(point: Point) -> str:
-    return format_rate(point.n_passed, point.n_judged, None if point.stopped_early else point.pass_ci95)
+    return format_rate(point.n_passed, point.n_judged, point.pass_ci95)
 
 
 def _series_rows(trend: Trend) -> list[tuple[str, ...]]:

@@ -1,12 +1,20 @@
-"""Pure numbers: intervals, tiers, percentiles, what repeats are worth, paired tests.
+"""Pure numbers: intervals, tiers, percentiles, what repeats are worth, paired tests, evidence over time.
 
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
+from clawgauge.stats.eprocess import (
+    can_tell_tier_1,
+    confidence_sequence,
+    tell_tier_1,
+    tell_tier_3,
+    tier_1_bounds,
+)
 from clawgauge.stats.paired import PairedDifference, holm, mcnemar_exact, paired_difference, sign_flip_p
 from clawgauge.stats.proportions import (
     Cluster,
     Interval,
+    clustered_interval,
     newcombe_interval,
     pass_at_k,
     pass_hat_k,
@@ -25,9 +33,11 @@ from clawgauge.stats.tiers import (
     TIER_1_RATE,
     TIER_2_RATE,
     EffectiveCounts,
+    TierPosterior,
     clean_passes_needed,
     effective_counts,
     is_decided,
+    judge_tier_1,
     point_tier,
     tier_posterior,
 )
@@ -42,11 +52,16 @@ __all__ = [
     "EffectiveCounts",
     "Interval",
     "PairedDifference",
+    "TierPosterior",
+    "can_tell_tier_1",
     "clean_passes_needed",
+    "clustered_interval",
+    "confidence_sequence",
     "describe",
     "effective_counts",
     "holm",
     "is_decided",
+    "judge_tier_1",
     "mcnemar_exact",
     "newcombe_interval",
     "paired_difference",
@@ -57,6 +72,9 @@ __all__ = [
     "point_tier",
     "samples_needed",
     "sign_flip_p",
+    "tell_tier_1",
+    "tell_tier_3",
+    "tier_1_bounds",
     "tier_posterior",
     "wilson_interval",
 ]

@@ -7,13 +7,24 @@ from collections.abc import Sequence
 
 from clawgauge.records import CallBalance, PromptKey, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
-from clawgauge.run_data.schedule import Schedule, prefer_native
-from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
+from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
+from clawgauge.stats import (
+    EffectiveCounts,
+    TierPosterior,
+    clean_passes_needed,
+    is_decided,
+    judge_tier_1,
+    point_tier,
+    tell_tier_1,
+    tell_tier_3,
+    tier_posterior,
+)
 from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.words import plural
+from clawgauge.words import format_percent, plural
 
 _OFTEN_WRONG = 0.2
+_NOT_SEARCHED = Stop()
 NOTHING_ANSWERED = "no tool prompts answered"
 NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
@@ -48,37 +59,45 @@ def judge_tool_use(
     offered: Sequence[OfferedAnswer],
     schedule: Schedule,
     *,
-    stopped_early: bool = False,
+    stop: Stop = _NOT_SEARCHED,
     caution: str | None = None,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool; restraint and tasks are left out.
 
-    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. A group
-    that was stopped by its own results has no fixed n, and so no interval.
+    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
+    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be.
     """
     apart = schedule.apart
     pool = find_pool(endings, apart)
     native = any(e.tools_offered for e in pool)
-    pooled = pool_rate((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
+    outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
+    pooled = pool_rate(outcomes, searched=stop.searched)
     tier = point_tier(pooled.k, pooled.n)
-    posterior = tier_posterior(*pooled.effective) if pooled.effective else None
-    decided = posterior is not None and is_decided(posterior)
-    evidence = pooled.effective or (None if pooled.n else (0, 0))
-    needed = None if evidence is None else clean_passes_needed(*evidence)
+    evidence = pooled.by_family if stop.searched else pooled.effective
+    posterior = tier_posterior(*evidence) if evidence and pooled.n else None
+    decided = evidence is not None and _is_decided(evidence, stop, tier)
+    tier1 = _tell_tier_1(evidence, stop, decided_other=decided and tier != 1)
+    needed = None
+    if evidence or not pooled.n:
+        k, n = evidence or (0.0, 0.0)
+        needed = 0 if tier1 == "yes" else clean_passes_needed(k, n, tell_tier_1 if stop.searched else judge_tier_1)
     mine = [s for s in signs if s.tools_offered == native and s.prompt not in apart]
     return ToolUse(
         source=None if tier is None else "native" if native else "text",
         n=pooled.n,
         k=pooled.k,
-        n_eff=pooled.effective.trials if pooled.effective else None,
+        n_eff=evidence.trials if evidence else None,
         rate=pooled.rate,
-        ci95=None if stopped_early else pooled.ci95,
+        ci95=pooled.ci95,
         tier=tier,
         p_tier=posterior,
         decided=decided,
         needed=needed,
         channels=_count_channels(mine),
-        label=_label(endings, apart) if tier is None else label_tier(tier, pooled, decided=decided, needed=needed),
+        label=_label(endings, apart)
+        if tier is None
+        else label_tier(tier, pooled, posterior, decided=decided, needed=needed, tier1=tier1),
+        tier1=tier1,
         recommended_for_subagents=False,
         suites=list(dict.fromkeys(e.suite for e in pool)),
         rescued=count_rescued(offered, apart),
@@ -87,16 +106,37 @@ def judge_tool_use(
     )
 
 
+def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop, *, decided_other: bool) -> str:
+    """`yes`, `no` or `cannot_tell`, at 95%: as a search has it, or from a fixed number of trials."""
+    if stop.tier1 is not None:
+        return stop.tier1
+    if evidence is None or not evidence.trials:
+        return "cannot_tell"
+    told = tell_tier_1(*evidence) if stop.searched else judge_tier_1(*evidence)
+    if told is None and not decided_other:
+        return "cannot_tell"
+    return "yes" if told else "no"
+
+
+def _is_decided(evidence: EffectiveCounts, stop: Stop, tier: int | None) -> bool:
+    """Whether the tier is sure: at 95% of the probability, or, where a search looked often, in spite of that."""
+    if not stop.searched:
+        return is_decided(tier_posterior(*evidence))
+    if tier == 1:
+        return _tell_tier_1(evidence, stop, decided_other=False) == "yes"
+    return tell_tier_3(*evidence) is (tier == 3) and _tell_tier_1(evidence, stop, decided_other=False) == "no"
+
+
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
     """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
     expecting = [e for e in endings if e.answered and e.expected_tools and e.prompt not in apart]
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
-def pool_arguments(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
+def pool_arguments(endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False) -> PooledRate:
     """Right calls with right arguments, of the answered prompts that offer tools and expect one."""
     pool = [e for e in find_pool(endings, schedule.apart) if e.tools_offered]
-    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in pool)
+    return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in pool), searched=searched)
 
 
 def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:
@@ -117,10 +157,14 @@ def count_rescued(offered: Sequence[OfferedAnswer], apart: frozenset[PromptKey])
     return sum(o.n for o in offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
 
 
-def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | None) -> str:
+def label_tier(
+    tier: int, pooled: PooledRate, posterior: TierPosterior | None, *, decided: bool, needed: int | None, tier1: str
+) -> str:
     """The tier as a person reads it, never without how sure it is."""
     if decided:
         return f"Tier {tier} (decided)"
+    if pooled.searched and posterior and tier1 == "no":
+        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(posterior[tier - 1])} likely)"
     if needed is None:
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
     if tier > 1:
