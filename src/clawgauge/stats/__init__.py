@@ -3,6 +3,7 @@
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
+from clawgauge.stats.changes import find_change
 from clawgauge.stats.eprocess import (
     can_tell_tier_1,
     confidence_sequence,
@@ -59,6 +60,7 @@ __all__ = [
     "confidence_sequence",
     "describe",
     "effective_counts",
+    "find_change",
     "holm",
     "is_decided",
     "judge_tier_1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 Interval: TypeAlias = tuple[float, float]
@@ -74,6 +75,7 @@ def student_t_cdf(t: float, df: int) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+@lru_cache(maxsize=64)
 def student_t_quantile(p: float, df: int) -> float:
     """The t with P(T ≤ t) = p, for 0.5 ≤ p < 1, by bisection to the last bit."""
     low, high = 0.0, 1.0
