@@ -7,8 +7,8 @@ from clawgauge.stats.changes import find_change
 from clawgauge.stats.eprocess import (
     can_tell_tier_1,
     confidence_sequence,
+    tell_above,
     tell_tier_1,
-    tell_tier_3,
     tier_1_bounds,
 )
 from clawgauge.stats.paired import PairedDifference, holm, mcnemar_exact, paired_difference, sign_flip_p
@@ -16,7 +16,6 @@ from clawgauge.stats.proportions import (
     Cluster,
     Interval,
     clustered_interval,
-    newcombe_interval,
     pass_at_k,
     pass_hat_k,
     wilson_interval,
@@ -65,7 +64,6 @@ __all__ = [
     "is_decided",
     "judge_tier_1",
     "mcnemar_exact",
-    "newcombe_interval",
     "paired_difference",
     "pass_at_k",
     "pass_hat_k",
@@ -74,8 +72,8 @@ __all__ = [
     "point_tier",
     "samples_needed",
     "sign_flip_p",
+    "tell_above",
     "tell_tier_1",
-    "tell_tier_3",
     "tier_1_bounds",
     "tier_posterior",
     "wilson_interval",

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from clawgauge.stats.proportions import Interval, regularized_beta
-from clawgauge.stats.tiers import TIER_1_RATE, TIER_2_RATE
+from clawgauge.stats.tiers import TIER_1_RATE
 
 ALPHA = 0.05
 _ENOUGH = math.log(1 / ALPHA)
@@ -22,17 +22,11 @@ _ENOUGH_AT_AN_END = math.log(2 / ALPHA)
 _HALVINGS = 40
 
 
-def log_evidence_above(k: float, n: float, edge: float) -> float:
-    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less."""
-    return _log_evidence(k, n, edge)
+def log_evidence(k: float, n: float, edge: float) -> float:
+    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less.
 
-
-def log_evidence_below(k: float, n: float, edge: float) -> float:
-    """The same against a true rate of `edge` or more."""
-    return _log_evidence(n - k, n, 1.0 - edge)
-
-
-def _log_evidence(k: float, n: float, edge: float) -> float:
+    Of failures, n − k of n and 1 − `edge`, it is that against a true rate of `edge` or more.
+    """
     # The share above the edge, as the mirrored lower tail: that keeps its digits where it is tiny.
     share = regularized_beta(n - k + 1, k + 1, 1.0 - edge)
     if share == 0.0:
@@ -41,11 +35,16 @@ def _log_evidence(k: float, n: float, edge: float) -> float:
     return mean - k * math.log(edge) - (n - k) * math.log1p(-edge)
 
 
-def tell_tier_1(k: float, n: float) -> bool | None:
-    """Whether the true rate is Tier 1's, after however many looks; None while that cannot be told."""
-    if log_evidence_above(k, n, TIER_1_RATE) >= _ENOUGH:
+def tell_above(k: float, n: float, edge: float) -> bool | None:
+    """Whether the true rate is above `edge`, after however many looks; None while that cannot be told."""
+    if log_evidence(k, n, edge) >= _ENOUGH:
         return True
-    return False if log_evidence_below(k, n, TIER_1_RATE) >= _ENOUGH else None
+    return False if log_evidence(n - k, n, 1.0 - edge) >= _ENOUGH else None
+
+
+def tell_tier_1(k: float, n: float) -> bool | None:
+    """Whether it is Tier 1, likewise."""
+    return tell_above(k, n, TIER_1_RATE)
 
 
 def can_tell_tier_1(k: float, n: float, n_left: int) -> bool:
@@ -58,18 +57,11 @@ def tier_1_bounds(n_most: int) -> Iterator[tuple[int, int]]:
     no_at, yes_at = -1, 1
     # One more answer moves either bound by one at most.
     for n in range(1, n_most + 1):
-        while yes_at <= n and log_evidence_above(yes_at, n, TIER_1_RATE) < _ENOUGH:
+        while yes_at <= n and log_evidence(yes_at, n, TIER_1_RATE) < _ENOUGH:
             yes_at += 1
-        while log_evidence_below(no_at + 1, n, TIER_1_RATE) >= _ENOUGH:
+        while no_at < n and log_evidence(n - no_at - 1, n, 1.0 - TIER_1_RATE) >= _ENOUGH:
             no_at += 1
         yield no_at, yes_at
-
-
-def tell_tier_3(k: float, n: float) -> bool | None:
-    """Whether the true rate is Tier 3's, likewise."""
-    if log_evidence_below(k, n, TIER_2_RATE) >= _ENOUGH:
-        return True
-    return False if log_evidence_above(k, n, TIER_2_RATE) >= _ENOUGH else None
 
 
 def confidence_sequence(k: float, n: float) -> Interval | None:
@@ -84,6 +76,6 @@ def _lower_end(k: float, n: float) -> float:
     low, high = 0.0, k / n
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        refuted = middle > 0.0 and _log_evidence(k, n, middle) >= _ENOUGH_AT_AN_END
+        refuted = middle > 0.0 and log_evidence(k, n, middle) >= _ENOUGH_AT_AN_END
         low, high = (middle, high) if refuted else (low, middle)
     return low

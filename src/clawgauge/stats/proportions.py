@@ -100,18 +100,6 @@ def wilson_interval(k: float, n: float) -> Interval | None:
     return low, high
 
 
-def newcombe_interval(k_a: int, n_a: int, k_b: int, n_b: int) -> Interval | None:
-    """The interval of rate A − rate B for independent groups (Newcombe's hybrid score); None if either is empty."""
-    wilson_a, wilson_b = wilson_interval(k_a, n_a), wilson_interval(k_b, n_b)
-    if wilson_a is None or wilson_b is None:
-        return None
-    rate_a, rate_b = k_a / n_a, k_b / n_b
-    difference = rate_a - rate_b
-    below = math.hypot(rate_a - wilson_a[0], wilson_b[1] - rate_b)
-    above = math.hypot(wilson_a[1] - rate_a, rate_b - wilson_b[0])
-    return difference - below, difference + above
-
-
 class Cluster(NamedTuple):
     """One prompt's repeats."""
 

@@ -9,14 +9,15 @@ from clawgauge.records import CallBalance, PromptKey, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import (
+    TIER_2_RATE,
     EffectiveCounts,
     TierPosterior,
     clean_passes_needed,
     is_decided,
     judge_tier_1,
     point_tier,
+    tell_above,
     tell_tier_1,
-    tell_tier_3,
     tier_posterior,
 )
 from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
@@ -73,10 +74,12 @@ def judge_tool_use(
     outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
     pooled = pool_rate(outcomes, searched=stop.searched)
     tier = point_tier(pooled.k, pooled.n)
-    evidence = pooled.by_family if stop.searched else pooled.effective
-    posterior = tier_posterior(*evidence) if evidence and pooled.n else None
-    decided = evidence is not None and _is_decided(evidence, stop, tier)
-    tier1 = _tell_tier_1(evidence, stop, decided_other=decided and tier != 1)
+    evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
+    posterior = tier_posterior(*evidence) if evidence else None
+    tier1 = _tell_tier_1(evidence, stop)
+    decided = posterior is not None and is_decided(posterior)
+    if evidence and stop.searched:
+        decided = tier1 == "yes" if tier == 1 else tier1 == "no" and tell_above(*evidence, TIER_2_RATE) is (tier == 2)
     needed = None
     if evidence or not pooled.n:
         k, n = evidence or (0.0, 0.0)
@@ -106,25 +109,17 @@ def judge_tool_use(
     )
 
 
-def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop, *, decided_other: bool) -> str:
-    """`yes`, `no` or `cannot_tell`, at 95%: as a search has it, or from a fixed number of trials."""
-    if stop.tier1 is not None:
-        return stop.tier1
-    if evidence is None or not evidence.trials:
-        return "cannot_tell"
-    told = tell_tier_1(*evidence) if stop.searched else judge_tier_1(*evidence)
-    if told is None and not decided_other:
-        return "cannot_tell"
-    return "yes" if told else "no"
+def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop) -> str:
+    """`yes`, `no` or `cannot_tell`, at 95%: however often a search looked, or from a fixed number of trials.
 
-
-def _is_decided(evidence: EffectiveCounts, stop: Stop, tier: int | None) -> bool:
-    """Whether the tier is sure: at 95% of the probability, or, where a search looked often, in spite of that."""
-    if not stop.searched:
-        return is_decided(tier_posterior(*evidence))
-    if tier == 1:
-        return _tell_tier_1(evidence, stop, decided_other=False) == "yes"
-    return tell_tier_3(*evidence) is (tier == 3) and _tell_tier_1(evidence, stop, decided_other=False) == "no"
+    What a search told stands although calls that were still out may have gone the other way: but not on its word alone.
+    """
+    if evidence is None:
+        return "cannot_tell"
+    told, fixed = tell_tier_1(*evidence), judge_tier_1(*evidence)
+    if not stop.searched or (told is None and stop.tier1 and fixed is (stop.tier1 == "yes")):
+        told = fixed
+    return "cannot_tell" if told is None else "yes" if told else "no"
 
 
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:

@@ -22,7 +22,7 @@ from clawgauge.stats import (
     find_change,
     judge_tier_1,
     pass_hat_k,
-    tell_tier_3,
+    tell_above,
     tier_1_bounds,
 )
 from clawgauge.summary.rates import pool_rate
@@ -162,7 +162,7 @@ def test_a_search_as_a_run_makes_it_is_right(rate: float) -> None:
                 search.learn(result_of(prompt, passed=verdicts[prompt.id[:-1], prompt.id[-1]]))
         detail = search.describe()
         wrong.append(detail["tier1"] == ("no" if rate >= 0.8 else "yes"))
-        wrong_3.append(tell_tier_3(detail["k"], detail["n"]) is (rate >= 0.5))
+        wrong_3.append(tell_above(detail["k"], detail["n"], 0.5) is (rate < 0.5))
         low, high = confidence_sequence(detail["k"], detail["n"]) or (0, 1)
         covered.append(low <= rate <= high)
     assert share(wrong) <= 0.05 and share(wrong_3) <= 0.05

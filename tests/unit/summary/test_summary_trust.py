@@ -189,6 +189,31 @@ def test_a_machine_is_busy_when_more_waits_than_it_has_cores(tmp_path, load, bus
     assert only(write_run(tmp_path / "run", [record()], events=events)).clock.busy is busy
 
 
+def test_what_a_search_told_is_not_believed_against_the_records(tmp_path):
+    """An event that claims Tier 1 of a model that failed every other call is nobody's evidence."""
+    prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_invocation", "expected_tools": ["free"]}) for i in range(20)]
+    rows = [tool_record(f"T{i}", i % 2 == 0) for i in range(13)]
+    event = decided(7, tier1="yes")
+    use = only(write_run(tmp_path / "run", rows, config=config(prompts), events=[event])).tool_use
+    assert (use.tier1, use.decided) == ("cannot_tell", False)
+    told = only(
+        write_run(
+            tmp_path / "late", [tool_record(f"T{i}", True) for i in range(13)], config=config(prompts), events=[event]
+        )
+    )
+    assert (told.tool_use.tier1, told.tool_use.decided, told.tool_use.needed) == ("yes", True, 0)
+
+
+def test_a_search_that_tells_no_more_than_not_tier_1_says_so(tmp_path):
+    """Three failures of three: not Tier 1; that it is Tier 3 is likely, not decided."""
+    prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_invocation", "expected_tools": ["free"]}) for i in range(20)]
+    rows = [tool_record(f"T{i}", False) for i in range(3)]
+    event = decided(17, tier1="no", tier=3, n=3, k=0)
+    use = only(write_run(tmp_path / "run", rows, config=config(prompts), events=[event])).tool_use
+    assert (use.tier, use.tier1, use.decided) == (3, "no", False)
+    assert use.label == "Tier 3 (not Tier 1: decided; Tier 3 is 94% likely)"
+
+
 def test_cells_asked_after_all_are_not_left_out(tmp_path):
     """A later resume that asks the rest, or an event that claims too much, leaves no cell uncounted."""
     filled = stopped_run(tmp_path / "filled", 20, decided(7))
