@@ -181,7 +181,7 @@ def _how_many(seen: Foresight) -> str:
 
 
 def _count_families(prompts: Iterable[Prompt]) -> int:
-    return len({(prompt.suite, prompt.variant_of or prompt.id) for prompt in prompts})
+    return len({prompt.family for prompt in prompts})
 
 
 def _asks_all(plan: Plan, suite: str) -> bool:

@@ -113,7 +113,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         restraint=frozenset(prompt.key for prompt in config.prompts if asks_for_restraint(prompt)),
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
-        families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
+        families={p.key: p.family for p in config.prompts if p.variant_of is not None},
         asked_in_full=_asked_in_full(config),
     )
 

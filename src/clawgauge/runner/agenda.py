@@ -53,7 +53,7 @@ def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
     has seen as many kinds of task as it could.
     """
     kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in tier_prompts(prompts))
-    return _take_turns([_take_turns(_grouped((p.variant_of or p.id, p) for p in kind)) for kind in kinds])
+    return _take_turns([_take_turns(_grouped((p.family, p) for p in kind)) for kind in kinds])
 
 
 def _grouped(pairs: Iterable[tuple[Hashable, T]]) -> list[list[T]]:
@@ -196,9 +196,10 @@ class TierSearch:
     """
 
     def __init__(self, pool: Sequence[Prompt], repeats: int, before: Evidence) -> None:
-        self._families = {prompt.key: (prompt.suite, prompt.variant_of or prompt.id) for prompt in pool}
+        self._families = {prompt.key: prompt.family for prompt in pool}
         # How many cells of a family have no record, as long as it has no answer either.
         self._unasked = Counter(self._families.values())
+        self._n_open = len(self._unasked)
         self._n_cells = len(pool) * repeats
         self._n_recorded = before.n_pool
         self.n = self.k = 0
@@ -238,9 +239,10 @@ class TierSearch:
 
     def _count(self, key: PromptKey, passed: bool | None) -> None:
         family = self._families.get(key)
-        if family is None or family not in self._unasked:
+        if family is None or not self._unasked[family]:
             return
         self._unasked[family] -= 1
+        self._n_open -= passed is not None or self._unasked[family] == 0
         if passed is not None:
             del self._unasked[family]
             self.n += 1
@@ -248,11 +250,7 @@ class TierSearch:
             self._verdict = tell_tier_1(self.k, self.n) if self._verdict is None else self._verdict
 
     def _look_ahead(self) -> None:
-        self._futile = not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open_families)
-
-    @property
-    def _n_open_families(self) -> int:
-        return sum(n > 0 for n in self._unasked.values())
+        self._futile = not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open)
 
     def describe(self) -> dict[str, Any]:
         """The state of the search, for events.jsonl.
@@ -271,7 +269,7 @@ class TierSearch:
             "p": round(likeliest, 6),
             "asked": self._n_recorded,
             "not_asked": not_asked,
-            "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open_families),
+            "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open),
             "futile": self._futile,
         }
 

@@ -170,7 +170,6 @@ def _design_effect(value: float, families: Collection[Sequence[float]], n: int) 
     return max(1.0, len(families) / (len(families) - 1) * spread / (n * share * (1 - share)))
 
 
-@lru_cache(maxsize=8)
 def samples_needed(q: float) -> int:
     """How many independent samples until an interval of the q-th percentile has both its ends: 72 for p95."""
     return math.ceil(math.log(_TAIL) / math.log(q))
