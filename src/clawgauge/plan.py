@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.providers.embedded.model import DEFAULT_MODEL
-from clawgauge.records import Prompt, SuiteInfo, SuiteRecord, Target
+from clawgauge.records import Prompt, PromptKey, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.words import plural
@@ -38,15 +38,14 @@ REPORTING_TYPE = "claude_code_cli"
 class Evidence:
     """What earlier stretches of a run know of a target.
 
-    `n_calls` cells were asked in all; `n_pool` cells of the tier's pool have a record, `n_repeats` of them repeats;
-    of its prompts `n` were answered, `k` of them with an expected tool. `cost_usd` is what the records say was paid.
+    `n_calls` cells were asked in all; `n_pool` cells of the tier's pool have a record. `asked` has those that are no
+    repeats, as they came: the prompt, and whether an expected tool was called, None where there was no answer.
+    `cost_usd` is what the records say was paid.
     """
 
     n_calls: int = 0
     n_pool: int = 0
-    n_repeats: int = 0
-    n: int = 0
-    k: int = 0
+    asked: Sequence[tuple[PromptKey, bool | None]] = ()
     cost_usd: float = 0.0
 
 

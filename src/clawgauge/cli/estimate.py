@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
-from itertools import accumulate, compress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_summary
 from clawgauge.plan import Plan
-from clawgauge.records import Target
+from clawgauge.records import Prompt, Target
 from clawgauge.reports.clean import one_row
+from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
-from clawgauge.stats import DECIDED_LEVEL, TIER_1_RATE, TIER_2_RATE
+from clawgauge.stats import DECIDED_LEVEL, judge_tier_1, mcnemar_exact, tier_1_bounds
+from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.words import format_duration, format_percent, plural
 
 _RUNS_LOOKED_AT = 20
-EXAMPLE_RATES = (0.95, 0.9, 0.65, 0.3)
-# A model that takes more than this to decide sits on a border, where no number of prompts is enough.
+STRONG, WEAK = 0.95, 0.3
+EXAMPLE_RATES = (STRONG, 0.9, 0.65, WEAK)
+# More prompts than this are taken for no more: what these do not decide sits on a border.
 _LOOK_AHEAD = 200
 _HALF = 0.5
+# A tenth fewer pass, and of every five prompts one goes the other way: a drop that is noticed in use.
+_DROP, _DISCORDANT = 0.1, 0.2
+_P_SEEN = 0.8
+PROMPTS_FOR_DROP = 170
+"""From so many on, exact McNemar sees that drop with power .8."""
 
 
 class Foresight(NamedTuple):
-    """What asking a model of true rate `rate` is likely to take.
+    """What asking a model of true rate `rate` is likely to tell: whether it is Tier 1, with the chance `p_decided`.
 
-    Half of such models are decided within `median` prompts (None: not within 200), and the share `p_decided` within
-    as many as the plan has.
+    Asked only until that is decided, half of such models take at most `median` prompts (None: more than the plan has).
     """
 
     rate: float
@@ -36,28 +43,44 @@ class Foresight(NamedTuple):
     p_decided: float
 
 
-def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES) -> list[Foresight]:
-    """One line for each rate, for a plan with `n_prompts` tool prompts."""
-    # Where models of each rate stand after n answers, as long as they are undecided: chances by number of passes.
-    undecided = {rate: [1.0] for rate in rates}
-    p_decided, in_plan, median = dict.fromkeys(rates, 0.0), dict.fromkeys(rates, 0.0), dict[float, int]()
-    low, high = _one_more([1.0], TIER_2_RATE), _one_more([1.0], TIER_1_RATE)
-    for n in range(1, _LOOK_AHEAD + 1):
-        # The posterior after n answers is read from Bin(n + 1, ·) at the two borders.
-        low, high = _one_more(low, TIER_2_RATE), _one_more(high, TIER_1_RATE)
-        borders = zip(accumulate(low[:-1]), accumulate(high[:-1]), strict=True)
-        decided = [max(p1, 1.0 - below_2, below_2 - p1) >= DECIDED_LEVEL for below_2, p1 in borders]
-        for rate in rates:
-            reached = _one_more(undecided[rate], rate)
-            undecided[rate] = [0.0 if is_over else p for p, is_over in zip(reached, decided, strict=True)]
-            p_decided[rate] += sum(compress(reached, decided))
-            if p_decided[rate] >= _HALF:
-                median.setdefault(rate, n)
-        if n <= n_prompts:
-            in_plan = dict(p_decided)
-        elif len(median) == len(rates):
-            break
-    return [Foresight(rate, median.get(rate), in_plan[rate]) for rate in rates]
+def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_decided: bool = False) -> list[Foresight]:
+    """One line for each rate, for a plan with `n_prompts` tool prompts that are not variants of each other."""
+    n_prompts = min(n_prompts, _LOOK_AHEAD)
+    if until_decided:
+        bounds = list(tier_1_bounds(n_prompts))
+    else:
+        told = [judge_tier_1(k, n_prompts) for k in range(n_prompts + 1)]
+        bounds = [*[(-1, n_prompts + 1)] * (n_prompts - 1), (told.count(False) - 1, n_prompts + 1 - told.count(True))]
+    return [_foresee_one(rate, bounds, until_decided=until_decided) for rate in rates]
+
+
+def _foresee_one(rate: float, bounds: Sequence[tuple[int, int]], *, until_decided: bool) -> Foresight:
+    # Where models of this rate stand after n answers, as long as they are undecided: chances by number of passes.
+    undecided, p_decided, median = [1.0], 0.0, None
+    for n, (no_at, yes_at) in enumerate(bounds, 1):
+        undecided = _one_more(undecided, rate)
+        decided = [k for k in range(n + 1) if k <= no_at or k >= yes_at]
+        for k in decided:
+            p_decided += undecided[k]
+            undecided[k] = 0.0
+        if until_decided and median is None and p_decided >= _HALF:
+            median = n
+    return Foresight(rate, median, p_decided)
+
+
+def power_of_drop(n_prompts: int) -> float:
+    """The chance that exact McNemar over two runs, each prompt asked once, sees that ten points fewer pass."""
+    better = (_DISCORDANT - _DROP) / 2 / _DISCORDANT
+    power, few = 0.0, -1
+    # Six standard deviations more than can be expected to differ, none do.
+    most = n_prompts * _DISCORDANT + 6 * math.sqrt(n_prompts * _DISCORDANT * (1 - _DISCORDANT))
+    for n in range(1, min(n_prompts, math.ceil(most)) + 1):
+        # How few of n prompts that differ may be for the better, that it is more than luck.
+        while mcnemar_exact(few + 1, n - few - 1) <= 1 - DECIDED_LEVEL and 2 * few + 2 < n:
+            few += 1
+        chance = math.comb(n_prompts, n) * _DISCORDANT**n * (1 - _DISCORDANT) ** (n_prompts - n)
+        power += chance * binomial_cdf(few, n, better)
+    return power
 
 
 def _one_more(chances: list[float], rate: float) -> list[float]:
@@ -70,7 +93,9 @@ def _one_more(chances: list[float], rate: float) -> list[float]:
 def plan_facts(plan: Plan) -> dict[str, Any]:
     """The plan as a script reads it."""
     calls = _expected_calls(plan)
-    n_prompts = len(tier_pool(plan.prompts))
+    pool = tier_pool(plan.prompts)
+    n_families = _count_families(pool)
+    likely = foresee(n_families, until_decided=plan.settings.until_decided) if pool else []
     return {
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
@@ -79,9 +104,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "calls": sum(each.n for each in calls),
         "targets": [{"target": each.label, "calls": each.n, "estimated_s": each.seconds} for each in calls],
         "tier": {
-            "prompts": n_prompts,
+            "prompts": len(pool),
+            "families": n_families,
             "until_decided": plan.settings.until_decided,
-            "likely": [seen._asdict() for seen in foresee(n_prompts)] if n_prompts else [],
+            "likely": [seen._asdict() for seen in likely],
         },
     }
 
@@ -108,19 +134,58 @@ def plan_lines(plan: Plan) -> list[str]:
     return [one_row(line).rstrip("\n") for line in lines]
 
 
-def tier_lines(plan: Plan) -> list[str]:
-    """Whether the plan is likely to settle the tier, as a person reads it; nothing for a plan without tool prompts."""
-    n_prompts = len(tier_pool(plan.prompts))
+def foresight_lines(plan: Plan) -> list[str]:
+    """What the plan can see, as a person reads it: whether it tells the tier, and how small a drop."""
+    return [*_tier_lines(plan), *_drop_lines(plan)]
+
+
+def _tier_lines(plan: Plan) -> list[str]:
+    pool = tier_pool(plan.prompts)
+    if not pool:
+        return []
+    n_families, until_decided = _count_families(pool), plan.settings.until_decided
+    seen = {one.rate: one for one in foresee(n_families, until_decided=until_decided)}
+    strong, weak = _how_many(seen[STRONG]), _how_many(seen[WEAK])
+    sure = f"{strong} strong or weak models" if strong == weak else f"{strong} strong models and {weak} weak ones"
+    between = ", ".join(
+        f"{_how_many(one)} near {format_percent(rate)}" for rate, one in seen.items() if WEAK < rate < STRONG
+    )
+    families = f" in {plural(n_families, 'family', 'families')}" if n_families < len(pool) else ""
+    half = f"; half of the strong within {median}" if (median := seen[STRONG].median) else ""
+    lacking = any(one.p_decided < _P_SEEN for one in seen.values())
+    more = "; to tell more add `-s native_tools`" if lacking and not _asks_all(plan, "native_tools") else ""
+    rates = f"right {format_percent(STRONG)} or {format_percent(WEAK)} of the time"
+    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
+    return [f"tier: {prompts} can tell whether it is Tier 1 for {sure} ({rates}), {between}{half}{more}"]
+
+
+def _drop_lines(plan: Plan) -> list[str]:
+    n_prompts = _count_families([prompt for prompt in plan.prompts if carries_verdict(prompt)])
     if not n_prompts:
         return []
-    told = [
-        (format_percent(seen.p_decided), format_percent(seen.rate), "over 200" if seen.median is None else seen.median)
-        for seen in foresee(n_prompts)
-    ]
-    p_decided, rate, half = told[0]
-    settled = f"settle it for {p_decided} of models right {rate} of the time"
-    rest = "".join(f", {p_decided} at {rate} ({half})" for p_decided, rate, half in told[1:])
-    return [f"tier: {plural(n_prompts, 'tool prompt')}, which {settled} (half of these within {half}){rest}"]
+    # Repeats can only help.
+    at_least = "at least " if plan.settings.repeats > 1 else ""
+    power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
+    more = f"; {PROMPTS_FOR_DROP} in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
+    return [f"compare: {plural(n_prompts, 'prompt')} can see a 10-point drop in {at_least}{power} of cases{more}"]
+
+
+def _how_many(seen: Foresight) -> str:
+    """Of how many such models, in a word."""
+    return next(
+        word
+        for least, word in ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
+        if seen.p_decided >= least
+    )
+
+
+def _count_families(prompts: Iterable[Prompt]) -> int:
+    return len({prompt.family for prompt in prompts})
+
+
+def _asks_all(plan: Plan, suite: str) -> bool:
+    n_asked = sum(prompt.suite == suite for prompt in plan.prompts)
+    return any(info.name == suite and n_asked >= info.n_prompts for info in plan.suites)
 
 
 class ExpectedCalls(NamedTuple):

@@ -34,8 +34,7 @@ from clawgauge.plan import (
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row
-from clawgauge.runner.agenda import tier_pool
-from clawgauge.stats import is_decided, tier_posterior
+from clawgauge.runner.agenda import TierSearch, tier_pool
 from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
 
 
@@ -53,6 +52,7 @@ def read_evidence(
 ) -> dict[Target, Evidence]:
     """The evidence in run folder `path`; cells in `without` are about to lose their record and count as open."""
     counts: dict[Target, Counter[str]] = {}
+    asked: dict[Target, list[tuple[PromptKey, bool | None]]] = {}
     costs: dict[Target, float] = {}
     for line in iter_results(path, Row):
         if line.cell in without:
@@ -64,11 +64,13 @@ def read_evidence(
         if (line.suite, line.prompt_id) not in pool:
             continue
         count["n_pool"] += 1
-        count["n_repeats"] += line.repeat > 0
-        if line.repeat == 0 and line.availability_status == "ok":
-            count["n"] += 1
-            count["k"] += line.tool_use_success
-    return {target: Evidence(**count, cost_usd=costs[target]) for target, count in counts.items()}
+        if line.repeat == 0:
+            answered = line.availability_status == "ok"
+            asked.setdefault(target, []).append((line.prompt, line.tool_use_success if answered else None))
+    return {
+        target: Evidence(**count, asked=asked.get(target, ()), cost_usd=costs[target])
+        for target, count in counts.items()
+    }
 
 
 def _paid(cost_usd: Any) -> float:
@@ -171,10 +173,11 @@ def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
     }
     if not settings.until_decided and settings.max_calls is None and settings.max_cost_usd is None:
         return OpenWork(set(index) - refill, refill, stretch=stretch)
-    pool = {prompt.key for prompt in tier_pool(plan.prompts)} if settings.until_decided else set()
+    prompts = tier_pool(plan.prompts) if settings.until_decided else []
+    pool = {prompt.key for prompt in prompts}
     known = read_evidence(folder, pool)
     # Not asked again: failed cells whose tier is decided without them.
-    decided = {target for target, seen in known.items() if is_decided(tier_posterior(seen.k, seen.n))}
+    decided = {target for target, seen in known.items() if TierSearch(prompts, settings.repeats, seen).is_decided}
     refill = {key for key in refill if (key.suite, key.prompt_id) not in pool or Target(*key[:3]) not in decided}
     evidence = read_evidence(folder, pool, without=refill) if refill else known
     # What is about to be asked again was paid for all the same, and so was what has been superseded; of warm-ups, lost

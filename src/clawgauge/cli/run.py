@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clawgauge.cli.estimate import plan_facts, plan_lines, tier_lines
+from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
 from clawgauge.config.providers import apply_patterns, find_secrets, parse_target, provider_settings
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     enough.add_argument(
         "--until-decided",
         action=argparse.BooleanOptionalAction,
-        help="ask tool prompts only until the tier is 95%% sure",
+        help="ask tool prompts only until Tier 1 or not is 95%% sure",
     )
     enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
@@ -134,7 +134,7 @@ def execute(arguments: argparse.Namespace) -> int:
             RunFolder.check_creatable(runs_dir, arguments.run_id)
         # What a run would refuse has been refused, by the same code and in the same words.
         plan = plan if resumed is None else replace(plan, work=open_work(plan, resumed))
-        sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *tier_lines(plan)]))
+        sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *foresight_lines(plan)]))
         if arguments.json:
             sys.stdout.write(encode_line(plan_facts(plan)).decode())
         return DONE

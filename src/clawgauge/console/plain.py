@@ -25,12 +25,14 @@ def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
             return f"--{option} cannot be kept: a call came back without a cost; {unasked} not made"
         return f"--{option} {detail['limit']:g} is spent; {plural(detail['not_asked'], 'call')} not made"
     seen = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
+    likely = f"Tier {detail['tier']} is {format_percent(detail['p'])} likely"
     if event == "decided":
-        sure = f"{format_percent(detail['p'])} sure"
-        return f"Tier {detail['tier']} decided ({sure}): {seen}, {detail['not_needed']} not needed"
+        verdict = "Tier 1 decided" if detail["tier1"] == "yes" else f"not Tier 1, decided ({likely})"
+        return f"{verdict}: {seen}, {detail['not_needed']} not needed"
     if detail["tier"] is None:
         return "tier undecided: no tool prompt was answered"
-    return f"tier undecided: {seen}, Tier {detail['tier']} is {format_percent(detail['p'])} likely"
+    why = ", and the prompts left could not decide it" if detail["futile"] else ""
+    return f"tier undecided: {seen}, {likely}{why}"
 
 
 class PlainLines(Observer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TypeAlias
 
 import msgspec
@@ -143,6 +144,12 @@ class RunEntry:
                 key = (target, ending.prompt)
                 cells[key] = cells.get(key, False) or ending.answered
         return cells
+
+    def prompt_medians_ms(self, target: Target, suite: str | None) -> dict[PromptKey, float]:
+        """How long a whole call of each prompt took in the middle; with `suite`, of its prompts alone."""
+        group = self._read_strata().groups().get(target)
+        times = group.prompt_times_ms() if group else {}
+        return {key: median(values) for key, values in times.items() if suite in (None, key[0])}
 
     def _read_strata(self) -> Strata:
         # A summary that is still fresh spares most runs this pass over their records.

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import mean, median
 from typing import NamedTuple
 
 import msgspec
 
 from clawgauge.history.coverage import FillStep, describe_coverage, make_grid, plan_filling
 from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, SuiteBreakdown, Target
-from clawgauge.stats import newcombe_interval, percentile
-from clawgauge.words import format_ms, format_rate, plural, rounded
+from clawgauge.records import SCHEMA_VERSION, GroupSummary, PromptKey, SuiteBreakdown, Target
+from clawgauge.stats import find_change
+from clawgauge.words import format_percent, format_rate, plural
 
 _FORM_CHARS = 8
+# What was long ago is not looked at for drift.
+_MAX_RUNS = 100
+# How much a machine's pace commonly shifts from one run to the next.
+_USUAL_SHIFT = 0.03
+# Luck with n prompts is known well: it counts as so many runs would.
+_N_USUAL_RATE = 10
 
 
 class _Form(NamedTuple):
@@ -29,14 +37,14 @@ class _Form(NamedTuple):
 
 def find_trends(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None) -> list[Trend]:
     """Every target's runs lined up, oldest first; with `suite` the figures of that suite alone."""
-    points: dict[tuple[Target, _Form], list[Point]] = {}
+    rows: dict[tuple[Target, _Form], list[tuple[Point, RunEntry]]] = {}
     for entry in reversed(entries):
         for group in entry.summary.models:
             target = group.target
             form = _form(entry, group, suite)
             if wanted(target) and form is not None:
-                points.setdefault((target, form), []).append(_point(entry, group, suite))
-    trends = [_trend(target, form, line) for (target, form), line in points.items()]
+                rows.setdefault((target, form), []).append((_point(entry, group, suite), entry))
+    trends = [_trend(target, form, row, suite) for (target, form), row in rows.items()]
     return sorted(trends, key=lambda trend: (trend.target, -trend.latest.started_at_ms))
 
 
@@ -79,10 +87,13 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
     )
 
 
-def _trend(target: Target, form: _Form, points: list[Point]) -> Trend:
+def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:
+    points = [point for point, _ in row]
     latest = points[-1]
     # Of equals the newest is the best.
     best = max(reversed(points), key=lambda point: -1.0 if point.pass_rate is None else point.pass_rate)
+    recent = row[-_MAX_RUNS:]
+    drift = (_rate_drift([point for point, _ in recent]), _pace_drift(target, recent, suite))
     return Trend(
         target=target.label,
         suites=list(form.suites),
@@ -91,46 +102,63 @@ def _trend(target: Target, form: _Form, points: list[Point]) -> Trend:
         points=points,
         latest=latest,
         best=best,
-        drift=_drift(points[:-1], latest),
+        drift=[sentence for sentence in drift if sentence],
     )
 
 
-def _drift(earlier: Sequence[Point], latest: Point) -> list[str]:
-    """A sentence for each figure of the latest run that its interval does not reconcile with the earlier runs."""
-    return [sentence for sentence in (_rate_drift(earlier, latest), _pace_drift(earlier, latest)) if sentence]
-
-
-def _rate_drift(earlier: Sequence[Point], latest: Point) -> str | None:
-    # A run that its own results stopped has no interval to go by.
-    usable = [point for point in earlier if not point.stopped_early]
-    passed, judged = sum(point.n_passed for point in usable), sum(point.n_judged for point in usable)
-    interval = latest.pass_ci95
-    if not judged or interval is None or latest.pass_rate is None or latest.stopped_early:
+def _rate_drift(points: Sequence[Point]) -> str | None:
+    """Where the pass rate changed its level, by more than it does from run to run and than luck with n prompts does."""
+    # A run that its own results stopped asked other prompts.
+    usable = [point for point in points if point.pass_rate is not None and not point.stopped_early]
+    if len(usable) < 2:
         return None
-    before = passed / judged
-    # Luck may have made either side; and repeats, which only the latest run's own interval accounts for, are no proof.
-    change = newcombe_interval(latest.n_passed, latest.n_judged, passed, judged)
-    if change is None or change[0] <= 0 <= change[1] or interval[0] <= before <= interval[1]:
+    n, k = sum(point.n_judged for point in usable), sum(point.n_passed for point in usable)
+    common = (k + 1) / (n + 2)
+    usual_sd = math.sqrt(common * (1 - common) * len(usable) / n)
+    since = find_change([point.pass_rate or 0.0 for point in usable], usual_sd, _N_USUAL_RATE)
+    if since is None:
         return None
-    word = "fell" if latest.pass_rate < before else "rose"
-    return (
-        f"pass rate {word} from {format_rate(passed, judged)} in {plural(len(usable), 'earlier run')} "
-        f"to {format_rate(latest.n_passed, latest.n_judged, interval)} in {latest.run_id}"
-    )
+    counts = [
+        (sum(p.n_passed for p in part), sum(p.n_judged for p in part)) for part in (usable[:since], usable[since:])
+    ]
+    (k_before, n_before), (k_after, n_after) = counts
+    word = "fell" if k_after * n_before < k_before * n_after else "rose"
+    change = f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)}"
+    return f"pass rate {word} {change} {_word_since(usable, since)}"
 
 
-def _pace_drift(earlier: Sequence[Point], latest: Point) -> str | None:
-    medians = sorted(point.p50_ms for point in earlier if point.p50_ms is not None)
-    before = percentile(medians, 0.5)
-    interval = latest.p50_ci95
-    if before is None or interval is None or latest.p50_ms is None or interval[0] <= before <= interval[1]:
+def _pace_drift(target: Target, row: Sequence[tuple[Point, RunEntry]], suite: str | None) -> str | None:
+    if len(row) < 2:
         return None
-    word = "rose" if latest.p50_ms > before else "fell"
-    return (
-        f"p50 {word} from {format_ms(before)} (median of {plural(len(earlier), 'earlier run')}) "
-        f"to {format_ms(latest.p50_ms)} (95% {rounded(interval[0])}–{format_ms(interval[1])}, "
-        f"{plural(latest.n_timed, 'call')}) in {latest.run_id}"
-    )
+    timed = [(point, medians) for point, entry in row if (medians := entry.prompt_medians_ms(target, suite))]
+    found = find_pace_change([medians for _, medians in timed])
+    if found is None:
+        return None
+    since, change = found
+    word = f"{format_percent(abs(change))} {'longer' if change > 0 else 'less'}"
+    return f"calls take {word} {_word_since([point for point, _ in timed], since)}"
+
+
+def find_pace_change(runs_ms: Sequence[Mapping[PromptKey, float]]) -> tuple[int, float] | None:
+    """The run with which calls began to take longer or less long, and by what share.
+
+    Each prompt is held against its own median over the runs, so that long ones say no more than short ones; a run is as
+    slow as its prompts are in the middle.
+    """
+    logs: dict[PromptKey, list[float]] = {}
+    for run in runs_ms:
+        for key, value in run.items():
+            logs.setdefault(key, []).append(math.log(max(1.0, value)))
+    own = {key: median(values) for key, values in logs.items()}
+    levels = [median(math.log(max(1.0, value)) - own[key] for key, value in run.items()) for run in runs_ms]
+    since = find_change(levels, _USUAL_SHIFT)
+    return None if since is None else (since, math.exp(mean(levels[since:]) - mean(levels[:since])) - 1)
+
+
+def _word_since(points: Sequence[Point], since: int) -> str:
+    before, after = points[since - 1], points[since]
+    runs = f"{plural(since, 'run')} before, {len(points) - since} since"
+    return f"since {after.run_id} ({runs}; clawgauge compare {before.run_id} {after.run_id})"
 
 
 def read_history(

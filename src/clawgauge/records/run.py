@@ -58,6 +58,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def key(self) -> PromptKey:
         return self.suite, self.id
 
+    @property
+    def family(self) -> PromptKey:
+        """What a prompt shares with its variants."""
+        return self.suite, self.variant_of or self.id
+
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A suite as loaded; `sha256` covers everything that can change an answer or a verdict."""

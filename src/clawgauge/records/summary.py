@@ -19,7 +19,8 @@ class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     """The same for our own additions, with the n they rest on and 95% intervals (null where n is too small).
 
-    `indicative` names the percentiles that rest on too few calls to be more than a hint.
+    `indicative` names the percentiles that rest on too few independent calls to be more than a hint. `beyond` names
+    those that lie among calls cut off at a deadline: they are longer than the value given.
     """
 
     n: int
@@ -33,10 +34,11 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     p95_ci95: tuple[float, float] | None = None
     p99_ci95: tuple[float, float] | None = None
     indicative: list[str] = []
+    beyond: list[str] = []
 
 
 class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """k of n with its Wilson 95% interval; null where n is 0."""
+    """k of n with its 95% interval; null where n is 0."""
 
     n: int
     k: int
@@ -73,6 +75,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it.
 
+    `tier1` (`yes`, `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%?
     `rescued` counts the answers to prompts that offer tools whose call came as text only: seen, recorded, no success.
     `formats` counts the text formats the calls came in. `caution` says what a reader of the tier must also know.
     `recommended_for_subagents` holds where all `needs` are met; `evidence_command` would show those that are not known.
@@ -97,6 +100,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     caution: str | None = None
     needs: list[Need] = []
     evidence_command: str | None = None
+    tier1: str = "cannot_tell"
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,12 +116,17 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`)."""
+    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`).
+
+    The intervals are by prompt family; null where there is only one.
+    """
 
     k: int
     n_prompts: int
     pass_at_k: float | None
     pass_hat_k: float | None
+    pass_at_k_ci95: tuple[float, float] | None = None
+    pass_hat_k_ci95: tuple[float, float] | None = None
 
 
 class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,6 +247,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     suites: list[SuiteBreakdown]
     failures: list[FailureCount]
     latency_all_ms: Percentiles | None = None
+    latency_censored_ms: Percentiles | None = None
     argument_accuracy: RateWithInterval | None = None
     call_balance: CallBalance | None = None
     repeatability: Repeatability | None = None

@@ -246,8 +246,8 @@ def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
     """That a side asked no further on purpose, and what that does to the figures."""
     letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
     return (
-        f"{letter} stopped early: the tier of {target} was decided after {plural(stopped.n_asked, 'call')}, "
-        f"{plural(stopped.n_not_needed, 'cell was', 'cells were')} not needed; "
+        f"{letter} stopped early: the search for the tier of {target} was over after "
+        f"{plural(stopped.n_asked, 'call')}, {plural(stopped.n_not_needed, 'cell was', 'cells were')} not needed; "
         "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
     )
 

@@ -111,7 +111,7 @@ def _prompts(trend: Trend) -> str:
 
 
 def _pass_rate(point: Point) -> str:
-    return format_rate(point.n_passed, point.n_judged, None if point.stopped_early else point.pass_ci95)
+    return format_rate(point.n_passed, point.n_judged, point.pass_ci95)
 
 
 def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
@@ -128,12 +128,7 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
 
 def _drift(history: History) -> list[str]:
     """What changed over time, each with the command that looks closer."""
-    return [
-        f"{trend.target} on {_prompts(trend)}: {sentence} "
-        f"(clawgauge compare {trend.points[-2].run_id} {trend.latest.run_id})"
-        for trend in history.trends
-        for sentence in trend.drift
-    ]
+    return [f"{trend.target} on {_prompts(trend)}: {words}" for trend in history.trends for words in trend.drift]
 
 
 def _covered(history: History, target: str) -> list[str]:

@@ -216,7 +216,7 @@ def _times(groups: Sequence[GroupSummary]) -> Section:
 def _time_rows(group: GroupSummary) -> list[list[str]]:
     """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
     measures: list[tuple[str, Percentiles | None, int]] = [
-        ("whole call, ms", group.latency_all_ms, 0),
+        ("whole call, ms", group.latency_censored_ms or group.latency_all_ms, 0),
         ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
         ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
         ("first token, ms", group.ttft_ms, 0),
@@ -329,11 +329,12 @@ def _resources(groups: Sequence[GroupSummary]) -> Section:
 def _notes(summary: RunSummary) -> list[str]:
     notes = [
         f"{LEGEND}.",
-        "Times cover the successful calls (the k of Success). A timeout is a latency cut off at the deadline and "
-        "stands in no percentile, so read the two together.",
+        "Times cover the successful calls (the k of Success); of whole calls also the timeouts, each longer than any "
+        "answer: a percentile among them is only known to be longer than the deadline.",
         "A pass rate covers the successful calls with a verdict; of scheduled cells, it counts unanswered ones too.",
-        "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n is too small. "
-        "Repeats of a prompt count for what they are worth (Worth n).",
+        "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n is too small, and "
+        "valid at any time for what was asked until decided. Repeats and variants of a prompt count for what they are "
+        "worth (Worth n).",
         "A tier is decided at 95% probability. A recommendation for subagents needs native calls (Tier 1, decided), "
         "right arguments and restraint (interval from 70% up each), and tasks done (from 50% up) without harm.",
     ]
@@ -380,7 +381,7 @@ def describe_ending(summary: RunSummary, path: Path, refill: str, *, interrupted
 def _models_at_a_glance(groups: Sequence[GroupSummary]) -> Section:
     rows = []
     for group in groups:
-        latency = group.latency_all_ms or Percentiles(n=group.n_success)
+        latency = group.latency_censored_ms or group.latency_all_ms or Percentiles(n=group.n_success)
         rows.append(
             [
                 _title(group),
@@ -396,7 +397,7 @@ def _models_at_a_glance(groups: Sequence[GroupSummary]) -> Section:
     said = ["of all: passes of all scheduled cells with a verdict, answered or not"]
     said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
     for group in groups:
-        timeouts = f"{plural(group.n_timeouts, 'timeout')} in no percentile" if group.n_timeouts else ""
+        timeouts = f"{plural(group.n_timeouts, 'timeout')}, longer than any answer" if group.n_timeouts else ""
         if words := "; ".join(filter(None, (timeouts, word_temperatures(group), _repeats(group)))):
             said.append(f"{_title(group)}: {words}")
     return Section("", [Table(_TERMINAL_COLUMNS, rows, _YIELDING, ruled=True), Prose(said)])

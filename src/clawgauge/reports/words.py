@@ -64,10 +64,12 @@ def format_percentile(value: float | None, n: int, min_samples: int = 0) -> str:
 
 
 def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
-    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`."""
+    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`, `> 120 s`."""
     value = getattr(figures, name)
     if value is None:
         return ABSENT
+    if name in figures.beyond:
+        return f"> {rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
     mark = INDICATIVE if name in figures.indicative else ""
     ends = getattr(figures, f"{name}_ci95") if interval else None
     between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""

@@ -119,18 +119,23 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         restraint=frozenset(prompt.key for prompt in config.prompts if asks_for_restraint(prompt)),
         tasks=frozenset(prompt.key for prompt in config.prompts if is_task(prompt)),
         repeats=config.options.repeats,
-        families={p.key: (p.suite, p.variant_of) for p in config.prompts if p.variant_of is not None},
+        families={p.key: p.family for p in config.prompts if p.variant_of is not None},
         asked_in_full=frozenset(in_full),
         categories={p.key: p.category for p in config.prompts if p.category},
     )
 
 
 class Stop(NamedTuple):
-    """Cells left out because they could change nothing; whether a decided tier was why; a budget that ran out."""
+    """Cells left out because they could change nothing; whether the end of a tier's search was why; a spent budget.
+
+    Where a tier was `searched`, how much was asked hung on the answers. `tier1` is what the search told, if it did.
+    """
 
     n_not_needed: int = 0
     early: bool = False
     budget: str | None = None
+    searched: bool = False
+    tier1: str | None = None
 
 
 def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Stop:
@@ -150,7 +155,17 @@ def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Sto
     spent = None
     if budget is not None and n_missing > n_not_needed:
         spent = f"{budget.detail.get('budget')} {budget.detail.get('limit')}"
-    return Stop(n_not_needed, decided and n_not_needed > 0, spent)
+    if search is None:
+        return Stop(budget=spent)
+    # A search of 0.1.0 ended when some tier was decided, and said which.
+    told = search.detail.get("tier1", ("yes" if search.detail.get("tier") == 1 else "no") if decided else None)
+    return Stop(
+        n_not_needed,
+        early=n_not_needed > 0 and (decided or search.detail.get("futile") is True),
+        budget=spent,
+        searched=True,
+        tier1=told if told in ("yes", "no") else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from clawgauge.journal import CellKey
 from clawgauge.plan import Evidence, Plan
 from clawgauge.records import Prompt, PromptKey, Result, Target
 from clawgauge.run_data.schedule import tier_prompts
-from clawgauge.stats import is_decided, tier_posterior
+from clawgauge.stats import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
 _ID_CHARS = 12
@@ -49,7 +49,7 @@ def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
     has seen as many kinds of task as it could.
     """
     kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in tier_prompts(prompts))
-    return _take_turns([_take_turns(_grouped((p.variant_of or p.id, p) for p in kind)) for kind in kinds])
+    return _take_turns([_take_turns(_grouped((p.family, p) for p in kind)) for kind in kinds])
 
 
 def _grouped(pairs: Iterable[tuple[Hashable, T]]) -> list[list[T]]:
@@ -171,51 +171,87 @@ def cost_budget(plan: Plan) -> CostBudget | None:
 
 
 class TierSearch:
-    """The evidence for one target's tier: one trial per prompt, counted as the answers come back."""
+    """The evidence for one target's tier, counted as the answers come back, until it tells whether that is Tier 1.
 
-    def __init__(self, pool: Collection[PromptKey], repeats: int, before: Evidence) -> None:
-        self._pool = frozenset(pool)
+    Variants of a prompt are alike: of a family only the first answer counts. A verdict once reached stands.
+    """
+
+    def __init__(self, pool: Sequence[Prompt], repeats: int, before: Evidence) -> None:
+        self._families = {prompt.key: prompt.family for prompt in pool}
+        # How many cells of a family have no record, as long as it has no answer either.
+        self._unasked = Counter(self._families.values())
+        self._n_open = len(self._unasked)
         self._n_cells = len(pool) * repeats
-        self._n_repeats_left = len(pool) * (repeats - 1) - before.n_repeats
         self._n_recorded = before.n_pool
-        self.n = before.n
-        self.k = before.k
-        self._posterior = tier_posterior(self.k, self.n)
+        self.n = self.k = 0
+        self._verdict: bool | None = None
+        self._futile = False
+        for key, passed in before.asked:
+            self._count(key, passed)
+        self._look_ahead()
 
     def __contains__(self, key: PromptKey) -> bool:
-        return key in self._pool
+        return key in self._families
+
+    def family(self, key: PromptKey) -> PromptKey:
+        """What the verdicts that count once stand under."""
+        return self._families[key]
+
+    def has_answer(self, key: PromptKey) -> bool:
+        """Whether the family of a prompt has the answer that counts."""
+        return self._families[key] not in self._unasked
 
     @property
-    def decided(self) -> bool:
-        """Whether one tier has 95% of the probability."""
-        return is_decided(self._posterior)
+    def is_decided(self) -> bool:
+        return self._verdict is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more need be asked: the question is decided, or what is left cannot decide it."""
+        return self.is_decided or self._futile
 
     def learn(self, result: Result) -> None:
         """Count an answer that belongs here; what was not answered is no evidence."""
-        if (result.suite, result.prompt_id) not in self._pool:
+        key = (result.suite, result.prompt_id)
+        if key in self._families:
+            self._n_recorded += 1
+            self._count(key, result.tool_use_success if result.availability_status == "ok" else None)
+            self._look_ahead()
+
+    def _count(self, key: PromptKey, passed: bool | None) -> None:
+        family = self._families.get(key)
+        if family is None or not self._unasked[family]:
             return
-        self._n_recorded += 1
-        if result.availability_status == "ok":
+        self._unasked[family] -= 1
+        self._n_open -= passed is not None or self._unasked[family] == 0
+        if passed is not None:
+            del self._unasked[family]
             self.n += 1
-            self.k += result.tool_use_success
-            self._posterior = tier_posterior(self.k, self.n)
+            self.k += passed
+            self._verdict = tell_tier_1(self.k, self.n) if self._verdict is None else self._verdict
+
+    def _look_ahead(self) -> None:
+        self._futile = not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open)
 
     def describe(self) -> dict[str, Any]:
         """The state of the search, for events.jsonl.
 
         `not_asked` of the pool's scheduled cells have no record. `not_needed` of these are done without: all of them
-        once the tier is decided, before that the repeats.
+        once the search is over, before that all but one of each family that has no answer yet.
         """
-        likeliest = max(self._posterior)
+        posterior = tier_posterior(self.k, self.n)
+        likeliest = max(posterior)
         not_asked = self._n_cells - self._n_recorded
         return {
-            "tier": self._posterior.index(likeliest) + 1 if self.n else None,
+            "tier": posterior.index(likeliest) + 1 if self.n else None,
+            "tier1": "cannot_tell" if self._verdict is None else "yes" if self._verdict else "no",
             "n": self.n,
             "k": self.k,
             "p": round(likeliest, 6),
             "asked": self._n_recorded,
             "not_asked": not_asked,
-            "not_needed": not_asked if self.decided else min(not_asked, self._n_repeats_left),
+            "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open),
+            "futile": self._futile,
         }
 
 
@@ -239,7 +275,7 @@ class Outcome(NamedTuple):
 
 
 class Agenda:
-    """Open cells, taken one at a time. Those that a tier rests on come first, and only while it is undecided."""
+    """Open cells, taken one at a time. Those that a tier rests on come first, and only until its search is over."""
 
     def __init__(
         self,
@@ -251,16 +287,21 @@ class Agenda:
         skipped: Sequence[Outcome] = (),
     ) -> None:
         self._planned = deque(planned)
-        self._tier_cells = deque(tier_cells)
+        # The cells of a family that has no answer yet: one is out, or may go, while the others wait.
+        self._waiting: dict[PromptKey, deque[Cell]] = {}
+        self._out: dict[PromptKey, deque[Cell]] = {}
         self._search = search
         self._budgets = budgets
         self._skipped = skipped
+        for cell in tier_cells:
+            if search is not None and not search.has_answer(cell.prompt.key):
+                self._waiting.setdefault(search.family(cell.prompt.key), deque()).append(cell)
 
     @property
     def n_open(self) -> int:
         """How many cells would be asked from here, if no answer changed that."""
         lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
-        return min([len(self._planned) + len(self._wanted_tier_cells), *lefts])
+        return min([self._n_wanted, *lefts])
 
     @property
     def left_out(self) -> list[str]:
@@ -271,7 +312,7 @@ class Agenda:
         """The next cell to ask. None where none is open, or, with some open, until one in flight has come back."""
         if not self.n_open or not all(budget.is_open() for budget in self._budgets):
             return None
-        cell = (self._wanted_tier_cells or self._planned).popleft()
+        cell = self._take_tier_cell() if self._n_wanted > len(self._planned) else self._planned.popleft()
         for budget in self._budgets:
             budget.issue(cell)
         return cell
@@ -280,15 +321,24 @@ class Agenda:
         """A cell that was taken has its record."""
         for budget in self._budgets:
             budget.learn(result)
-        if self._search is not None:
+        key = (result.suite, result.prompt_id)
+        if self._search is not None and key in self._search:
             self._search.learn(result)
+            others = self._out.pop(self._search.family(key), None)
+            if others and not self._search.has_answer(key):
+                self._waiting[self._search.family(key)] = others
+
+    def _take_tier_cell(self) -> Cell:
+        family, cells = next(iter(self._waiting.items()))
+        self._out[family] = self._waiting.pop(family)
+        return cells.popleft()
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about the cells that were not asked."""
         found = list(self._skipped)
         if self._search is not None:
-            found.append(Outcome("decided" if self._search.decided else "undecided", self._search.describe()))
-        n_wanted = len(self._planned) + len(self._wanted_tier_cells)
+            found.append(Outcome("decided" if self._search.is_decided else "undecided", self._search.describe()))
+        n_wanted = self._n_wanted
         for budget in self._budgets:
             if budget.calls_left == 0 and n_wanted:
                 detail = {"budget": budget.name, "limit": budget.limit, "spent": round(budget.spent, 6)}
@@ -296,10 +346,9 @@ class Agenda:
         return found
 
     @property
-    def _wanted_tier_cells(self) -> deque[Cell]:
-        """None once the tier is decided; a later answer may open the search again."""
-        seeking = self._search is not None and not self._search.decided
-        return self._tier_cells if seeking else deque()
+    def _n_wanted(self) -> int:
+        seeking = self._search is not None and not self._search.is_over
+        return len(self._planned) + (len(self._waiting) if seeking else 0)
 
 
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
@@ -316,8 +365,9 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
     if not settings.until_decided:
         return Agenda(cells, budgets=budgets, skipped=skipped)
-    pool = tier_pool(plan.prompts)
-    search = TierSearch([prompt.key for prompt in pool], settings.repeats, before)
+    beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
+    pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
+    search = TierSearch(pool, settings.repeats, before)
     open_once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
     return Agenda(
         [cell for cell in cells if cell.prompt.key not in search],

@@ -1,14 +1,22 @@
-"""Pure numbers: intervals, tiers, percentiles, what repeats are worth, paired tests.
+"""Pure numbers: intervals, tiers, percentiles, what repeats are worth, paired tests, evidence over time.
 
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
+from clawgauge.stats.changes import find_change
+from clawgauge.stats.eprocess import (
+    can_tell_tier_1,
+    confidence_sequence,
+    tell_above,
+    tell_tier_1,
+    tier_1_bounds,
+)
 from clawgauge.stats.paired import PairedDifference, above_zero_p, holm, mcnemar_exact, paired_difference, sign_flip_p
 from clawgauge.stats.proportions import (
     Z95,
     Cluster,
     Interval,
-    newcombe_interval,
+    clustered_interval,
     pass_at_k,
     pass_hat_k,
     wilson_interval,
@@ -26,9 +34,11 @@ from clawgauge.stats.tiers import (
     TIER_1_RATE,
     TIER_2_RATE,
     EffectiveCounts,
+    TierPosterior,
     clean_passes_needed,
     effective_counts,
     is_decided,
+    judge_tier_1,
     point_tier,
     tier_posterior,
 )
@@ -44,14 +54,19 @@ __all__ = [
     "EffectiveCounts",
     "Interval",
     "PairedDifference",
+    "TierPosterior",
     "above_zero_p",
+    "can_tell_tier_1",
     "clean_passes_needed",
+    "clustered_interval",
+    "confidence_sequence",
     "describe",
     "effective_counts",
+    "find_change",
     "holm",
     "is_decided",
+    "judge_tier_1",
     "mcnemar_exact",
-    "newcombe_interval",
     "paired_difference",
     "pass_at_k",
     "pass_hat_k",
@@ -60,6 +75,9 @@ __all__ = [
     "point_tier",
     "samples_needed",
     "sign_flip_p",
+    "tell_above",
+    "tell_tier_1",
+    "tier_1_bounds",
     "tier_posterior",
     "wilson_interval",
 ]

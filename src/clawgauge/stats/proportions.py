@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 Interval: TypeAlias = tuple[float, float]
@@ -73,6 +75,7 @@ def student_t_cdf(t: float, df: int) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+@lru_cache(maxsize=64)
 def student_t_quantile(p: float, df: int) -> float:
     """The t with P(T ≤ t) = p, for 0.5 ≤ p < 1, by bisection to the last bit."""
     low, high = 0.0, 1.0
@@ -97,18 +100,6 @@ def wilson_interval(k: float, n: float) -> Interval | None:
     return low, high
 
 
-def newcombe_interval(k_a: int, n_a: int, k_b: int, n_b: int) -> Interval | None:
-    """The interval of rate A − rate B for independent groups (Newcombe's hybrid score); None if either is empty."""
-    wilson_a, wilson_b = wilson_interval(k_a, n_a), wilson_interval(k_b, n_b)
-    if wilson_a is None or wilson_b is None:
-        return None
-    rate_a, rate_b = k_a / n_a, k_b / n_b
-    difference = rate_a - rate_b
-    below = math.hypot(rate_a - wilson_a[0], wilson_b[1] - rate_b)
-    above = math.hypot(wilson_a[1] - rate_a, rate_b - wilson_b[0])
-    return difference - below, difference + above
-
-
 class Cluster(NamedTuple):
     """One prompt's repeats."""
 
@@ -116,15 +107,30 @@ class Cluster(NamedTuple):
     trials: int
 
 
-def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """The chance that at least one of k trials drawn from n with c passes is a pass; None if k > n."""
-    if k > n:
+def clustered_interval(shares: Sequence[tuple[Hashable, float]]) -> Interval | None:
+    """The 95% interval of the mean of shares (0 to 1), each with the name of what makes it like others.
+
+    Wilson's, with as many trials as have the variance of the mean over the clusters (Miller 2024), and never more than
+    there are shares; None from a single cluster, which tells nothing about others.
+    """
+    sums: dict[Hashable, tuple[float, int]] = {}
+    for name, share in shares:
+        total, n = sums.get(name, (0.0, 0))
+        sums[name] = total + share, n + 1
+    if len(sums) < 2:
         return None
+    mean = math.fsum(share for _, share in shares) / len(shares)
+    spread = math.fsum((total - n * mean) ** 2 for total, n in sums.values())
+    variance = len(sums) / (len(sums) - 1) * spread / len(shares) ** 2
+    n_eff = min(len(shares), mean * (1 - mean) / variance) if variance > 0 else len(sums)
+    return wilson_interval(mean * n_eff, n_eff)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that at least one of k ≤ n trials drawn from n with c passes is a pass."""
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def pass_hat_k(n: int, c: int, k: int) -> float | None:
-    """The chance that all k trials drawn from n with c passes are passes; None if k > n."""
-    if k > n:
-        return None
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """The chance that all k ≤ n trials drawn from n with c passes are passes."""
     return math.comb(c, k) / math.comb(n, k)

@@ -1,7 +1,9 @@
 """Percentiles of measured values, and how far to trust them.
 
 The intervals of a description are equal-tailed: at most 2.5% lie beyond either end, so each end is a bound in its own
-right.
+right. Calls of one prompt, or of variants of it, are alike: with these told, an interval is Woodruff's (1952). The
+share of calls up to the percentile is a clustered proportion, so the ranks are those of as many independent calls as it
+is worth, fewer where there are few families to tell the spread from (Korn & Graubard 1998).
 """
 
 from __future__ import annotations
@@ -9,17 +11,17 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias, overload
 
-from clawgauge.stats.proportions import binomial_cdf
+from clawgauge.stats.proportions import Z95, binomial_cdf, student_t_quantile
 
 Numbers: TypeAlias = "Sequence[int] | Sequence[float] | array[int] | array[float]"
 
-_LEVEL = 0.95
-_TAIL = (1.0 - _LEVEL) / 2
+PERCENTILES = (0.50, 0.95, 0.99)
+_TAIL = 0.025
 
 
 class CountedValues(Sequence[int]):
@@ -83,22 +85,24 @@ def percentile(ordered: Numbers, q: float) -> float | None:
     return value + (position - below) * (ordered[below + 1] - value)
 
 
-def describe(values: Numbers) -> Distribution:
-    """p50, p95, p99 with their intervals, mean, min and max of values in any order."""
+def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Distribution:
+    """p50, p95, p99 with their intervals, mean, min and max of values in any order.
+
+    `families` are the values, or a good part of them, sorted, by what makes them alike; without any, each stands alone.
+    """
     if not values:
         return Distribution(n=0)
     ordered: Numbers = values if isinstance(values, CountedValues) else sorted(values)
+    p50, p95, p99 = (percentile(ordered, q) for q in PERCENTILES)
     return Distribution(
-        n=len(ordered),
-        p50=percentile(ordered, 0.50),
-        p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99),
-        mean=_total(ordered) / len(ordered),
-        min=float(ordered[0]),
-        max=float(ordered[-1]),
-        p50_ci95=percentile_interval(ordered, 0.50),
-        p95_ci95=percentile_interval(ordered, 0.95),
-        p99_ci95=percentile_interval(ordered, 0.99),
+        len(ordered),
+        p50,
+        p95,
+        p99,
+        _total(ordered) / len(ordered),
+        float(ordered[0]),
+        float(ordered[-1]),
+        *(percentile_interval(ordered, q, families) for q in PERCENTILES),
     )
 
 
@@ -126,14 +130,46 @@ def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
     return first + bisect_left(range(first, last + 1), True, key=lambda rank: reached(binomial_cdf(rank, n, q)))
 
 
-def percentile_interval(ordered: Numbers, q: float) -> tuple[float, float] | None:
+def percentile_interval(
+    ordered: Numbers, q: float, families: Collection[Sequence[float]] = ()
+) -> tuple[float, float] | None:
     """The values that enclose the q-th percentile at 95%; None where there are too few samples for both sides."""
-    ranks = order_interval(len(ordered), q)
+    n = len(ordered)
+    worth = math.floor(independent_calls(ordered, q, families))
+    ranks = order_interval(worth, q)
     if ranks.low_rank is None or ranks.high_rank is None:
         return None
-    return float(ordered[ranks.low_rank - 1]), float(ordered[ranks.high_rank - 1])
+    scale = n / worth
+    low, high = math.floor(ranks.low_rank * scale), min(n, math.ceil(ranks.high_rank * scale))
+    return float(ordered[low - 1]), float(ordered[high - 1])
+
+
+def independent_calls(ordered: Numbers, q: float, families: Collection[Sequence[float]]) -> float:
+    """How many independent calls these are worth for their q-th percentile.
+
+    Few calls lie beyond a high percentile, and by luck these few may come of many families: what the calls are worth
+    for their median, where families show best, is the most that is granted.
+    """
+    n, n_known, n_families = len(ordered), sum(map(len, families)), len(families)
+    if n_known == n_families or n_families == 1:
+        # One prompt asked many times is asked about itself alone.
+        return float(n)
+    effect = max(_design_effect(percentile(ordered, at) or 0.0, families, n_known) for at in {q, 0.5})
+    # Of the calls that are not known by family there are as many more in each.
+    worth = n / (1.0 + (effect - 1.0) * n / n_known)
+    return worth * (Z95 / student_t_quantile(0.975, n_families - 1)) ** 2
+
+
+def _design_effect(value: float, families: Collection[Sequence[float]], n: int) -> float:
+    """By what factor families inflate the variance of the share of calls that are at most `value`."""
+    below = [bisect_right(family, value) for family in families]
+    share = sum(below) / n
+    if share in (0, 1):
+        return n / len(families)
+    spread = math.fsum((k - share * len(family)) ** 2 for k, family in zip(below, families, strict=True))
+    return max(1.0, len(families) / (len(families) - 1) * spread / (n * share * (1 - share)))
 
 
 def samples_needed(q: float) -> int:
-    """How many samples until the largest one bounds the q-th percentile from above at 95%: 59 for p95."""
-    return math.ceil(math.log(1.0 - _LEVEL) / math.log(q))
+    """How many independent samples until an interval of the q-th percentile has both its ends: 72 for p95."""
+    return math.ceil(math.log(_TAIL) / math.log(q))

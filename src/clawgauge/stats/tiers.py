@@ -43,11 +43,27 @@ def is_decided(posterior: TierPosterior) -> bool:
     return max(posterior) >= DECIDED_LEVEL
 
 
-def clean_passes_needed(k: float, n: float) -> int:
-    """The fewest further passes, with no failure among them, after which Tier 1 is decided; 0 if it is already."""
+def judge_tier_1(k: float, n: float) -> bool | None:
+    """Whether it is Tier 1, from a number of trials fixed before; None where that cannot be told at 95%.
+
+    Yes where Tier 1 has 95% of the probability. No where a model of Tier 1 would do so badly in less than 5% of cases:
+    the posterior would say no after a single failure.
+    """
+    if tier_posterior(k, n)[0] >= DECIDED_LEVEL:
+        return True
+    # P(Bin(n, .8) ≤ k), also for counts that are not whole.
+    so_badly = regularized_beta(n - k, k + 1, 1 - TIER_1_RATE) if k < n else 1.0
+    return False if so_badly <= 1 - DECIDED_LEVEL else None
+
+
+def clean_passes_needed(k: float, n: float, tells: Callable[[float, float], bool | None] = judge_tier_1) -> int:
+    """The fewest further passes, with no failure among them, after which k of n `tells` Tier 1; 0 if it does already.
+
+    By default that is judged from a number of trials fixed before.
+    """
 
     def decides(more: int) -> bool:
-        return tier_posterior(k + more, n + more)[0] >= DECIDED_LEVEL
+        return tells(k + more, n + more) is True
 
     if decides(0):
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,14 @@ from clawgauge.run_data import Run, Schedule, read_schedule
 from clawgauge.run_data.row import TOOLS_DROPPED
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
-from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_latency_stats, to_percentiles
+from clawgauge.summary.rates import (
+    PooledRate,
+    judge_repeatability,
+    pool_rate,
+    to_censored,
+    to_latency_stats,
+    to_percentiles,
+)
 from clawgauge.summary.recommendation import with_recommendation
 from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments, word_caution
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
@@ -75,18 +82,19 @@ def summarize_group(
     """Every figure of one target."""
     schedule = schedule.without_skipped(events, group.target)
     endings, offered = group.endings(), group.offered()
-    counts, judged = _count(endings), pool_judged(endings, schedule)
+    counts = _count(endings)
     n_ok, n_success = counts.statuses["ok"], counts.n_success
     stop = read_stop(events, group.target.label, schedule.missing(group.target, counts.recorded))
+    judged = pool_judged(endings, schedule, searched=stop.searched)
     coverage = cover(schedule, group.target, counts.recorded, stop.n_not_needed)
-    arguments = pool_arguments(endings, schedule)
+    arguments = pool_arguments(endings, schedule, searched=stop.searched)
     restraint, tasks = _pool_restraint(endings, schedule), _pool_answered(endings, schedule.tasks, schedule)
     tool_use = judge_tool_use(
         endings,
         group.tool_signs(),
         offered,
         schedule,
-        stopped_early=stop.early,
+        stop=stop,
         caution=word_caution(endings, offered, schedule, arguments),
     )
     n_harm = group.total("harm").value
@@ -115,25 +123,25 @@ def summarize_group(
         objective_pass_rate=judged.rate,
         n_judged=judged.n,
         n_passed=judged.k,
-        objective_pass_ci95=None if stop.early else judged.ci95,
+        objective_pass_ci95=judged.ci95,
         n_scheduled=coverage.n_scheduled,
         pass_rate_scheduled=coverage.pass_rate(judged.k),
         n_scheduled_judged=coverage.n_scheduled_judged,
         stopped_early=stop.early,
         n_not_needed=stop.n_not_needed,
         tool_use=tool_use,
-        argument_accuracy=_rate(arguments, stopped_early=stop.early) if arguments.n else None,
+        argument_accuracy=_rate(arguments) if arguments.n else None,
         call_balance=balance_calls(offered, schedule),
         restraint=_rate(restraint),
         tasks=_tasks(group, tasks, n_harm),
-        repeatability=judge_repeatability(endings, schedule.repeats),
+        repeatability=judge_repeatability(endings, schedule.repeats, schedule.family),
         n_timeouts=counts.n_timeouts,
         n_truncated_by_max_tokens=count_truncated(endings),
         suites=_suites(group, endings, schedule, counts.recorded, stop, tool_use.suites),
         failures=_failures(group, endings, provider_settings),
         clock=judge_clock(group, events),
         warnings=group_warnings(group, endings, coverage.n_scheduled, stop, tool_use),
-        **_timings(group),
+        **_timings(group, schedule.family),
         input_tokens=group.total("input_tokens").known,
         output_tokens=group.total("output_tokens").known,
         cached_tokens=group.total("cached_tokens").known,
@@ -142,18 +150,17 @@ def summarize_group(
     )
 
 
-def _timings(group: GroupAccumulator) -> dict[str, Any]:
+def _timings(group: GroupAccumulator, family: Callable[[PromptKey], PromptKey]) -> dict[str, Any]:
     """The fields that say how long it took, under their names in the summary."""
-    latency = group.describe("e2e_ms")
+    latency = group.describe("e2e_ms", family=family)
     return {
         "wall_clock_ms": wall_clock_ms(group.spans()),
         "latency_ms": to_latency_stats(latency),
         "latency_all_ms": to_percentiles(latency),
-        "latency_warm_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is False)),
-        "latency_cold_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is True)),
-        "ttft_ms": to_percentiles(group.describe("ttft_ms")),
-        "ttfa_ms": to_percentiles(group.describe("ttfa_ms")),
-        "output_tps": to_percentiles(group.describe_output_tps()),
+        "latency_censored_ms": to_censored(*group.describe_censored(family)),
+        "latency_warm_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is False, family)),
+        "latency_cold_ms": to_percentiles(group.describe("e2e_ms", lambda key: key.cold_start is True, family)),
+        **{name: to_percentiles(group.describe(name, family=family)) for name in ("ttft_ms", "ttfa_ms", "output_tps")},
     }
 
 
@@ -182,9 +189,9 @@ def _count(endings: Sequence[Ending]) -> _Counts:
     )
 
 
-def pool_judged(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
+def pool_judged(endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False) -> PooledRate:
     """Passes among the successful calls that have a verdict."""
-    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in endings if e.judged)
+    return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in endings if e.judged), searched=searched)
 
 
 def _pool_answered(endings: Sequence[Ending], prompts: frozenset[PromptKey], schedule: Schedule) -> PooledRate:
@@ -198,9 +205,8 @@ def _pool_restraint(endings: Sequence[Ending], schedule: Schedule) -> PooledRate
     return _pool_answered(said, schedule.restraint, schedule)
 
 
-def _rate(pooled: PooledRate, *, stopped_early: bool = False) -> RateWithInterval:
-    """A group that was stopped by its own results has no fixed n, and so no interval."""
-    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=None if stopped_early else pooled.ci95)
+def _rate(pooled: PooledRate) -> RateWithInterval:
+    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95)
 
 
 def _tasks(group: GroupAccumulator, pooled: PooledRate, n_harm: int) -> TaskSummary:
@@ -233,7 +239,7 @@ def _suites(
         coverage = cover(schedule, group.target, recorded, left_out if is_tiers else 0, suites=(suite,))
         left_out -= coverage.n_not_needed
         mine = [e for e in endings if e.suite == suite]
-        breakdown.append(_suite(group, schedule, suite, mine, coverage, stopped_early=is_tiers and stop.early))
+        breakdown.append(_suite(group, schedule, suite, mine, coverage, searched=is_tiers and stop.searched))
     return breakdown
 
 
@@ -244,9 +250,9 @@ def _suite(
     endings: Sequence[Ending],
     coverage: Coverage,
     *,
-    stopped_early: bool,
+    searched: bool,
 ) -> SuiteBreakdown:
-    judged, costs = pool_judged(endings, schedule), group.costs_usd(suite)
+    judged, costs = pool_judged(endings, schedule, searched=searched), group.costs_usd(suite)
     return SuiteBreakdown(
         suite=suite,
         n_total=sum(e.n for e in endings),
@@ -255,28 +261,24 @@ def _suite(
         n_judged=judged.n,
         n_passed=judged.k,
         objective_pass_rate=judged.rate,
-        ci95=None if stopped_early else judged.ci95,
+        ci95=judged.ci95,
         latency_ms=to_latency_stats(group.describe("e2e_ms", lambda key: key.suite == suite)),
         n_scheduled=coverage.n_scheduled,
         n_scheduled_judged=coverage.n_scheduled_judged,
         pass_rate_scheduled=coverage.pass_rate(judged.k),
         n_timeouts=sum(e.n for e in endings if e.failure_type == "timeout"),
         cost_usd=math.fsum(costs) if costs else None,
-        by_category=_by_category(endings, schedule, stopped_early=stopped_early),
+        by_category=_by_category(endings, schedule, searched=searched),
     )
 
 
-def _by_category(endings: Sequence[Ending], schedule: Schedule, *, stopped_early: bool) -> dict[str, RateWithInterval]:
+def _by_category(endings: Sequence[Ending], schedule: Schedule, *, searched: bool) -> dict[str, RateWithInterval]:
     """Passes of each category of prompts, in the order of the plan."""
     mine: dict[str, list[Ending]] = {category: [] for category in schedule.categories.values()}
     for ending in endings:
         if ending.judged and ending.prompt in schedule.categories:
             mine[schedule.categories[ending.prompt]].append(ending)
-    return {
-        category: _rate(pool_judged(own, schedule), stopped_early=stopped_early)
-        for category, own in mine.items()
-        if own
-    }
+    return {category: _rate(pool_judged(own, schedule, searched=searched)) for category, own in mine.items() if own}
 
 
 def _failures(

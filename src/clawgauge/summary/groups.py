@@ -130,6 +130,12 @@ class Total:
 # The columns of a stratum, by the field of a row they are made of. Times and rates are of successful calls alone.
 _TIMES = {name: attrgetter(name) for name in ("e2e_ms", "ttft_ms", "ttfa_ms")}
 _TOKENS = {name: attrgetter(name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+# So many calls of a stratum are known by prompt: enough to tell how much alike those of one prompt are.
+_TRACED_MAX = 10_000
+_TRACED = ("prompt_id", *_TIMES, "output_tps")
+_trace_of = attrgetter(*_TRACED)
+# What a call took that was cut off at its deadline: more than any that was not. No recorded time is as long.
+BEYOND_MS = 2**60
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +146,7 @@ class Stratum:
     tool_signs: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
+    traces: list[tuple[Any, ...]] = field(default_factory=list)
     totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
     examples: dict[FailureKey, str | None] = field(default_factory=dict)
     warnings: Counter[str] = field(default_factory=Counter)
@@ -160,6 +167,8 @@ class Stratum:
         for name, read in _TOKENS.items():
             self.totals[name].add([value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
+        if room := _TRACED_MAX - len(self.traces):
+            self.traces.extend(map(_trace_of, succeeded[:room]))
         self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
         self._add_span(rows)
         self._add_lateness(rows)
@@ -174,6 +183,8 @@ class Stratum:
             self._add_offered([row for row in rows if row.tools_offered and row.availability_status == "ok"])
         if not all_succeeded:
             self._add_examples([row for row in rows if not row.success])
+            cut_off = [row.e2e_ms for row in rows if row.failure_type == "timeout"]
+            self.tallies["timeout_ms"].update([value for value in cut_off if value is not None])
         for text in [text for row in rows for text in row.warnings]:
             if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
                 self.warnings[text] += 1
@@ -297,16 +308,34 @@ class GroupAccumulator:
         """The suites this target has records of, in the order they came."""
         return list(dict.fromkeys(key.suite for key, _ in self._strata))
 
-    def describe(self, time: str, where: Callable[[StratumKey], bool] = lambda key: True) -> Distribution:
-        """The distribution of a tallied time over the strata that `where` accepts."""
-        whole: Counter[int] = Counter()
-        for key, stratum in self._strata:
-            if where(key):
-                whole.update(stratum.tallies[time])
-        return describe(CountedValues(whole))
+    def describe(
+        self,
+        time: str,
+        where: Callable[[StratumKey], bool] = lambda key: True,
+        family: Callable[[PromptKey], PromptKey] | None = None,
+    ) -> Distribution:
+        """The distribution of a tallied time over the strata that `where` accepts; with `family` its intervals know
+        which calls are alike.
+        """
+        strata = [one for one in self._strata if where(one[0])]
+        families = _by_family(strata, time, family) if family else {}
+        if time == "output_tps":
+            return describe([rate for _, stratum in strata for rate in stratum.output_tps], families.values())
+        return describe(CountedValues(_add_up(strata, time)), families.values())
 
-    def describe_output_tps(self) -> Distribution:
-        return describe([rate for _, stratum in self._strata for rate in stratum.output_tps])
+    def describe_censored(self, family: Callable[[PromptKey], PromptKey]) -> tuple[Distribution, int | None]:
+        """The whole calls and those cut off at a deadline, which took `BEYOND_MS`; and the shortest such deadline."""
+        cut_off = _add_up(self._strata, "timeout_ms")
+        whole, families = _add_up(self._strata, "e2e_ms"), _by_family(self._strata, "e2e_ms", family)
+        whole[BEYOND_MS] += cut_off.total()
+        for ending in self.endings():
+            if ending.failure_type == "timeout":
+                families.setdefault(family(ending.prompt), []).extend([BEYOND_MS] * ending.n)
+        return describe(CountedValues(+whole), families.values()), min(cut_off, default=None)
+
+    def prompt_times_ms(self) -> dict[PromptKey, list[float]]:
+        """How long the whole calls of each prompt took, in order."""
+        return _by_family(self._strata, "e2e_ms", lambda prompt: prompt)
 
     def total(self, field: str) -> Total:
         """The sum of one field over all records."""
@@ -343,6 +372,26 @@ class GroupAccumulator:
             for key, stratum in self._strata
             if stratum.started_at_ms is not None and stratum.ended_at_ms is not None
         ]
+
+
+def _add_up(strata: Iterable[tuple[StratumKey, Stratum]], time: str) -> Counter[int]:
+    whole: Counter[int] = Counter()
+    for _, stratum in strata:
+        whole.update(stratum.tallies[time])
+    return whole
+
+
+def _by_family(
+    strata: Iterable[tuple[StratumKey, Stratum]], time: str, family: Callable[[PromptKey], PromptKey]
+) -> dict[PromptKey, list[float]]:
+    """The traced values of each family, in ascending order."""
+    values: dict[PromptKey, list[float]] = {}
+    column = _TRACED.index(time)
+    for key, stratum in strata:
+        for trace in stratum.traces:
+            if trace[column] is not None:
+                values.setdefault(family((key.suite, trace[0])), []).append(trace[column])
+    return {name: sorted(members) for name, members in values.items()}
 
 
 def wall_clock_ms(spans: Iterable[tuple[int, int, int]]) -> int | None:

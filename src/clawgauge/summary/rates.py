@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from clawgauge.records import LatencyStats, Percentiles, PromptKey, Repeatability
 from clawgauge.stats import (
@@ -12,15 +14,16 @@ from clawgauge.stats import (
     Distribution,
     EffectiveCounts,
     Interval,
+    clustered_interval,
+    confidence_sequence,
     effective_counts,
     pass_at_k,
     pass_hat_k,
-    samples_needed,
     wilson_interval,
 )
-from clawgauge.summary.groups import Ending
+from clawgauge.summary.groups import BEYOND_MS, Ending
 
-_MIN_SAMPLES = {"p95": samples_needed(0.95), "p99": samples_needed(0.99)}
+_MAX_MS = 2**53
 
 
 def to_latency_stats(figures: Distribution) -> LatencyStats:
@@ -29,18 +32,41 @@ def to_latency_stats(figures: Distribution) -> LatencyStats:
 
 
 def to_percentiles(figures: Distribution) -> Percentiles:
-    """All figures, with their intervals and the names of those that rest on too few calls."""
-    thin = [name for name, least in _MIN_SAMPLES.items() if 0 < figures.n < least]
+    """All figures, with their intervals; `indicative` are those that too few independent calls are there for."""
+    thin = [name for name in ("p95", "p99") if figures.n and getattr(figures, f"{name}_ci95") is None]
     return Percentiles(**figures._asdict(), indicative=thin)
+
+
+def to_censored(figures: Distribution, deadline_ms: int | None) -> Percentiles:
+    """The same with the timeouts in. A percentile `beyond` lies among them: it is longer than the shortest deadline.
+
+    Neither the mean of such calls is known nor the longest; nor is an interval that ends among them.
+    """
+    whole = to_percentiles(figures)
+    if deadline_ms is None:
+        return whole
+    figures_of = {name: getattr(whole, name) for name in ("p50", "p95", "p99")}
+    # Between the last answer and the first timeout lies a number that means nothing: it is beyond as well.
+    beyond = [name for name, value in figures_of.items() if value is not None and value > _MAX_MS]
+    intervals = {f"{name}_ci95": getattr(whole, f"{name}_ci95") for name in figures_of}
+    open_ended = {name: None for name, ends in intervals.items() if ends and ends[1] >= BEYOND_MS}
+    bounds = dict.fromkeys(beyond, float(deadline_ms))
+    return msgspec.structs.replace(whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended)
 
 
 @dataclass(frozen=True, slots=True)
 class PooledRate:
-    """Passes among trials. `effective` is None where the trials say nothing about other prompts."""
+    """Passes among trials. `effective` is None where the trials say nothing about other prompts.
+
+    Where how much was asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed
+    to the share its members passed, and the interval is one that holds whenever the asking stopped.
+    """
 
     k: int
     n: int
     effective: EffectiveCounts | None
+    by_family: EffectiveCounts
+    searched: bool = False
 
     @property
     def rate(self) -> float | None:
@@ -48,21 +74,26 @@ class PooledRate:
 
     @property
     def ci95(self) -> Interval | None:
+        if self.searched:
+            return confidence_sequence(*self.by_family)
         return None if self.effective is None else wilson_interval(*self.effective)
 
 
-def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> PooledRate:
-    """Pool (prompt, passed, how many times) into one rate."""
+def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False) -> PooledRate:
+    """Pool (family, passed, how many times) into one rate."""
     passes: dict[PromptKey, int] = {}
     trials: dict[PromptKey, int] = {}
     for prompt, passed, n in outcomes:
         trials[prompt] = trials.get(prompt, 0) + n
         passes[prompt] = passes.get(prompt, 0) + (n if passed else 0)
     clusters = [Cluster(passes[prompt], count) for prompt, count in trials.items()]
-    return PooledRate(sum(passes.values()), sum(trials.values()), effective_counts(clusters))
+    by_family = EffectiveCounts(math.fsum(c.passes / c.trials for c in clusters), float(len(clusters)))
+    return PooledRate(sum(passes.values()), sum(trials.values()), effective_counts(clusters), by_family, searched)
 
 
-def judge_repeatability(endings: Sequence[Ending], repeats: int) -> Repeatability | None:
+def judge_repeatability(
+    endings: Sequence[Ending], repeats: int, family: Callable[[PromptKey], PromptKey]
+) -> Repeatability | None:
     """pass@k and pass^k for k = `repeats`, or where the plan is not known the fewest times a prompt was judged.
 
     None where nothing was asked twice.
@@ -75,15 +106,14 @@ def judge_repeatability(endings: Sequence[Ending], repeats: int) -> Repeatabilit
     k = repeats or min((n for n, _ in trials.values()), default=0)
     if k < 2:
         return None
-    counted = [(n, passes) for n, passes in trials.values() if n >= k]
+    counted = [(family(prompt), n, passes) for prompt, (n, passes) in trials.items() if n >= k]
+    one = [(name, pass_at_k(n, passes, k)) for name, n, passes in counted]
+    all_of = [(name, pass_hat_k(n, passes, k)) for name, n, passes in counted]
     return Repeatability(
         k=k,
         n_prompts=len(counted),
-        pass_at_k=_mean([pass_at_k(n, passes, k) for n, passes in counted]),
-        pass_hat_k=_mean([pass_hat_k(n, passes, k) for n, passes in counted]),
+        pass_at_k=math.fsum(share for _, share in one) / len(one) if one else None,
+        pass_hat_k=math.fsum(share for _, share in all_of) / len(all_of) if all_of else None,
+        pass_at_k_ci95=clustered_interval(one),
+        pass_hat_k_ci95=clustered_interval(all_of),
     )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None

@@ -77,9 +77,9 @@ def _calls(use: ToolUse) -> Need:
     if use.source != "native":
         why = "native calls not measured" + (", and calls written as text are not enough" if use.n else "")
         return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
-    met = "cannot_tell" if not use.decided else "yes" if use.tier == 1 else "no"
-    why = f"native calls {use.k} of {use.n} (Tier {use.tier}{'' if use.decided else ', not decided'})"
-    return Need(name="calls", met=met, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
+    sure = "" if use.decided else ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
+    why = f"native calls {use.k} of {use.n} (Tier {use.tier}{sure})"
+    return Need(name="calls", met=use.tier1, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
 
 
 def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:

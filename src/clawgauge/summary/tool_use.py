@@ -7,13 +7,25 @@ from collections.abc import Sequence
 
 from clawgauge.records import CallBalance, PromptKey, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
-from clawgauge.run_data.schedule import Schedule, prefer_native
-from clawgauge.stats import clean_passes_needed, is_decided, point_tier, tier_posterior
+from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
+from clawgauge.stats import (
+    TIER_2_RATE,
+    EffectiveCounts,
+    TierPosterior,
+    clean_passes_needed,
+    is_decided,
+    judge_tier_1,
+    point_tier,
+    tell_above,
+    tell_tier_1,
+    tier_posterior,
+)
 from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.words import plural
+from clawgauge.words import format_percent, plural
 
 _OFTEN_WRONG = 0.2
+_NOT_SEARCHED = Stop()
 NOTHING_ANSWERED = "no tool prompts answered"
 NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
 
@@ -48,37 +60,47 @@ def judge_tool_use(
     offered: Sequence[OfferedAnswer],
     schedule: Schedule,
     *,
-    stopped_early: bool = False,
+    stop: Stop = _NOT_SEARCHED,
     caution: str | None = None,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool; restraint and tasks are left out.
 
-    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. A group
-    that was stopped by its own results has no fixed n, and so no interval.
+    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
+    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be.
     """
     apart = schedule.apart
     pool = find_pool(endings, apart)
     native = any(e.tools_offered for e in pool)
-    pooled = pool_rate((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
+    outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
+    pooled = pool_rate(outcomes, searched=stop.searched)
     tier = point_tier(pooled.k, pooled.n)
-    posterior = tier_posterior(*pooled.effective) if pooled.effective else None
+    evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
+    posterior = tier_posterior(*evidence) if evidence else None
+    tier1 = _tell_tier_1(evidence, stop)
     decided = posterior is not None and is_decided(posterior)
-    evidence = pooled.effective or (None if pooled.n else (0, 0))
-    needed = None if evidence is None else clean_passes_needed(*evidence)
+    if evidence and stop.searched:
+        decided = tier1 == "yes" if tier == 1 else tier1 == "no" and tell_above(*evidence, TIER_2_RATE) is (tier == 2)
+    needed = None
+    if evidence or not pooled.n:
+        k, n = evidence or (0.0, 0.0)
+        needed = 0 if tier1 == "yes" else clean_passes_needed(k, n, tell_tier_1 if stop.searched else judge_tier_1)
     mine = [s for s in signs if s.tools_offered == native and s.prompt not in apart]
     return ToolUse(
         source=None if tier is None else "native" if native else "text",
         n=pooled.n,
         k=pooled.k,
-        n_eff=pooled.effective.trials if pooled.effective else None,
+        n_eff=evidence.trials if evidence else None,
         rate=pooled.rate,
-        ci95=None if stopped_early else pooled.ci95,
+        ci95=pooled.ci95,
         tier=tier,
         p_tier=posterior,
         decided=decided,
         needed=needed,
         channels=_count_channels(mine),
-        label=_label(endings, apart) if tier is None else label_tier(tier, pooled, decided=decided, needed=needed),
+        label=_label(endings, apart)
+        if tier is None
+        else label_tier(tier, pooled, posterior, decided=decided, needed=needed, tier1=tier1),
+        tier1=tier1,
         recommended_for_subagents=False,
         suites=list(dict.fromkeys(e.suite for e in pool)),
         rescued=count_rescued(offered, apart),
@@ -87,16 +109,29 @@ def judge_tool_use(
     )
 
 
+def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop) -> str:
+    """`yes`, `no` or `cannot_tell`, at 95%: however often a search looked, or from a fixed number of trials.
+
+    What a search told stands although calls that were still out may have gone the other way: but not on its word alone.
+    """
+    if evidence is None:
+        return "cannot_tell"
+    told, fixed = tell_tier_1(*evidence), judge_tier_1(*evidence)
+    if not stop.searched or (told is None and stop.tier1 and fixed is (stop.tier1 == "yes")):
+        told = fixed
+    return "cannot_tell" if told is None else "yes" if told else "no"
+
+
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
     """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
     expecting = [e for e in endings if e.answered and e.expected_tools and e.prompt not in apart]
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
-def pool_arguments(endings: Sequence[Ending], schedule: Schedule) -> PooledRate:
+def pool_arguments(endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False) -> PooledRate:
     """Right calls with right arguments, of the answered prompts that offer tools and expect one."""
     pool = [e for e in find_pool(endings, schedule.apart) if e.tools_offered]
-    return pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in pool)
+    return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in pool), searched=searched)
 
 
 def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:
@@ -117,10 +152,14 @@ def count_rescued(offered: Sequence[OfferedAnswer], apart: frozenset[PromptKey])
     return sum(o.n for o in offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
 
 
-def label_tier(tier: int, pooled: PooledRate, *, decided: bool, needed: int | None) -> str:
+def label_tier(
+    tier: int, pooled: PooledRate, posterior: TierPosterior | None, *, decided: bool, needed: int | None, tier1: str
+) -> str:
     """The tier as a person reads it, never without how sure it is."""
     if decided:
         return f"Tier {tier} (decided)"
+    if pooled.searched and posterior and tier1 == "no":
+        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(posterior[tier - 1])} likely)"
     if needed is None:
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
     if tier > 1:

@@ -209,10 +209,12 @@ def _not_needed(stop: Stop, tool_use: ToolUse) -> list[str]:
     if stop.early:
         after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
         cells = plural(stop.n_not_needed, "cell was", "cells were")
-        return [f"{after}; {cells} not needed, and no fixed-n interval is given"]
+        return [f"{after}; {cells} not needed, and the intervals are those that hold whenever one stops"]
     if stop.n_not_needed:
-        repeats = plural(stop.n_not_needed, "repeat of a tool prompt was", "repeats of tool prompts were")
-        return [f"{repeats} not needed: a repeat is no new evidence for a tier"]
+        repeats = plural(
+            stop.n_not_needed, "repeat or variant of a tool prompt was", "repeats or variants of tool prompts were"
+        )
+        return [f"{repeats} not needed: of a family of prompts one answer is evidence for a tier"]
     return []
 
 

@@ -55,7 +55,10 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
     )
     assert [(s.side, s.n_asked, s.n_not_needed) for s in pair.stopped] == [("a", 14, 17), ("b", 21, 10)]
     shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 400)
-    assert f"A stopped early: the tier of {LABEL} was decided after 14 calls, 17 cells were not needed" in shown
+    assert (
+        f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 cells were not needed"
+        in shown
+    )
 
 
 def test_a_search_that_settled_nothing_misses_first_calls_alone(tmp_path: Path) -> None:

@@ -44,19 +44,19 @@ def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparis
 
 
 @pytest.mark.parametrize("lost", [{}, {"availability_status": "ok", "failure_type": "empty_response"}])
-@pytest.mark.parametrize(("n_a", "n_b", "marked"), [(59, 59, False), (59, 58, True), (58, 59, True)])
+@pytest.mark.parametrize(("n_a", "n_b", "marked"), [(72, 72, False), (72, 71, True), (71, 72, True)])
 def test_a_tail_from_few_calls_is_marked(
     tmp_path: Path, n_a: int, n_b: int, marked: bool, lost: dict[str, Any]
 ) -> None:
-    """A p95 that fewer than 59 timed calls of either side stand behind carries the mark, and the mark is explained."""
-    prompts = config([prompt(i) for i in IDS[:59]])
+    """A p95 that fewer than 72 timed calls of either side stand behind carries the mark, and the mark is explained."""
+    prompts = config([prompt(i) for i in IDS[:72]])
 
     def write(name: str, n: int) -> Path:
-        lines = [record(i) if k < n else unanswered(i, **lost) for k, i in enumerate(IDS[:59])]
+        lines = [record(i) if k < n else unanswered(i, **lost) for k, i in enumerate(IDS[:72])]
         return write_run(tmp_path / name, lines, config=prompts)
 
     a, b = write("a", n_a), write("b", n_b)
     shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 140)
     (line,) = [line for line in shown.splitlines() if line.strip().startswith("p95")]
     assert ("†" in line) is marked
-    assert ("indicative only: p95 under 59 calls" in shown) is marked
+    assert ("indicative only: p95 under 72 calls" in shown) is marked

@@ -140,10 +140,10 @@ def section(folder, heading):
 
 
 @every_row(
-    ("n", "p95_marked", "p99_marked"), [(58, True, True), (59, False, True), (298, False, True), (299, False, False)]
+    ("n", "p95_marked", "p99_marked"), [(71, True, True), (72, False, True), (367, False, True), (368, False, False)]
 )
 def test_thin_percentiles_are_marked(tmp_path, n, p95_marked, p99_marked):
-    """p95 under 59 calls and p99 under 299 carry a dagger, and not one call longer; n stands beside them."""
+    """p95 under 72 calls and p99 under 368 carry a dagger, and not one call longer; n stands beside them."""
     folder = write_run(tmp_path / "run", [record("P0", e2e_ms=i, repeat=i) for i in range(n)])
     whole = section(folder, "Times")[0]
     assert ("†" in whole["p95"], "†" in whole["p99"]) == (p95_marked, p99_marked)
@@ -167,7 +167,7 @@ def test_times_stand_with_their_intervals_and_timeouts(tmp_path):
     rows += [record("P1", e2e_ms=100 + i, repeat=i, cold_start=False) for i in range(20)]
     rows += [failed("P2", "error", "timeout", repeat=i) for i in range(2)]
     by_measure = {row["Measure"]: row for row in section(write_run(tmp_path / "run", rows), "Times")}
-    assert by_measure["whole call, ms"]["n"] == "21"
+    assert by_measure["whole call, ms"]["n"] == "23"
     assert (by_measure["· cold, ms"]["n"], by_measure["· cold, ms"]["p50"]) == ("1", "5000")
     assert by_measure["· warm, ms"]["p50"] == "110 (105–114)"
     assert {row["Timeouts"] for row in by_measure.values()} == {"2"}
@@ -231,7 +231,7 @@ def test_a_choice_of_prompts_is_told(tmp_path):
 
 
 def test_stopping_early_is_told(tmp_path):
-    """A tier reached by stopping early says so in its cell and in the notes, and shows no interval."""
+    """A tier reached by stopping early says so in its cell and in the notes, and shows the interval that then holds."""
     validator = {"type": "tool_invocation", "expected_tools": ["free"]}
     plan = config([prompt(f"T{i}", "tool_use", validator) for i in range(20)], options={"until_decided": True})
     event = {
@@ -240,8 +240,8 @@ def test_stopping_early_is_told(tmp_path):
     folder = write_run(tmp_path / "run", [tool_record(f"T{i}", True) for i in range(13)], config=plan, events=[event])
     (models,) = section(folder, "Models")
     assert models["Tool tier"] == "1 (decided, stopped early) · 13/13"
-    assert (models["Pass rate"], models["Answered"]) == ("100% · 13/13", "13/13")
-    assert section(folder, "Tool use")[0]["Calls made"] == "100% · 13/13"
+    assert (models["Pass rate"], models["Answered"]) == ("100% · 13/13 · 67–100%", "13/13")
+    assert section(folder, "Tool use")[0]["Calls made"] == "100% · 13/13 · 67–100%"
     assert "7 cells were not needed" in render(folder) and "stopped when a tier was decided" in render(folder)
 
 

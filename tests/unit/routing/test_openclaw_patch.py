@@ -335,7 +335,8 @@ def test_a_whole_patch(tmp_path: Path) -> None:
     ("models", "n_tool", "missing"),
     [
         ((TINY,), 20, "tiny is not recommended: native calls 2 of 20 (Tier 3); right arguments 2 of 20 (at most 30%"),
-        ((LLAMA, TINY), 20, "run clawgauge run -t ollama_openai:llama3.2:3b -s native_tools -s restraint -s agentic"),
+        ((replace(LLAMA, tool_passes=15), TINY), 20,
+         "run clawgauge run -t ollama_openai:llama3.2:3b -s native_tools -s restraint -s agentic"),
         ((QWEN,), 0, "qwen3:8b is not recommended: no evidence of native calls and right arguments"),
         ((QWEN, TINY), 6, "native calls 6 of 6 (Tier 1, not decided); right arguments 6 of 6 (at least 61%"),
         ((SMOL,), 20, "smollm2-135m is not recommended: native calls 0 of 20 (Tier 3)"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import Cluster, effective_counts, pass_at_k, pass_hat_k
+from clawgauge.stats import Cluster, clustered_interval, effective_counts, pass_at_k, pass_hat_k, wilson_interval
 from clawgauge.stats.tiers import effective_size
 
 from .stats_vectors import VECTORS, close
@@ -62,7 +62,11 @@ def test_pass_at_and_pass_hat_meet_the_reference(vector):
     assert pass_hat_k(n, c, k) == close(vector["pass_hat_k"])
 
 
-def test_more_draws_than_trials_do_not_exist():
-    """pass@5 of three trials is null."""
-    assert pass_at_k(3, 2, 5) is None
-    assert pass_hat_k(3, 2, 5) is None
+def test_a_mean_of_shares_is_as_sure_as_its_clusters_are_many():
+    """Alone each share counts; alike in twos, they are worth half; all equal, as many as there are clusters."""
+    alone = clustered_interval([(n, float(n % 4 > 0)) for n in range(40)])
+    assert alone == pytest.approx(wilson_interval(30 * 39 / 40, 39), abs=2e-3)
+    in_twos = clustered_interval([(n // 2, float(n // 2 % 4 > 0)) for n in range(40)])
+    assert in_twos == pytest.approx(wilson_interval(15 * 19 / 20, 19), abs=2e-3)
+    assert clustered_interval([(n % 10, 1.0) for n in range(40)]) == wilson_interval(10, 10)
+    assert clustered_interval([("P0", 1.0), ("P0", 0.0)]) is None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import newcombe_interval, wilson_interval
+from clawgauge.stats import confidence_sequence, tell_above, wilson_interval
 from clawgauge.stats.proportions import binomial_cdf, regularized_beta, student_t_cdf, student_t_quantile
 
 from .stats_vectors import VECTORS, close
@@ -40,18 +38,6 @@ def test_wilson_holds_the_observed_rate(n, data):
     k = data.draw(st.integers(0, n))
     low, high = wilson_interval(k, n)
     assert 0.0 <= low <= k / n <= high <= 1.0
-
-
-@pytest.mark.parametrize(("case", "expected"), VECTORS["newcombe_indep"].items())
-def test_newcombe_meets_the_reference(case, expected):
-    """The interval of a difference of two independent rates is the hybrid score interval."""
-    k_a, n_a, k_b, n_b = map(int, re.fullmatch(r"(\d+)/(\d+) - (\d+)/(\d+)", case).groups())
-    assert newcombe_interval(k_a, n_a, k_b, n_b) == close(tuple(expected))
-
-
-def test_newcombe_with_an_empty_group_is_none():
-    """A difference to a model that answered nothing does not exist."""
-    assert newcombe_interval(3, 4, 0, 0) is None
 
 
 @pytest.mark.parametrize("vector", INTERVALS)
@@ -96,3 +82,26 @@ def test_student_t_against_tables():
     assert student_t_quantile(0.975, 1) == close(12.706204736432095)
     assert student_t_cdf(student_t_quantile(0.9, 4), 4) == close(0.9)
     assert student_t_cdf(-1.0, 5) == close(1 - student_t_cdf(1.0, 5))
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 3), (1, 7), (20, 20), (40, 45), (90, 100), (2.5, 4), (500, 1000)])
+def test_an_interval_that_may_be_looked_at_any_time_is_wider(k, n):
+    """It holds the observed rate and the interval of a fixed n, mirrors itself, and ends at 0 and 1 exactly."""
+    low, high = confidence_sequence(k, n)
+    fixed_low, fixed_high = wilson_interval(k, n)
+    assert 0 <= low <= min(k / n, fixed_low + 0.02) and max(k / n, fixed_high - 0.02) <= high <= 1
+    assert (1 - high, 1 - low) == pytest.approx(confidence_sequence(n - k, n), abs=1e-9)
+    assert (low == 0.0) == (k == 0) and (high == 1.0) == (k == n)
+    assert confidence_sequence(0, 0) is None
+
+
+@pytest.mark.parametrize(("k", "n", "told"), [(20, 20, True), (19, 19, None), (0, 3, False), (0, 2, None)])
+def test_twenty_passes_or_three_failures_tell(k, n, told):
+    """From nothing, looked at after each."""
+    assert tell_above(k, n, 0.8) is told
+
+
+def test_much_evidence_does_not_overflow():
+    """A thousand answers far from the edge tell the right side, and only that."""
+    assert tell_above(300, 1000, 0.8) is False and tell_above(99_000, 100_000, 0.8) is True
+    assert tell_above(0, 100_000, 0.8) is False

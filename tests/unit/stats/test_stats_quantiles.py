@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from array import array
 from collections import Counter
@@ -91,7 +92,21 @@ def test_interval_of_a_percentile_is_made_of_measured_values():
     assert percentile_interval(ordered, 0.95) is None
 
 
-@pytest.mark.parametrize(("q", "row"), VECTORS["quantile_min_n"].items())
-def test_samples_until_a_percentile_is_more_than_indicative(q, row):
-    """p95 needs 59 samples and p99 needs 299, the marks a reader sees."""
-    assert samples_needed(float(q)) == row["n_upper_bound_95"]
+@pytest.mark.parametrize(("q", "n"), [(0.5, 6), (0.95, 72), (0.99, 368)])
+def test_a_percentile_is_more_than_indicative_once_it_has_an_interval(q, n):
+    """p95 needs 72 samples and p99 needs 368: one threshold for the mark a reader sees and for the interval."""
+    assert samples_needed(q) == n
+    assert percentile_interval(range(n - 1), q) is None and percentile_interval(range(n), q) is not None
+
+
+def test_repeats_of_a_prompt_are_not_as_many_calls():
+    """A prompt's ten calls that all take alike are worth one; its calls that differ as those of others do, ten."""
+    alike = [[float(n)] * 10 for n in range(80)]
+    values = [value for family in alike for value in family]
+    assert percentile_interval(values, 0.5, alike) == pytest.approx(percentile_interval(range(80), 0.5), abs=2)
+    whole = list(map(float, range(800)))
+    shuffled = random.Random(1).sample(whole, 800)
+    mixed = [sorted(shuffled[first : first + 10]) for first in range(0, 800, 10)]
+    assert percentile_interval(whole, 0.5, mixed) == pytest.approx(percentile_interval(whole, 0.5), abs=10)
+    one = [list(map(float, range(80)))]
+    assert percentile_interval(one[0], 0.95, one) == percentile_interval(one[0], 0.95)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from clawgauge.reports.words import format_measure
+from clawgauge.stats import confidence_sequence, wilson_interval
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 
@@ -28,7 +30,7 @@ def timed(prompt_id, lag, *, e2e=100_000, ttft=20_000, **changes):
 
 @every_row(
     ("n", "indicative", "has_p95"),
-    [(0, [], False), (20, ["p95", "p99"], False), (59, ["p99"], False), (72, ["p99"], True), (299, [], True)],
+    [(0, [], False), (20, ["p95", "p99"], False), (71, ["p95", "p99"], False), (72, ["p99"], True), (368, [], True)],
 )
 def test_percentiles_say_what_they_rest_on(tmp_path, n, indicative, has_p95):
     """Percentiles carry n, the names of the thin ones, and intervals from measured values where n allows."""
@@ -40,6 +42,34 @@ def test_percentiles_say_what_they_rest_on(tmp_path, n, indicative, has_p95):
         assert latency.p50_ci95 == (1005, 1014)
     if n:
         assert latency.p50 == 1000 + (n - 1) / 2
+
+
+def test_repeats_do_not_make_a_percentile_sure(tmp_path):
+    """A hundred calls of ten prompts, each prompt always as slow, are ten: no p95 interval, and its mark."""
+    rows = [record(f"P{i % 10}", e2e_ms=1000 + 100 * (i % 10) + i // 10, repeat=i // 10) for i in range(100)]
+    latency = only(write_run(tmp_path / "run", rows)).latency_all_ms
+    assert latency.p95_ci95 is None and latency.indicative == ["p95", "p99"]
+    low, high = latency.p50_ci95
+    assert low <= 1200 and high >= 1700
+
+
+def test_timeouts_are_longer_than_any_answer(tmp_path):
+    """6.8% of calls cut off at 120 s: p95 is over 120 s, and only p50 is known by an interval."""
+    rows = [record(f"P{i}", e2e_ms=1000 + i) for i in range(233)]
+    rows += [failed(f"Q{i}", "error", "timeout", e2e_ms=120_003 + i) for i in range(17)]
+    group = only(write_run(tmp_path / "run", rows))
+    whole = group.latency_censored_ms
+    assert (whole.n, whole.beyond, whole.p95, whole.p99) == (250, ["p95", "p99"], 120_003, 120_003)
+    assert whole.p50 == 1124.5 and whole.p50_ci95 is not None and whole.p95_ci95 is None
+    assert whole.mean is whole.max is None and whole.indicative == ["p99"]
+    assert group.latency_all_ms.n == 233 and group.latency_ms.p95 < 2000
+    assert format_measure(whole, "p95") == "> 120 s"
+
+
+def test_without_timeouts_both_latencies_are_one(tmp_path):
+    """Nothing is cut off: the two fields say the same."""
+    group = only(write_run(tmp_path / "run", [record(f"P{i}", e2e_ms=i) for i in range(9)]))
+    assert group.latency_censored_ms == group.latency_all_ms
 
 
 def test_calls_that_could_be_off_are_counted(tmp_path):
@@ -125,28 +155,32 @@ def stopped_run(folder, n_asked, *events):
 
 
 def test_a_group_stopped_early_says_so(tmp_path):
-    """Cells left out once the tier was decided are not scheduled, and nothing that was stopped has an interval."""
+    """Cells left out once the tier was decided are not scheduled; intervals are those that hold whenever one stops."""
     group = stopped_run(tmp_path / "run", 13, decided(7))
     assert (group.stopped_early, group.n_not_needed) == (True, 7)
     assert (group.n_scheduled, group.n_scheduled_judged, group.pass_rate_scheduled) == (14, 14, 1.0)
-    assert group.tool_use.ci95 is group.objective_pass_ci95 is None
+    assert group.tool_use.ci95 == confidence_sequence(13, 13) != wilson_interval(13, 13)
+    assert group.objective_pass_ci95 == confidence_sequence(14, 14)
     assert (group.tool_use.decided, group.tool_use.n_eff) == (True, 13.0)
     core, tools = group.suites
-    assert core.ci95 is not None and tools.ci95 is None
+    assert (core.ci95, tools.ci95) == (wilson_interval(1, 1), confidence_sequence(13, 13))
     assert (core.n_scheduled, tools.n_scheduled, tools.pass_rate_scheduled) == (1, 13, 1.0)
     assert any(text.startswith("stopped early after 13 answered tool prompts") for text in group.warnings)
     assert not any("did not finish" in text for text in group.warnings)
 
 
-def test_arguments_of_a_group_stopped_early_have_no_interval(tmp_path):
-    """Its own results chose how many there are; asked to the end, it has one."""
+def test_arguments_of_a_group_stopped_early_have_the_interval_their_need_is_held_against(tmp_path):
+    """Its own results chose how many there are, so the interval is wider than that of a run broken off."""
     prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_call", "calls": []}) for i in range(20)]
     rows = [tool_record(f"T{i}", True, native=True) for i in range(13)]
     found = [
-        only(write_run(tmp_path / name, rows, config=config(prompts), events=events)).argument_accuracy
+        only(write_run(tmp_path / name, rows, config=config(prompts), events=events))
         for name, events in (("stopped", [decided(7)]), ("broken_off", []))
     ]
-    assert [(one.n, one.ci95 is None) for one in found] == [(13, True), (13, False)]
+    assert [one.argument_accuracy.ci95 for one in found] == [confidence_sequence(13, 13), wilson_interval(13, 13)]
+    for one in found:
+        (need,) = [need for need in one.tool_use.needs if need.name == "arguments"]
+        assert need.lower == one.argument_accuracy.ci95[0]
 
 
 @pytest.mark.parametrize(("load", "busy"), [(2.0, False), (2.1, True)])
@@ -154,6 +188,31 @@ def test_a_machine_is_busy_when_more_waits_than_it_has_cores(tmp_path, load, bus
     """As many as its cores is just full."""
     events = [finished({"cores": 2, "load_1m": load})]
     assert only(write_run(tmp_path / "run", [record()], events=events)).clock.busy is busy
+
+
+def test_what_a_search_told_is_not_believed_against_the_records(tmp_path):
+    """An event that claims Tier 1 of a model that failed every other call is nobody's evidence."""
+    prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_invocation", "expected_tools": ["free"]}) for i in range(20)]
+    rows = [tool_record(f"T{i}", i % 2 == 0) for i in range(13)]
+    event = decided(7, tier1="yes")
+    use = only(write_run(tmp_path / "run", rows, config=config(prompts), events=[event])).tool_use
+    assert (use.tier1, use.decided) == ("cannot_tell", False)
+    told = only(
+        write_run(
+            tmp_path / "late", [tool_record(f"T{i}", True) for i in range(13)], config=config(prompts), events=[event]
+        )
+    )
+    assert (told.tool_use.tier1, told.tool_use.decided, told.tool_use.needed) == ("yes", True, 0)
+
+
+def test_a_search_that_tells_no_more_than_not_tier_1_says_so(tmp_path):
+    """Three failures of three: not Tier 1; that it is Tier 3 is likely, not decided."""
+    prompts = [prompt(f"T{i}", "tool_use", {"type": "tool_invocation", "expected_tools": ["free"]}) for i in range(20)]
+    rows = [tool_record(f"T{i}", False) for i in range(3)]
+    event = decided(17, tier1="no", tier=3, n=3, k=0)
+    use = only(write_run(tmp_path / "run", rows, config=config(prompts), events=[event])).tool_use
+    assert (use.tier, use.tier1, use.decided) == (3, "no", False)
+    assert use.label == "Tier 3 (not Tier 1: decided; Tier 3 is 94% likely)"
 
 
 def test_cells_asked_after_all_are_not_left_out(tmp_path):
@@ -175,7 +234,10 @@ def test_repeats_that_a_search_left_out_are_no_early_stop(tmp_path):
     group = only(write_run(tmp_path / "run", rows, config=plan, events=[event]))
     assert (group.stopped_early, group.n_not_needed, group.n_scheduled) == (False, 20, 20)
     assert group.tool_use.ci95 is not None
-    assert group.warnings == ["20 repeats of tool prompts were not needed: a repeat is no new evidence for a tier"]
+    assert group.warnings == [
+        "20 repeats or variants of tool prompts were not needed: "
+        "of a family of prompts one answer is evidence for a tier"
+    ]
 
 
 def test_a_spent_budget_is_the_reason_given(tmp_path):

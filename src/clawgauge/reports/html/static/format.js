@@ -60,7 +60,7 @@ function percentile(sorted, p) {
 }
 
 function isIndicative(p, n) {
-  return (p === 0.95 && n < 59) || (p === 0.99 && n < 299);
+  return (p === 0.95 && n < 72) || (p === 0.99 && n < 368);
 }
 
 function daggered(value, p, n) {

@@ -12,7 +12,7 @@ const METRICS = {
   },
   tools: {
     label: "Tool use",
-    of: (f) => ({ k: f.tool_use.k, n: f.tool_use.n, ci: f.stopped_early ? null : f.tool_use.ci95 }),
+    of: (f) => ({ k: f.tool_use.k, n: f.tool_use.n, ci: f.tool_use.ci95 }),
     tiers: true,
     lead: "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
   },
