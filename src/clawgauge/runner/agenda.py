@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Sequence
+import random
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -269,8 +270,8 @@ class Agenda:
         budgets: Sequence[Budget] = (),
         skipped: Outcome | None = None,
     ) -> None:
-        self._planned = deque(planned)
-        self._tier_cells = deque(tier_cells)
+        self._planned = OrderedDict((cell.spending_key, cell) for cell in planned)
+        self._tier_cells = OrderedDict((cell.spending_key, cell) for cell in tier_cells)
         self._search = search
         self._budgets = budgets
         self._skipped = skipped
@@ -286,11 +287,19 @@ class Agenda:
         """How many cells are not asked because their prompt does not fit the model's window."""
         return 0 if self._skipped is None else int(self._skipped.detail["not_asked"])
 
-    def take(self) -> Cell | None:
-        """The next cell to ask. None where none is open, or, with some open, until one in flight has come back."""
+    def holds(self, cell: Cell) -> bool:
+        """Whether this cell is open and wanted."""
+        return cell.spending_key in self._planned or cell.spending_key in self._wanted_tier_cells
+
+    def take(self, only: Cell | None = None) -> Cell | None:
+        """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
         if not self.n_open or not all(budget.is_open() for budget in self._budgets):
             return None
-        cell = (self._wanted_tier_cells or self._planned).popleft()
+        if only is not None and not self.holds(only):
+            return None
+        cells = self._wanted_tier_cells or self._planned
+        key = next(iter(cells)) if only is None else only.spending_key
+        cell = cells.pop(key) if key in cells else self._planned.pop(key)
         for budget in self._budgets:
             budget.issue(cell)
         return cell
@@ -315,10 +324,10 @@ class Agenda:
         return found
 
     @property
-    def _wanted_tier_cells(self) -> deque[Cell]:
+    def _wanted_tier_cells(self) -> OrderedDict[SpendingKey, Cell]:
         """None once the tier is decided; a later answer may open the search again."""
         seeking = self._search is not None and not self._search.decided
-        return self._tier_cells if seeking else deque()
+        return self._tier_cells if seeking else OrderedDict()
 
 
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
@@ -345,6 +354,23 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
         budgets=budgets,
         skipped=skipped,
     )
+
+
+def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:
+    """Every cell of a plan in the order that all agendas keep to, and the order in which its targets take their turns.
+
+    That is drawn for each cell from the run's id and the cell's name, so a run that is resumed goes on with the same.
+    """
+    pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
+    first = {prompt.key for prompt in pool}
+    asked = {prompt.key: prompt for prompt in plan.asked}
+    cells = [Cell(asked[prompt.key], 0) for prompt in pool if prompt.key in asked]
+    rest = [prompt for prompt in plan.asked if prompt.key not in first]
+    cells += [Cell(prompt, repeat) for repeat in range(plan.settings.repeats) for prompt in rest]
+    for cell in cells:
+        targets = list(plan.targets)
+        random.Random(f"{run_id} {cell.prompt.suite}/{cell.prompt.id} {cell.repeat}").shuffle(targets)
+        yield cell, targets
 
 
 def _fit_to_window(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell], Outcome | None]:
