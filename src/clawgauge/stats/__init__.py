@@ -3,7 +3,20 @@
 A figure that does not exist (no trials, one cluster) is None, never 0 and never NaN.
 """
 
-from clawgauge.stats.paired import PairedDifference, holm, mcnemar_exact, paired_difference, sign_flip_p
+from clawgauge.stats.paired import (
+    ALPHA,
+    BetweenRuns,
+    Moved,
+    agree,
+    compare_run_means,
+    holm,
+    mcnemar_exact,
+    median_interval,
+    paired_rate_interval,
+    sign_flip_p,
+    smallest_rate_change,
+    smallest_ratio_change,
+)
 from clawgauge.stats.proportions import (
     Cluster,
     Interval,
@@ -33,23 +46,28 @@ from clawgauge.stats.tiers import (
 )
 
 __all__ = [
+    "ALPHA",
     "DECIDED_LEVEL",
     "TIER_1_RATE",
     "TIER_2_RATE",
+    "BetweenRuns",
     "Cluster",
     "CountedValues",
     "Distribution",
     "EffectiveCounts",
     "Interval",
-    "PairedDifference",
+    "Moved",
+    "agree",
     "clean_passes_needed",
+    "compare_run_means",
     "describe",
     "effective_counts",
     "holm",
     "is_decided",
     "mcnemar_exact",
+    "median_interval",
     "newcombe_interval",
-    "paired_difference",
+    "paired_rate_interval",
     "pass_at_k",
     "pass_hat_k",
     "percentile",
@@ -57,6 +75,8 @@ __all__ = [
     "point_tier",
     "samples_needed",
     "sign_flip_p",
+    "smallest_rate_change",
+    "smallest_ratio_change",
     "tier_posterior",
     "wilson_interval",
 ]

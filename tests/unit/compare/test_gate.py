@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare import METRICS, Comparison, Wishes, compare_runs, parse_rule
+from clawgauge.compare import METRICS, Comparison, RuleFinding, Wishes, compare_runs, parse_rule
 from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
@@ -113,13 +113,20 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     assert f"{PROVIDER}:gone n_error>0: B has no such target" in shown
 
 
+def time_both(tmp_path: Path, before: list[int], after: list[int], rule: str) -> RuleFinding:
+    """One rule on two targets that took turns at as many prompts, and so many milliseconds at each."""
+    ids = IDS[: len(before)]
+    plan = config([prompt(i) for i in ids], (MODEL, "other"), options={"interleave": True})
+    lines = [record(i, e2e_ms=t) for i, t in zip(ids, before, strict=True)]
+    lines += [record(i, e2e_ms=t, model="other") for i, t in zip(ids, after, strict=True)]
+    run = write_run(tmp_path / "run", [*lines], config=plan)
+    (finding,) = compare_runs(run, run, Wishes(models=(MODEL, "other"), rules=[parse_rule(rule)])).rules
+    return finding
+
+
 def slower(tmp_path: Path, rule: str, moved: list[int]) -> tuple[str, str]:
     """The outcome of one rule where B took so many milliseconds longer on each of as many prompts."""
-    ids = IDS[: len(moved)]
-    plan = config([prompt(i) for i in ids])
-    lines = [[record(i, e2e_ms=1000 + more * side) for i, more in zip(ids, moved, strict=True)] for side in (0, 1)]
-    a, b = (write_run(tmp_path / name, side, config=plan) for name, side in zip("ab", lines, strict=True))
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    finding = time_both(tmp_path, [1000] * len(moved), [1000 + more for more in moved], rule)
     assert (finding.a, finding.target_a, finding.rule) == (1000, LABEL, rule)
     return finding.outcome, finding.reason
 
@@ -143,13 +150,7 @@ def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
 def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> None:
     """Nearly every prompt got a little faster and the middle one slower: the median rose, but not by evidence."""
     before, after = [100] * 5 + [300] + [900] * 5, [90] * 5 + [800] + [890] * 5
-    ids = IDS[:11]
-    plan = config([prompt(i) for i in ids])
-    a, b = (
-        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
-        for name, times in (("a", before), ("b", after))
-    )
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
+    finding = time_both(tmp_path, before, after, "p50_ms>10% (significant)")
     assert (finding.a, finding.b, finding.outcome) == (300, 800, "not_significant")
     assert finding.p_holm is not None and finding.p_holm < 0.05
 
@@ -157,13 +158,7 @@ def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> No
 def test_evidence_of_no_typical_change_breaks_no_rule(tmp_path: Path) -> None:
     """Six of thirteen prompts slower and none faster is more than luck, yet the typical prompt did not move."""
     before, after = [50] * 3 + [60] * 6 + [1000] * 4, [50] * 3 + [500] * 6 + [1000] * 4
-    ids = IDS[:13]
-    plan = config([prompt(i) for i in ids])
-    a, b = (
-        write_run(tmp_path / name, [record(i, e2e_ms=t) for i, t in zip(ids, times, strict=True)], config=plan)
-        for name, times in (("a", before), ("b", after))
-    )
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>10% (significant)")])).rules
+    finding = time_both(tmp_path, before, after, "p50_ms>10% (significant)")
     assert (finding.a, finding.b, finding.p_holm, finding.outcome) == (60, 500, 2 * 0.5**6, "not_significant")
 
 
