@@ -42,7 +42,7 @@ class PromptTally:
     e2e_ms: array[int] = field(default_factory=partial(array, "q"))
     ttft_ms: array[int] = field(default_factory=partial(array, "q"))
     output_tokens: array[int] = field(default_factory=partial(array, "q"))
-    moments: dict[tuple[int, int, int], tuple[int | None, int | None]] = field(default_factory=dict)
+    moments: dict[tuple[int, int, int], tuple[float | None, float | None]] = field(default_factory=dict)
 
     @property
     def n_scheduled(self) -> int:
@@ -91,6 +91,13 @@ class PromptTally:
         self.ttft_ms += other.ttft_ms
         self.output_tokens += other.output_tokens
         self.moments |= other.moments
+
+
+def _precise(row: Row) -> tuple[float | None, float | None]:
+    """The milliseconds of a call and of its first token, to the microsecond where the record has it."""
+    times = row.timings_us
+    e2e_us, ttft_us = (times.e2e, times.ttft) if times is not None else (None, None)
+    return (row.e2e_ms if e2e_us is None else e2e_us / 1000), (row.ttft_ms if ttft_us is None else ttft_us / 1000)
 
 
 Tallies: TypeAlias = dict[Target, dict[PromptKey, PromptTally]]
@@ -157,7 +164,7 @@ class RunSide(Run):
                 tally = prompts[row.prompt] = PromptTally(row.prompt_name)
             tally.add(row, offset)
             if interleaved and row.succeeded and not row.cold_start:
-                tally.moments[self._number, row.stretch, row.repeat] = row.e2e_ms, row.ttft_ms
+                tally.moments[self._number, row.stretch, row.repeat] = _precise(row)
             if row.objective_pass is not None:
                 self.judged_by.setdefault(target, set()).add(row.judged_by)
             if row.model_reported is not None:

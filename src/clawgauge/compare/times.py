@@ -53,9 +53,8 @@ def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | Non
     machine did meanwhile.
     """
     calls_a, calls_b = shared.a.moments, shared.b.moments
-    timed = [
-        (x, y) for key in calls_a.keys() & calls_b.keys() if (x := calls_a[key][place]) and (y := calls_b[key][place])
-    ]
+    both = [(calls_a[key][place] or 0, calls_b[key][place] or 0) for key in calls_a.keys() & calls_b.keys()]
+    timed = [(x, y) for x, y in both if x > 0 and y > 0]
     if not timed:
         return None
     ratio = math.exp(median([math.log(y / x) for x, y in timed]))

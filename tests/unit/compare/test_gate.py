@@ -117,8 +117,8 @@ def time_both(tmp_path: Path, before: list[int], after: list[int], rule: str) ->
     """One rule on two targets that took turns at as many prompts, and so many milliseconds at each."""
     ids = IDS[: len(before)]
     plan = config([prompt(i) for i in ids], (MODEL, "other"), options={"interleave": True})
-    lines = [record(i, e2e_ms=t) for i, t in zip(ids, before, strict=True)]
-    lines += [record(i, e2e_ms=t, model="other") for i, t in zip(ids, after, strict=True)]
+    lines = [record(i, e2e_ms=t, timings_us=None) for i, t in zip(ids, before, strict=True)]
+    lines += [record(i, e2e_ms=t, timings_us=None, model="other") for i, t in zip(ids, after, strict=True)]
     run = write_run(tmp_path / "run", [*lines], config=plan)
     (finding,) = compare_runs(run, run, Wishes(models=(MODEL, "other"), rules=[parse_rule(rule)])).rules
     return finding
