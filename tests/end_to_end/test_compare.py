@@ -137,6 +137,9 @@ def test_unreadable_lines_are_in_the_exit_code(two_runs: Path) -> None:
 WRONG_REQUESTS: list[tuple[tuple[str, ...], str]] = [
     (("before",), "two runs, or one run with --models"),
     (("before", "before"), "A and B are both"),
+    (("before,after", "after"), "A and B are both"),
+    (("before,before", "after"), "named twice on one side"),
+    (("before,nowhere", "after"), "no run 'nowhere'"),
     (("before", "after", "--models", "x", "y"), "one run with --models"),
     (("before", "nowhere"), "no run 'nowhere'"),
     (("before", "after", "--fail-on", "speed>1"), "no metric 'speed'"),

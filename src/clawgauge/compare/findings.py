@@ -60,8 +60,8 @@ class PairedRate(msgspec.Struct, frozen=True, kw_only=True):
 class PairedShift(msgspec.Struct, frozen=True, kw_only=True):
     """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios.
 
-    `test` is how it was told from luck: by the signs of prompts, which for times takes calls made side by side
-    (`side_by_side`), or by the spread `between_runs`; None is not at all, and then `p` is 1 and there is no interval.
+    `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by the signed ranks
+    of calls made `side_by_side` or by the spread `between_runs`. None is not at all: `p` is 1, without an interval.
     `smallest_change` is a share of A; the other fields are as in `PairedRate`.
     """
 

@@ -18,6 +18,7 @@ from clawgauge.stats import (
     agree,
     holm,
     mcnemar_exact,
+    median,
     median_interval,
     paired_rate_interval,
     percentile,
@@ -125,8 +126,8 @@ def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedS
 def measure_shift(
     moved: Sequence[tuple[float, float]],
     *,
-    test: Literal["sign", "side_by_side"] | None,
     alpha: float,
+    test: Literal["sign"] | None = None,
     reason: str | None = None,
 ) -> PairedShift:
     """How far a figure moved over prompts, given A's and B's of each, by the signs of the differences.
@@ -168,7 +169,7 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
     settled = []
     for one, measure, p_holm in zip(found, measurements, holm([one.p for one in found]), strict=True):
         # An interval at the level of this pair's own step leaves out 0 just where the corrected p is below 5%.
-        strict = measure(ALPHA * one.p / p_holm if p_holm < 1 else ALPHA / len(found))
+        strict = one if len(found) == 1 else measure(ALPHA * one.p / p_holm if p_holm < 1 else ALPHA / len(found))
         verdict: Verdict = "changed" if p_holm < ALPHA else "no_change_seen"
         if one.reason is not None or one.difference is None:
             verdict = "cannot_tell"
@@ -178,12 +179,6 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
             )
         )
     return settled
-
-
-def median(values: Numbers) -> float:
-    """The middle of some values, of which there is at least one."""
-    middle = percentile(sorted(values), 0.5)
-    return math.nan if middle is None else middle
 
 
 def _mean(values: Numbers) -> float | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from clawgauge.compare.findings import PairedShift
-from clawgauge.compare.paired import Numbers, measure_shift, median
+from clawgauge.compare.paired import Numbers, measure_shift
 from clawgauge.compare.pairing import Pair, SharedPrompt
 from clawgauge.compare.tallies import PromptTally, RunSide
-from clawgauge.stats import agree, compare_run_means, percentile
+from clawgauge.stats import Shift, agree, compare_run_means, median, percentile, signed_rank, smallest_ratio_change
 
 MIN_RUNS = 3
 _ADVICE = (
@@ -26,14 +27,17 @@ def measure_times(
 ) -> Callable[[float], PairedShift]:
     """One time of a pair as a measurement at a level; `place` is where a call made side by side has it."""
     if a is b and a.interleaved:
-        moved = [ratio for shared in pair.shared if (ratio := _side_by_side(shared, place))]
-        return lambda alpha: measure_shift(moved, test="side_by_side", alpha=alpha)
+        paired = [both for shared in pair.shared if (both := _side_by_side(shared, place))]
+        logs = [math.log(y / x) for x, y in paired]
+        if logs:
+            return lambda alpha: _tell(paired, signed_rank(logs, alpha=alpha), "side_by_side", alpha)
+        return lambda alpha: measure_shift([], alpha=alpha, reason="no prompt was timed side by side")
     moved = [(median(x), median(y)) for s in pair.shared if len(x := values(s.a)) and len(y := values(s.b))]
     if min(len(a.runs), len(b.runs)) >= MIN_RUNS:
         runs_a, runs_b = _run_levels(a, b, pair, values)
         if runs_a:
-            return lambda alpha: _between_runs(moved, runs_a, runs_b, alpha)
-    return lambda alpha: measure_shift(moved, test=None, reason=_why_not(a, b), alpha=alpha)
+            return lambda alpha: _tell(moved, compare_run_means(runs_a, runs_b, alpha=alpha), "between_runs", alpha)
+    return lambda alpha: measure_shift(moved, alpha=alpha, reason=_why_not(a, b))
 
 
 def _why_not(a: RunSide, b: RunSide) -> str:
@@ -83,25 +87,29 @@ def _run_levels(
     return levels[: len(a.runs)], levels[len(a.runs) :]
 
 
-def _between_runs(
-    moved: Sequence[tuple[float, float]], a: Sequence[float], b: Sequence[float], alpha: float
+def _tell(
+    moved: Sequence[tuple[float, float]], found: Shift, test: Literal["side_by_side", "between_runs"], alpha: float
 ) -> PairedShift:
-    found = compare_run_means(a, b, alpha=alpha)
-    interval = agree(found.interval, found.p, found.difference, alpha=alpha)
+    """What was found in logarithms as a ratio, and in milliseconds of a call as long as A's median."""
     level = percentile(sorted(x for x, _ in moved), 0.5) or 0.0
-    ratio_low, ratio_high = math.exp(interval[0]), math.exp(interval[1])
+    ratio, ratio_interval = math.exp(found.estimate), None
+    if found.interval is not None:
+        low, high = agree(found.interval, found.p, found.estimate, alpha=alpha)
+        ratio_interval = math.exp(low), math.exp(high)
+    smallest = smallest_ratio_change(ratio_interval, alpha=alpha)
     return PairedShift(
         n_prompts=len(moved),
         median_a=level,
         median_b=percentile(sorted(y for _, y in moved), 0.5),
-        difference=level * math.expm1(found.difference),
-        ci95=(level * (ratio_low - 1), level * (ratio_high - 1)),
-        ratio=math.exp(found.difference),
-        ratio_ci95=(ratio_low, ratio_high),
+        difference=level * (ratio - 1),
+        ci95=None if ratio_interval is None else (level * (ratio_interval[0] - 1), level * (ratio_interval[1] - 1)),
+        ratio=ratio,
+        ratio_ci95=ratio_interval,
         n_lower=sum(y < x for x, y in moved),
         n_higher=sum(y > x for x, y in moved),
         p=found.p,
         p_holm=found.p,
-        test="between_runs",
-        smallest_change=math.expm1(found.smallest),
+        test=test,
+        smallest_change=smallest if found.smallest is None else math.expm1(found.smallest),
+        reason=None if ratio_interval else f"{len(moved)} prompts are too few to tell any change from luck",
     )

@@ -40,7 +40,7 @@ TESTS = {
     "mcnemar_exact": "McNemar exact",
     "sign_flip": "sign-flip permutation",
     "sign": "sign test",
-    "side_by_side": "sign test of calls made side by side",
+    "side_by_side": "signed ranks of calls made side by side",
     "between_runs": "Student's test between runs",
 }
 RATE_TITLES = {

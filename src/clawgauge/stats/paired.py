@@ -6,23 +6,37 @@ Every interval takes its own level, so that it can be as strict as the p-value b
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from fractions import Fraction
-from itertools import combinations
-from statistics import NormalDist
+from functools import lru_cache
+from itertools import accumulate, combinations, combinations_with_replacement, groupby
 from typing import NamedTuple
 
 from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_cdf, student_t_quantile
 
 ALPHA = 0.05
 POWER = 0.8
-# More work than this (a second) is for thousands of prompts, whose sum of random signs is normal to four digits of p.
-_COUNTED_BITS_MAX = 1 << 35
-# The finest grid that differences are counted on: finer ones (of no two repeats alike) are rounded to it.
+# More work than this (a quarter of a second) is for hundreds of ranks or thousands of prompts: their sum of random
+# signs is normal to four digits of p.
+_COUNTED_BITS_MAX = 1 << 32
+# The sum of differences in steps of the finest grid they are counted on; what has no common fraction is rounded to it.
 _GRID_MAX = 20_000
-_MAX_REPEATS = 10_000
+# Fractions in floats are off by rounding; they are ties all the same.
+_TIE_TOLERANCE = 1e-9
 _ABOVE_ZERO = 1e-12
-_NORMAL = NormalDist()
+_RANKED_MAX = 1_000
+_COUNTED_RANKS_MAX = 60
+_t_quantile = lru_cache(maxsize=64)(student_t_quantile)
+
+
+@lru_cache(maxsize=64)
+def _z(p: float) -> float:
+    """The normal quantile of 0.5 ≤ p < 1, by bisection."""
+    low, high = 0.0, 40.0
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if math.erfc(middle / math.sqrt(2)) > 2 * (1 - p) else (low, middle)
+    return middle
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -49,27 +63,33 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     Exact: differences of rates are whole multiples of one fraction, and the sums of all sign patterns are counted as
     whole numbers. Only of thousands that are not zero is the sum taken as normal.
     """
-    moving = [Fraction(abs(d)).limit_denominator(_MAX_REPEATS) for d in differences if d]
-    signed = sum(Fraction(d).limit_denominator(_MAX_REPEATS) for d in differences if d)
-    if not signed:
+    moving = [abs(d) for d in differences if d]
+    signed = abs(math.fsum(differences))
+    if signed < _TIE_TOLERANCE:
         return 1.0
-    scale = Fraction(math.lcm(*(d.denominator for d in moving)))
-    scale = min(scale, Fraction(_GRID_MAX) / sum(moving))
-    steps = [round(d * scale) for d in moving]
+    finest = max(2.0, _GRID_MAX / math.fsum(moving))
+    scale = next((q for q in range(1, math.floor(finest) + 1) if all(_is_whole(d * q) for d in moving)), finest)
+    whole = [round(d * scale) for d in moving]
+    step = math.gcd(*whole)
+    steps = [one // step for one in whole]
     # A pattern's sum is the total less twice what turns negative: as large as the one seen, or its mirror image.
-    most = (sum(steps) - abs(round(signed * scale))) // 2
+    most = max(0, sum(steps) - round(signed * scale / step)) // 2
     if len(steps) ** 2 * (most + 1) > _COUNTED_BITS_MAX:
-        # The sums lie twice the common step apart: half of that is the correction for continuity.
-        reached = sum(steps) - 2 * most - math.gcd(*steps)
-        return math.erfc(reached / math.sqrt(2 * sum(step * step for step in steps)))
+        # The sums lie two steps apart: half of that is the correction for continuity.
+        reached = sum(steps) - 2 * most - 1
+        return math.erfc(reached / math.sqrt(2 * sum(one * one for one in steps)))
     # Digit s of this number, in a base that no count reaches, counts the patterns in which s turns negative.
     width = len(steps) + 1
     mask = (1 << width * (most + 1)) - 1
     counts = 1
-    for step in steps:
-        counts += (counts << width * step) & mask
+    for one in steps:
+        counts += (counts << width * one) & mask
     hits = 2 * (counts % ((1 << width) - 1))
-    return float(min(Fraction(1), Fraction(hits, 1 << len(steps))))
+    return min(1.0, hits / (1 << len(steps)))
+
+
+def _is_whole(value: float) -> bool:
+    return abs(value - round(value)) < _TIE_TOLERANCE * max(1.0, value)
 
 
 class Moved(NamedTuple):
@@ -96,7 +116,7 @@ def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float =
     mean = math.fsum(total for total, _ in padded) / n
     error = math.sqrt(math.fsum((total - mean * prompts) ** 2 for total, prompts in padded)) / n
     plain = single and size == 1
-    quantile = _NORMAL.inv_cdf(1 - alpha / 2) if plain else student_t_quantile(1 - alpha / 2, n_families + 1)
+    quantile = _z(1 - alpha / 2) if plain else _t_quantile(1 - alpha / 2, n_families + 1)
     return max(-1.0, mean - quantile * error), min(1.0, mean + quantile * error)
 
 
@@ -113,7 +133,7 @@ def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> flo
     up, down = math.fsum(d * d for d in rates if d > 0), math.fsum(d * d for d in rates if d < 0)
     background = 2 * min(up, down) / n
     step = max(map(abs, rates)) or 1.0
-    z_alpha, z_power = _NORMAL.inv_cdf(1 - alpha / 2), _NORMAL.inv_cdf(POWER)
+    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
 
     def is_seen(change: float) -> bool:
         moving = background + change * step
@@ -137,6 +157,51 @@ def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interva
     return (ordered[rank - 1], ordered[n - rank]) if rank else None
 
 
+class Shift(NamedTuple):
+    """How far values lie from 0: an estimate, an interval (None where there are too few) and a p-value."""
+
+    estimate: float
+    interval: Interval | None
+    p: float
+    smallest: float | None = None
+
+
+def signed_rank(values: Sequence[float], *, alpha: float = ALPHA) -> Shift:
+    """Wilcoxon's signed ranks (1945) of one value or more, exact with ties; estimate and interval are Hodges and
+    Lehmann's (1963), from the means of all pairs. Of more than a thousand values the signs alone are enough.
+    """
+    if len(values) > _RANKED_MAX:
+        p = mcnemar_exact(sum(x < 0 for x in values), sum(x > 0 for x in values))
+        return Shift(median(values), median_interval(values, alpha=alpha), p)
+    moving = sorted((x for x in values if x), key=abs)
+    ranks: list[float] = []
+    for _, tied in groupby(moving, key=abs):
+        signs = [math.copysign(1.0, x) for x in tied]
+        ranks += [sign * (len(ranks) + (len(signs) + 1) / 2) for sign in signs]
+    means = sorted((x + y) / 2 for x, y in combinations_with_replacement(values, 2))
+    cut = _signed_rank_cut(len(values), alpha)
+    return Shift(median(means), (means[cut - 1], means[-cut]) if cut else None, sign_flip_p(ranks))
+
+
+@lru_cache(maxsize=64)
+def _signed_rank_cut(n: int, alpha: float) -> int:
+    """How many of the means of pairs lie outside the interval on each side."""
+    if n > _COUNTED_RANKS_MAX:
+        spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+        return math.floor(n * (n + 1) / 4 - _z(1 - alpha / 2) * spread)
+    # How many sets of the ranks 1 to n have each sum.
+    sets = [1]
+    for rank in range(1, n + 1):
+        sets = [without + held for without, held in zip(sets + [0] * rank, [0] * rank + sets, strict=True)]
+    return bisect_right(list(accumulate(sets)), alpha / 2 * 2**n)
+
+
+def median(values: Sequence[float] | array[int]) -> float:
+    """The middle of one value or more."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
 def agree(interval: Interval, p: float, difference: float, *, alpha: float = ALPHA) -> Interval:
     """The interval made to agree with an exact test of no change at the same level: it holds 0 just where p does.
 
@@ -153,7 +218,7 @@ def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALP
     """The smallest share by which a ratio could have moved and been found in 80% of cases, from its interval."""
     if ratio_interval is None or ratio_interval[0] <= 0:
         return None
-    z_alpha, z_power = _NORMAL.inv_cdf(1 - alpha / 2), _NORMAL.inv_cdf(POWER)
+    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
     error = math.log(ratio_interval[1] / ratio_interval[0]) / (2 * z_alpha)
     return math.expm1((z_alpha + z_power) * error)
 
@@ -168,16 +233,7 @@ def _smallest(is_seen: Callable[[float], bool], largest: float) -> float | None:
     return high
 
 
-class BetweenRuns(NamedTuple):
-    """The mean difference of two groups of runs, its interval and p-value, and the smallest that could be seen."""
-
-    difference: float
-    interval: Interval
-    p: float
-    smallest: float
-
-
-def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = ALPHA) -> BetweenRuns:
+def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = ALPHA) -> Shift:
     """B − A of one figure per run, three runs a side or more: what differs between runs of one side is the measure.
 
     Student's two-sample test on the runs. Where there are runs enough for it to reach the level, the share of the
@@ -189,9 +245,9 @@ def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = 
     spread = math.fsum((x - math.fsum(side) / len(side)) ** 2 for side in (a, b) for x in side) / df
     error = math.sqrt(spread * (1 / len(a) + 1 / len(b))) or 1e-12
     p = max(2 * (1 - student_t_cdf(abs(difference) / error, df)), _arrangement_p(a, b, alpha))
-    half = student_t_quantile(1 - alpha / 2, df) * error
-    smallest = (student_t_quantile(1 - alpha / 2, df) + student_t_quantile(POWER, df)) * error
-    return BetweenRuns(difference, (difference - half, difference + half), p, smallest)
+    half = _t_quantile(1 - alpha / 2, df) * error
+    smallest = half + _t_quantile(POWER, df) * error
+    return Shift(difference, (difference - half, difference + half), p, smallest)
 
 
 def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> float:

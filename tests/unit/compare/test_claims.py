@@ -110,7 +110,7 @@ def test_single_runs_never_call_times_changed(phi: float) -> None:
     assert {one.p for one in found} == {1.0} and all(one.difference is not None for one in found)
 
 
-@pytest.mark.parametrize(("repeats", "n"), [(1, 4_000), (3, 1_500)])
+@pytest.mark.parametrize(("repeats", "n"), [(1, 2_000), (3, 800)])
 @pytest.mark.parametrize("phi", PHIS)
 def test_turns_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, repeats: int, n: int) -> None:
     """Two targets of one interleaved run, the same model: at any autocorrelation of the machine."""
@@ -146,7 +146,7 @@ def test_turns_say_what_they_could_have_seen(phi: float) -> None:
 def test_runs_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, n_runs: int) -> None:
     """Three or five runs a side of the same model, each in a mood of its own."""
     rng = random.Random(5)
-    share = share_changed(3_000 if n_runs == 3 else 1_200, lambda: between_runs(rng, phi, 1.0, n_runs))
+    share = share_changed(1_500 if n_runs == 3 else 800, lambda: between_runs(rng, phi, 1.0, n_runs))
     power = share_changed(300, lambda: between_runs(rng, phi, 1.3, n_runs))
     print(f"{n_runs} runs a side, phi {phi}: false {share:.3f}, power {power:.3f} for 30%")
     assert share <= 0.06
@@ -174,7 +174,7 @@ def test_the_interval_of_a_rate_difference_holds(
 ) -> None:
     """Always an interval, the true difference in it at least 92 times of 100, and never at odds with its p."""
     rng = random.Random(6)
-    found = [rate_of(rng, rates, n, repeats, variants) for _ in range(600)]
+    found = [rate_of(rng, rates, n, repeats, variants) for _ in range(500)]
     intervals = [one.ci95 for one in found if one.ci95 is not None]
     assert len(intervals) == len(found)
     covered = sum(low - 1e-9 <= rates[1] - rates[0] <= high + 1e-9 for low, high in intervals) / len(found)

@@ -149,7 +149,7 @@ def test_a_rule_on_times_asks_the_paired_times(tmp_path: Path) -> None:
 
 def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> None:
     """Nearly every prompt got a little faster and the middle one slower: the median rose, but not by evidence."""
-    before, after = [100] * 5 + [300] + [900] * 5, [90] * 5 + [800] + [890] * 5
+    before, after = [100] * 8 + [300] + [900] * 8, [90] * 8 + [800] + [890] * 8
     finding = time_both(tmp_path, before, after, "p50_ms>10% (significant)")
     assert (finding.a, finding.b, finding.outcome) == (300, 800, "not_significant")
     assert finding.p_holm is not None and finding.p_holm < 0.05
@@ -157,9 +157,13 @@ def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> No
 
 def test_evidence_of_no_typical_change_breaks_no_rule(tmp_path: Path) -> None:
     """Six of thirteen prompts slower and none faster is more than luck, yet the typical prompt did not move."""
-    before, after = [50] * 3 + [60] * 6 + [1000] * 4, [50] * 3 + [500] * 6 + [1000] * 4
-    finding = time_both(tmp_path, before, after, "p50_ms>10% (significant)")
-    assert (finding.a, finding.b, finding.p_holm, finding.outcome) == (60, 500, 2 * 0.5**6, "not_significant")
+    longer = [50] * 3 + [500] * 6 + [1000] * 4
+    a, b = (
+        write_run(tmp_path / name, [record(i, output_tokens=n) for i, n in zip(IDS, tokens, strict=False)], config=PLAN)
+        for name, tokens in (("a", [50] * 3 + [60] * 6 + [1000] * 4), ("b", longer))
+    )
+    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule("output_tokens>10% (significant)")])).rules
+    assert (finding.p_holm, finding.outcome) == (2 * 0.5**6, "not_significant")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from clawgauge.stats import (
     median_interval,
     paired_rate_interval,
     sign_flip_p,
+    signed_rank,
     smallest_rate_change,
 )
 
@@ -127,11 +128,32 @@ def test_the_interval_of_a_median_is_the_sign_tests(values):
         assert (interval[0] <= 0 <= interval[1]) == (p >= 0.05)
 
 
+@given(st.lists(st.integers(-40, 40).filter(bool), min_size=1, max_size=60))
+def test_signed_ranks_and_their_interval_do_not_contradict_each_other(values):
+    """Without ties the two agree; with ties p is exact over the ranks as they are."""
+    found = signed_rank(values)
+    assert (found.interval is None) == (len(values) < 6)
+    if found.interval is not None:
+        low, high = found.interval
+        assert low <= found.estimate <= high
+        if len(set(map(abs, values))) == len(values):
+            assert (low <= 0 <= high) == (found.p >= 0.05)
+
+
+def test_signed_ranks_of_a_known_sample():
+    """Nine differences, W = 5: two-sided exact p = 20/512, and the pseudo-median of all 45 means."""
+    differences = [1.83 - 0.878, 0.50 - 0.647, 1.62 - 0.598, 2.48 - 2.05, 1.68 - 1.06, 1.88 - 1.29, 1.55 - 1.06,
+                   3.06 - 3.14, 1.30 - 1.29]  # fmt: skip
+    found = signed_rank(differences)
+    assert found.p == close(0.0390625) and found.estimate == pytest.approx(0.46, abs=1e-6)
+    assert found.interval == pytest.approx((0.01, 0.786), abs=1e-6)
+
+
 def test_runs_are_compared_by_how_runs_differ():
     """Student's example by hand; with four a side the arrangements of the runs have a say too."""
     found = compare_run_means([0.0, 0.1, 0.2], [0.5, 0.6, 0.7])
     half = 2.7764451051977987 * 0.1 * math.sqrt(2 / 3)
-    assert found.difference == close(0.5) and found.interval == close((0.5 - half, 0.5 + half))
+    assert found.estimate == close(0.5) and found.interval == close((0.5 - half, 0.5 + half))
     assert found.p == pytest.approx(0.003602, abs=1e-6)
     assert compare_run_means([0, 1, 2, 3], [9, 9.1, 9.2, 9.3]).p == close(2 / 70)
     assert compare_run_means([0.1] * 3, [0.1] * 3).p == 1.0
@@ -145,3 +167,10 @@ def test_holm_meets_the_reference_in_any_order():
     assert holm([0.4, 0.9]) == close([0.8, 0.9])
     assert holm([0.6, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_ranks_of_hundreds_of_values_are_counted():
+    """All tied they are signs, counted as such; of different sizes they are ranks."""
+    values = [1.0] * 220 + [-1.0] * 180
+    assert signed_rank(values).p == pytest.approx(mcnemar_exact(220, 180), rel=1e-9)
+    assert signed_rank([*range(1, 141), *range(-60, 0)]).p < 0.001
