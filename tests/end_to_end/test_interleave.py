@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.registry import create_provider
 from support.command import Outcome, clawgauge, write_suite
 from support.http_exchange import ReceivedRequest
 from support.scripted_server import Reply, ScriptedServer, Status, Text
@@ -70,7 +73,7 @@ def test_a_resumed_run_takes_the_same_turns(many: Path, server: ScriptedServer) 
     assert more.code == 0, more.stderr
     assert [model for _, model in asked(server)] == [m for n in range(20) for m in drawn("turns", f"P{n}")]
     changed = clawgauge(many, "run", "--resume", "turns", "--no-interleave")
-    assert changed.code == 2
+    assert changed.code == 2 and "--interleave was True and is now False" in changed.stderr
 
 
 def test_a_decided_target_drops_out(many: Path, server: ScriptedServer) -> None:
@@ -136,6 +139,19 @@ def test_models_that_push_each_other_out_are_refused(many: Path, loaded: list[st
             return
         assert done.code == 2 and words in done.stderr and "a:1b and b:1b" in done.stderr
         assert done.stderr.count("clawgauge: ") == 1 and ollama.calls == [] and not (many / "runs").exists()
+
+
+@pytest.mark.parametrize(("free_bytes", "fits"), [(5_000_000_000, True), (4_000_000_000, False)])
+def test_an_empty_ollama_on_this_machine_has_the_room_that_its_files_need(free_bytes: int, fits: bool) -> None:
+    """Two models of 2 GB, none loaded: what is free decides; a model that it does not list is not known to fit."""
+
+    async def why_not(*models: str) -> str | None:
+        async with create_provider(ProviderSettings("ollama_openai", "ollama_openai", ollama.v1_url)) as provider:
+            return await provider.why_not_together(list(models), free_bytes)
+
+    with ScriptedServer(dialect="ollama", models=["a:1b", "b:1b"], loaded=[]) as ollama:
+        assert (asyncio.run(why_not("a:1b", "b:1b")) is None) is fits
+        assert "may drop one for another" in (asyncio.run(why_not("a:1b", "unknown:1b")) or "")
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument(
         "--interleave",
-        action="store_true",
-        default=None,
+        action=argparse.BooleanOptionalAction,
         help="ask all targets a prompt before the next: times can be compared",
     )
     how.add_argument("--unload-others", action="store_true", default=None, help="unload other Ollama models first")

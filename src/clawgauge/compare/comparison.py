@@ -153,7 +153,9 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
             for target in targets:
                 within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
             names = f"{side.run_id} and {other.run_id}, both in {letter}"
-            found += [msgspec.structs.replace(d, what=f"{names}: {d.what}") for d in within if d.scope != "note"]
+            found += [
+                msgspec.structs.replace(d, what=f"{names}: {d.what}", advice=None) for d in within if d.scope != "note"
+            ]
     return found
 
 

@@ -20,8 +20,10 @@ POWER = 0.8
 # More work than this (a quarter of a second) is for hundreds of ranks or thousands of prompts: their sum of random
 # signs is normal to four digits of p.
 _COUNTED_BITS_MAX = 1 << 32
-# The sum of differences in steps of the finest grid they are counted on; what has no common fraction is rounded to it.
-_GRID_MAX = 20_000
+# Repeats of any number up to ten have a common denominator; what has none is rounded to so many steps in all.
+_MAX_DENOMINATOR = 2_520
+_GRID_STEPS = 20_000
+_ARRANGEMENTS_MAX = 20_000
 # Fractions in floats are off by rounding; they are ties all the same.
 _TIE_TOLERANCE = 1e-9
 _ABOVE_ZERO = 1e-12
@@ -67,8 +69,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     signed = abs(math.fsum(differences))
     if signed < _TIE_TOLERANCE:
         return 1.0
-    finest = max(2.0, _GRID_MAX / math.fsum(moving))
-    scale = next((q for q in range(1, math.floor(finest) + 1) if all(_is_whole(d * q) for d in moving)), finest)
+    grid = _GRID_STEPS / math.fsum(moving)
+    scale = next((q for q in range(1, _MAX_DENOMINATOR + 1) if all(_is_whole(d * q) for d in moving)), grid)
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
     steps = [one // step for one in whole]
@@ -254,7 +256,7 @@ def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> floa
     """The share of the ways to deal the runs to two sides that differ as much; 0 where too few ways can tell."""
     values = [*a, *b]
     n_ways = math.comb(len(values), len(a))
-    if not 2 / alpha <= n_ways <= _GRID_MAX:
+    if not 2 / alpha <= n_ways <= _ARRANGEMENTS_MAX:
         return 0.0
     total = math.fsum(values)
 
