@@ -50,6 +50,7 @@ from clawgauge.compare.times import measure_times
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
+from clawgauge.stats import ALPHA
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,15 +248,14 @@ def _settle_rates(by_pair: Sequence[Mapping[str, Callable[[float], PairedRate]]]
     for name in dict.fromkeys(name for rates in by_pair for name in rates):
         places = [place for place, rates in enumerate(by_pair) if name in rates]
         for place, rate in zip(places, settle([by_pair[place][name] for place in places]), strict=True):
-            if rate.n_prompts:
-                settled[place][name] = rate
+            settled[place][name] = rate
     return settled
 
 
 def _measure_rates(
     a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary
 ) -> dict[str, Callable[[float], PairedRate]]:
-    """The paired tests of every kind of rate."""
+    """The paired tests of every kind of rate that this pair has prompts for."""
     shared = pair.shared
     schedule = read_schedule(b.config or a.config)
     own = [(s, s.key_b if b.config else s.key_a) for s in shared]
@@ -273,7 +273,7 @@ def _measure_rates(
         native = group_a.tool_use.source == "native"
         tools = [s for s, key in own if key not in schedule.apart and _offers_tool(s, native=native)]
         found["tool_use_rate"] = measure_rate(tools, used_tool, schedule.family, fixed_size=fixed_size)
-    return found
+    return {name: measure for name, measure in found.items() if measure(ALPHA).n_prompts}
 
 
 def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:

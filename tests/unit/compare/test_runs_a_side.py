@@ -128,3 +128,17 @@ def test_intervals_are_corrected_with_their_p_values(tmp_path: Path) -> None:
     assert lost.ci95 is not None and lost.ci_holm is not None
     assert lost.ci95[1] < 0 <= lost.ci_holm[1] and lost.ci_holm[0] < lost.ci95[0]
     assert "corrected for 2 pairs (Holm)" in as_text(describe_comparison(found), 200)
+
+
+def test_a_pair_without_such_prompts_takes_no_share_of_the_correction(tmp_path: Path) -> None:
+    """Two models are shown and only one was asked tasks: its p-value stands as it is."""
+    models = (MODEL, "other")
+    task = {"validator": {"type": "world_state"}}
+    plan = config([*(prompt(i, **task) for i in IDS[:8]), *(prompt(i) for i in IDS[8:])], models)
+
+    def lines(*, passed: bool) -> list[dict[str, object] | str]:
+        return [record(i, passed) for i in IDS[:8]] + [record(i, model=m) for i in IDS[8:] for m in models]
+
+    runs = [write_run(tmp_path / name, lines(passed=name == "a"), config=plan) for name in "ab"]
+    first, second = compare_runs(*runs, Wishes()).pairs
+    assert first.rates["tasks"].p == first.rates["tasks"].p_holm < 0.05 and "tasks" not in second.rates
