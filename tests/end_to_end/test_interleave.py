@@ -104,6 +104,17 @@ def test_several_prompts_at_once_are_still_asked_of_all(many: Path, server: Scri
     assert max(gaps) <= 6, "a prompt's calls are no longer side by side"
 
 
+def test_a_budget_is_shared_by_targets_in_turns(many: Path, server: ScriptedServer) -> None:
+    """Whoever waits for money hears of any target's call that came back; when it is spent, both stop."""
+    row = '[[price]]\nprovider = "fake"\nmodel = "{}"\ninput = 1000.0\noutput = 1000.0\n'
+    (many / "prices.toml").write_text("".join(row.format(model) for model in MODELS))
+    priced = (*BOTH, "--prices", "prices.toml", "--concurrency", "3")
+    rich = clawgauge(many, *priced, "--max-cost", "100")
+    assert rich.code == 0 and len(rich.records()) == 40, rich.stderr
+    poor = clawgauge(many, *priced, "--max-cost", "0.05")
+    assert poor.code == 0 and poor.stderr.count("--max-cost 0.05 is spent") == 2 and len(poor.records()) < 20
+
+
 def test_a_target_that_cannot_answer_does_not_stop_the_other(many: Path, server: ScriptedServer) -> None:
     """The model that is not there is asked once; the other answers everything."""
     missing = Status(404, {"error": {"message": "model not found", "code": "model_not_found"}})

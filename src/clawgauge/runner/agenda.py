@@ -5,6 +5,7 @@ With several calls at once the decision rests on those that have come back; the 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import random
@@ -122,7 +123,8 @@ class CostBudget(Budget):
 
     A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
     for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
-    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited.
+    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `changed` is for
+    those of all targets who wait for a call to come back.
     """
 
     name = "max_cost"
@@ -133,6 +135,7 @@ class CostBudget(Budget):
         self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
         self._holds: dict[SpendingKey, float] = {}
+        self.changed = asyncio.Event()
         self._paid: set[SpendingKey] = set()
 
     @property

@@ -110,7 +110,6 @@ class Spending:
         self._price = price
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
-        self._changed = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -122,7 +121,7 @@ class Spending:
         while not self._budget.is_open(key):
             if self.is_over:
                 return False
-            await self._changed.wait()
+            await self._budget.changed.wait()
         self._budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
         return True
 
@@ -146,13 +145,13 @@ class Spending:
         self.wake()
 
     async def change(self) -> None:
-        """Wait for an attempt to come back."""
-        await self._changed.wait()
+        """Wait for an attempt to come back, of whichever target."""
+        await self._budget.changed.wait()
 
     def wake(self) -> None:
         """Something came back: whoever waits may look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._budget.changed.set()
+        self._budget.changed = asyncio.Event()
 
     def _most_usd(self, call: Call) -> float:
         if self._price is None or call.max_tokens is None or call.world is not None:
