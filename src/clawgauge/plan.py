@@ -249,6 +249,23 @@ async def _unasked_targets(plan: Plan, tell: Callable[[str], None]) -> list[Targ
     return found
 
 
+async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
+    """Interleaved targets have to be served side by side: a model that makes another leave is timed while it loads."""
+    if len(plan.targets) == 1:
+        raise ConfigError("--interleave asks several targets in turn: name at least two with -t, or leave it out")
+    if plan.settings.unload_others:
+        raise ConfigError("--interleave keeps all models loaded, and --unload-others unloads them: leave one out")
+    by_provider: dict[str, list[str]] = {}
+    for target in plan.targets:
+        by_provider.setdefault(target.provider, []).append(target.model)
+    for name, models in by_provider.items():
+        if len(set(models)) > 1:
+            async with create_provider(plan.providers[name]) as provider:
+                why = await provider.why_not_together(list(dict.fromkeys(models)), free_bytes)
+            if why is not None:
+                raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
+
+
 def fit_concurrency(plan: Plan, tell: Callable[[str], None]) -> Plan:
     """No more calls in flight than this machine has descriptors for, with room left to write everything down."""
     wanted = plan.settings.concurrency

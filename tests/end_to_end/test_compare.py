@@ -34,7 +34,7 @@ def test_what_changed_and_how_sure(two_runs: Path) -> None:
     done = compare(two_runs, "before", "after", "--answers")
     assert done.code == 0, done.stderr
     assert "passed in A, not in B (1)" in done.stdout and "small/P0" in done.stdout
-    assert "No difference in pass rate beyond luck" in done.stdout and "McNemar exact" in done.stdout
+    assert "Whether the pass rate changed cannot be told" in done.stdout and "McNemar exact" in done.stdout
     assert "not_exact" in done.stdout and "│" in done.stdout and "<b>&</b>" in done.stdout
     assert not set("\x1b\x07\x00\x0b") & set(done.stdout)
 
@@ -139,6 +139,9 @@ def test_unreadable_lines_are_in_the_exit_code(two_runs: Path) -> None:
 WRONG_REQUESTS: list[tuple[tuple[str, ...], str]] = [
     (("before",), "two runs, or one run with --models"),
     (("before", "before"), "A and B are both"),
+    (("before,after", "after"), "A and B are both"),
+    (("before,before", "after"), "named twice on one side"),
+    (("before,nowhere", "after"), "no run 'nowhere'"),
     (("before", "after", "--models", "x", "y"), "one run with --models"),
     (("before", "nowhere"), "no run 'nowhere'"),
     (("before", "after", "--fail-on", "speed>1"), "no metric 'speed'"),

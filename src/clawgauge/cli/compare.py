@@ -28,13 +28,14 @@ examples:
   clawgauge compare 20260213_235930 latest
   clawgauge compare latest --models embedded:smollm2-135m ollama_openai:llama3.2:3b --answers
   clawgauge compare before after --map llama3.2:1b=llama3.2:3b
+  clawgauge compare mon1,mon2,mon3 fri1,fri2,fri3 (times too: three runs a side)
   clawgauge compare main pr --fail-on 'objective_pass_rate<-0.05 (significant)' --format junit -o compare.xml
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a run id, a path to a run folder, or latest")
-    parser.add_argument("b", metavar="B", nargs="?", help="another run; not with --models")
+    parser.add_argument("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
+    parser.add_argument("b", metavar="B", nargs="?", help="another run, or several; not with --models")
     parser.add_argument("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
     parser.add_argument(
         "--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable"
@@ -70,12 +71,13 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.significant and not arguments.fail_on:
         raise ConfigError("--significant is about the rules of --fail-on: give at least one")
     sys.stderr.write("".join(one_row(f"clawgauge: warning: {words}") for words in say_untested(wishes.rules)))
-    path_a = open_run(arguments.a, arguments.runs_dir)
-    path_b = path_a if arguments.b is None else open_run(arguments.b, arguments.runs_dir)
-    if arguments.b is not None and path_a.resolve() == path_b.resolve():
-        raise ConfigError(f"A and B are both {path_a}: name two runs, or two of its targets with --models X Y")
+    paths_a = _open_runs(arguments.a, arguments.runs_dir)
+    paths_b = paths_a if arguments.b is None else _open_runs(arguments.b, arguments.runs_dir)
+    for path in paths_b if arguments.b is not None else ():
+        if path.resolve() in [other.resolve() for other in paths_a]:
+            raise ConfigError(f"A and B are both {path}: name two runs, or two of its targets with --models X Y")
     try:
-        comparison = compare_runs(path_a, path_b, wishes)
+        comparison = compare_runs(paths_a, paths_b, wishes)
     except IncomparableRuns as wrong:
         lines = [f"clawgauge: {wrong}, because these differ:"]
         lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
@@ -85,6 +87,16 @@ def execute(arguments: argparse.Namespace) -> int:
     if comparison.gate_failed:
         return GATE_FAILED
     return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
+
+
+def _open_runs(words: str, runs_dir: Path | None) -> list[Path]:
+    """The runs of a side, joined by commas; a folder that has a comma in its name is meant as it is."""
+    refs = [words] if Path(words).is_dir() else [ref.strip() for ref in words.split(",")]
+    paths = [open_run(ref, runs_dir) for ref in refs]
+    for number, path in enumerate(paths):
+        if path.resolve() in [other.resolve() for other in paths[:number]]:
+            raise ConfigError(f"{path} is named twice on one side: name every run once")
+    return paths
 
 
 def _render(comparison: Comparison, form: str) -> str:

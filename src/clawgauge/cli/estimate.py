@@ -101,6 +101,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "prompts": len(plan.asked),
         "repeats": plan.settings.repeats,
         "concurrency": plan.settings.concurrency,
+        "interleave": plan.settings.interleave,
         "calls": sum(each.n for each in calls),
         "targets": [{"target": each.label, "calls": each.n, "estimated_s": each.seconds} for each in calls],
         "tier": {
@@ -117,7 +118,8 @@ def plan_lines(plan: Plan) -> list[str]:
     settings, calls = plan.settings, _expected_calls(plan)
     n_asked = Counter(prompt.suite for prompt in plan.asked)
     suites = ", ".join(f"{suite.name} ({plural(n_asked[suite.name], 'prompt')})" for suite in plan.suites)
-    lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}"]
+    turns = "; the targets take turns at every prompt" if settings.interleave else ""
+    lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"]
     for each in calls:
         known = "time unknown (not measured here yet)"
         if each.seconds is not None:

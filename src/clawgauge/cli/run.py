@@ -28,6 +28,7 @@ from clawgauge.plan import (
     ignored_options,
     make_plan,
     price_targets,
+    refuse_eviction,
     refuse_secrets,
     with_targets,
 )
@@ -44,6 +45,7 @@ examples:
   clawgauge run -t embedded:smollm2-135m -s core --prompt-ids P0,P1
   clawgauge run -t 'ollama_openai:*' --repeats 3 --warm-up
   clawgauge run -t 'ollama_openai:*' --until-decided --max-calls 60
+  clawgauge run -t openai_responses:gpt-5 -t openai_responses:gpt-5-mini --interleave
   clawgauge run --resume 20260213_235930 --retry-errors
 """
 # What a resumed run has no use for: it has targets of its own.
@@ -78,6 +80,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="a line of its own before every prompt: no cached start",
+    )
+    how.add_argument(
+        "--interleave",
+        action=argparse.BooleanOptionalAction,
+        help="ask all targets a prompt before the next: times can be compared",
     )
     how.add_argument("--unload-others", action="store_true", default=None, help="unload other Ollama models first")
     enough = parser.add_argument_group("how much is enough")
@@ -200,6 +207,10 @@ def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *,
             f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have none: "
             "add -s tool_use, or leave the option out"
         )
+    if settings.interleave and (resumed is None or not resumed.force):
+        import psutil
+
+        run_async(refuse_eviction(plan, psutil.virtual_memory().available))
     plan = fit_concurrency(plan, tell)
     for line in ignored_options(plan):
         tell(line)

@@ -14,12 +14,11 @@ from clawgauge.compare.findings import (
     StoppedSide,
     Unanswered,
 )
-from clawgauge.compare.gate import SIGNIFICANCE_LEVEL, parse_rule, say_untested
+from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.compare.pairing import prompt_fingerprint
 
 __all__ = [
     "METRICS",
-    "SIGNIFICANCE_LEVEL",
     "Comparison",
     "Difference",
     "Flip",

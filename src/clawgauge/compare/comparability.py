@@ -30,7 +30,7 @@ _NOT_KNOWN = "not recorded"
 _MAX_NAMED = 5
 # Options of a run, apart from sampling: what else reaches an answer, and what reaches only its timing.
 _VERDICT_OPTIONS = ("timeout_s", "unique_prefix")
-_LATENCY_OPTIONS = ("concurrency", "stream", "warm_up", "unload_others")
+_LATENCY_OPTIONS = ("concurrency", "stream", "warm_up", "unload_others", "interleave")
 # Keys of a provider's settings that change neither an answer nor a time, or that are looked at elsewhere.
 _FREE_SETTINGS = frozenset({"base_url", "api_key_env", "version"})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,8 +15,10 @@ from clawgauge.compare.findings import (
     Comparison,
     Difference,
     Figure,
+    Load,
     PairComparison,
     PairedRate,
+    PairedShift,
     RuleFinding,
     SideInfo,
     StoppedSide,
@@ -25,14 +27,13 @@ from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_ju
 from clawgauge.compare.paired import (
     add_answers,
     answered,
-    correct_rates,
-    correct_shifts,
     find_flips,
     find_unanswered,
     judged,
-    pair_rates,
-    pair_shift,
+    measure_rate,
+    measure_tokens,
     scheduled,
+    settle,
     used_tool,
 )
 from clawgauge.compare.pairing import (
@@ -45,9 +46,11 @@ from clawgauge.compare.pairing import (
     pair_targets,
 )
 from clawgauge.compare.tallies import RunSide
+from clawgauge.compare.times import measure_times
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
+from clawgauge.stats import ALPHA
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,14 @@ class IncomparableRuns(RunFolderError):
         self.differences = list(differences)
 
 
-def compare_runs(path_a: Path, path_b: Path, wishes: Wishes) -> Comparison:
-    """Compare two run folders, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
-    a = RunSide.read(path_a)
-    b = a if path_a.resolve() == path_b.resolve() else RunSide.read(path_b)
+def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Path], wishes: Wishes) -> Comparison:
+    """Compare two run folders or groups of them, or with `wishes.models` two targets of one.
+
+    Raises `IncomparableRuns`.
+    """
+    paths_a, paths_b = ([one] if isinstance(one, Path) else list(one) for one in (a_folders, b_folders))
+    a = RunSide.read(*paths_a)
+    b = a if [path.resolve() for path in paths_a] == [path.resolve() for path in paths_b] else RunSide.read(*paths_b)
     targets = _choose_targets(a, b, wishes)
     pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
     differences = _find_differences(a, b, pairs)
@@ -141,6 +148,16 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
     found = [] if a is b else find_run_differences(a, b)
     for pair in pairs:
         found += find_pair_differences(a, b, pair)
+    # What holds of two sides holds of the runs of one: nothing is pooled that could not be compared.
+    for letter, side, targets in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
+        for other in side.runs[1:] if letter == "A" or b is not a else ():
+            within = find_run_differences(side, other)
+            for target in targets:
+                within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
+            names = f"{side.run_id} and {other.run_id}, both in {letter}"
+            found += [
+                msgspec.structs.replace(d, what=f"{names}: {d.what}", advice=None) for d in within if d.scope != "note"
+            ]
     return found
 
 
@@ -161,29 +178,47 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency:
     groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
     groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
     groups = list(zip(groups_a, groups_b, strict=True))
-    rates = correct_rates([_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
-    shared = [pair.shared for pair in pairs]
-    latency = correct_shifts([pair_shift(prompts, lambda tally: tally.e2e_ms) for prompts in shared])
-    ttft = correct_shifts([pair_shift(prompts, lambda tally: tally.ttft_ms) for prompts in shared])
-    tokens = correct_shifts([pair_shift(prompts, lambda tally: tally.output_tokens) for prompts in shared])
+    rates = _settle_rates([_measure_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
+    shifts: dict[str, list[PairedShift]] = {"output_tokens": settle([measure_tokens(pair.shared) for pair in pairs])}
+    if with_latency:
+        shifts["latency_ms"] = settle([measure_times(a, b, pair, lambda tally: tally.e2e_ms, 0) for pair in pairs])
+        shifts["ttft_ms"] = settle([measure_times(a, b, pair, lambda tally: tally.ttft_ms, 1) for pair in pairs])
     return [
-        PairComparison(
-            target_a=pair.a.label,
-            target_b=pair.b.label,
-            n_shared=len(pair.shared),
-            only_in_a=[label_prompt(key) for key in pair.only_a],
-            only_in_b=[label_prompt(key) for key in pair.only_b],
-            figures=_figures(*groups[place], with_latency=with_latency),
-            rates=rates[place],
-            latency_ms=latency[place] if with_latency else None,
-            ttft_ms=ttft[place] if with_latency else None,
-            output_tokens=msgspec.structs.replace(tokens[place], n_cold_left_out=0),
-            flips=find_flips(pair.shared),
-            unanswered=find_unanswered(pair.shared),
-            stopped=_find_stopped(*groups[place]),
-        )
+        _describe_pair(pair, *groups[place], rates[place], {name: found[place] for name, found in shifts.items()})
         for place, pair in enumerate(pairs)
     ]
+
+
+def _describe_pair(
+    pair: Pair, a: GroupSummary, b: GroupSummary, rates: dict[str, PairedRate], shifts: Mapping[str, PairedShift]
+) -> PairComparison:
+    n_cold = sum(shared.a.n_cold + shared.b.n_cold for shared in pair.shared)
+    times = {
+        name: msgspec.structs.replace(shifts[name], n_cold_left_out=n_cold) if name in shifts else None
+        for name in ("latency_ms", "ttft_ms")
+    }
+    return PairComparison(
+        target_a=pair.a.label,
+        target_b=pair.b.label,
+        n_shared=len(pair.shared),
+        only_in_a=[label_prompt(key) for key in pair.only_a],
+        only_in_b=[label_prompt(key) for key in pair.only_b],
+        figures=_figures(a, b, {**rates, **shifts}, with_latency="latency_ms" in shifts),
+        rates=rates,
+        latency_ms=times["latency_ms"],
+        ttft_ms=times["ttft_ms"],
+        output_tokens=shifts["output_tokens"],
+        flips=find_flips(pair.shared),
+        unanswered=find_unanswered(pair.shared),
+        stopped=_find_stopped(a, b),
+        load_a=_load(a),
+        load_b=_load(b),
+    )
+
+
+def _load(group: GroupSummary) -> Load | None:
+    clock = group.clock
+    return None if clock is None else Load(load_1m=clock.load_1m, cores=clock.cores)
 
 
 def _find_stopped(a: GroupSummary, b: GroupSummary) -> list[StoppedSide]:
@@ -195,15 +230,32 @@ def _find_stopped(a: GroupSummary, b: GroupSummary) -> list[StoppedSide]:
     ]
 
 
-def _figures(a: GroupSummary, b: GroupSummary, *, with_latency: bool) -> list[Figure]:
-    return [
-        Figure(name=name, a=metric.read(a), b=metric.read(b))
-        for name, metric in METRICS.items()
-        if with_latency or not metric.is_timing
-    ]
+def _figures(
+    a: GroupSummary, b: GroupSummary, evidence: Mapping[str, PairedRate | PairedShift], *, with_latency: bool
+) -> list[Figure]:
+    figures = []
+    for name, metric in METRICS.items():
+        if with_latency or not metric.is_timing:
+            figure, found = Figure(name=name, a=metric.read(a), b=metric.read(b)), evidence.get(metric.evidence or "")
+            if found is not None:
+                figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
+            figures.append(figure)
+    return figures
 
 
-def _rates(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary) -> dict[str, PairedRate]:
+def _settle_rates(by_pair: Sequence[Mapping[str, Callable[[float], PairedRate]]]) -> list[dict[str, PairedRate]]:
+    """Every kind of rate, corrected over the pairs that have it."""
+    settled: list[dict[str, PairedRate]] = [{} for _ in by_pair]
+    for name in dict.fromkeys(name for rates in by_pair for name in rates):
+        places = [place for place, rates in enumerate(by_pair) if name in rates]
+        for place, rate in zip(places, settle([by_pair[place][name] for place in places]), strict=True):
+            settled[place][name] = rate
+    return settled
+
+
+def _measure_rates(
+    a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary
+) -> dict[str, Callable[[float], PairedRate]]:
     """The paired tests of every kind of rate that this pair has prompts for."""
     shared = pair.shared
     schedule = read_schedule(b.config or a.config)
@@ -211,17 +263,18 @@ def _rates(a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: G
     with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
     fixed_size = not (group_a.stopped_early or group_b.stopped_early)
+
     found = {
-        "objective_pass_rate": pair_rates(shared, judged, fixed_size=fixed_size),
-        "pass_rate_scheduled": pair_rates(with_verdict, scheduled, fixed_size=fixed_size),
-        "restraint": pair_rates([s for s, key in own if key in schedule.restraint], answered),
-        "tasks": pair_rates([s for s, key in own if key in schedule.tasks], answered),
+        "objective_pass_rate": measure_rate(shared, judged, schedule.family, fixed_size=fixed_size),
+        "pass_rate_scheduled": measure_rate(with_verdict, scheduled, schedule.family, fixed_size=fixed_size),
+        "restraint": measure_rate([s for s, key in own if key in schedule.restraint], answered, schedule.family),
+        "tasks": measure_rate([s for s, key in own if key in schedule.tasks], answered, schedule.family),
     }
     if group_a.tool_use.source == group_b.tool_use.source is not None:
         native = group_a.tool_use.source == "native"
         tools = [s for s, key in own if key not in schedule.apart and _offers_tool(s, native=native)]
-        found["tool_use_rate"] = pair_rates(tools, used_tool, fixed_size=fixed_size)
-    return {name: rate for name, rate in found.items() if rate.n_prompts}
+        found["tool_use_rate"] = measure_rate(tools, used_tool, schedule.family, fixed_size=fixed_size)
+    return {name: measure for name, measure in found.items() if measure(ALPHA).n_prompts}
 
 
 def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
@@ -230,8 +283,9 @@ def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
 
 def _describe_side(side: RunSide) -> SideInfo:
     return SideInfo(
-        run_id=side.run_id,
-        path=str(side.path),
+        run_id=",".join(run.run_id for run in side.runs),
+        path=",".join(str(run.path) for run in side.runs),
         started_at_ms=side.started_at_ms,
-        n_unreadable_lines=side.n_unreadable_lines,
+        n_unreadable_lines=sum(run.n_unreadable_lines for run in side.runs),
+        n_runs=len(side.runs),
     )

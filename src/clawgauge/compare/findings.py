@@ -12,6 +12,7 @@ from clawgauge.records import GroupSummary
 
 Scope: TypeAlias = Literal["verdicts", "latency", "note"]
 Direction: TypeAlias = Literal["lost", "gained"]
+Verdict: TypeAlias = Literal["changed", "no_change_seen", "cannot_tell"]
 RuleOutcome: TypeAlias = Literal["held", "broken", "not_significant", "not_judged"]
 
 
@@ -33,7 +34,9 @@ class PairedRate(msgspec.Struct, frozen=True, kw_only=True):
     """Pass rates over the prompts that both sides have an outcome for.
 
     `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which one side was
-    better than the other.
+    better than the other. `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`,
+    both corrected, and so do `verdict` and `smallest_change`, the smallest change of the rate that would have been
+    found in 80% of cases. `reason` says why nothing can be told.
     """
 
     n_prompts: int
@@ -48,10 +51,19 @@ class PairedRate(msgspec.Struct, frozen=True, kw_only=True):
     test: Literal["mcnemar_exact", "sign_flip"]
     p: float
     p_holm: float
+    ci_holm: tuple[float, float] | None = None
+    verdict: Verdict = "cannot_tell"
+    smallest_change: float | None = None
+    reason: str | None = None
 
 
 class PairedShift(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios."""
+    """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios.
+
+    `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by the signed ranks
+    of calls made `side_by_side` or by the spread `between_runs`. None is not at all: `p` is 1, without an interval.
+    `smallest_change` is a share of A; the other fields are as in `PairedRate`.
+    """
 
     n_prompts: int
     median_a: float | None
@@ -65,6 +77,11 @@ class PairedShift(msgspec.Struct, frozen=True, kw_only=True):
     p: float
     p_holm: float
     n_cold_left_out: int = 0
+    test: Literal["sign", "side_by_side", "between_runs"] | None = None
+    ci_holm: tuple[float, float] | None = None
+    verdict: Verdict = "cannot_tell"
+    smallest_change: float | None = None
+    reason: str | None = None
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +110,23 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of both sides over the prompts they share, as a summary defines it."""
+    """One figure of both sides over the prompts they share, as a summary defines it.
+
+    Its verdict is that of the paired test behind it; a figure without one cannot tell a change from luck.
+    """
 
     name: str
     a: float | None
     b: float | None
+    verdict: Verdict = "cannot_tell"
+    smallest_change: float | None = None
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy the machine of a side was before its calls: the highest of its runs."""
+
+    load_1m: float | None
+    cores: int | None
 
 
 class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +156,8 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     flips: list[Flip]
     unanswered: list[Unanswered]
     stopped: list[StoppedSide] = []
+    load_a: Load | None = None
+    load_b: Load | None = None
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,12 +175,13 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run stands on a side."""
+    """Which run stands on a side; several have their ids and paths joined by commas, in `n_runs` parts."""
 
     run_id: str
     path: str
     started_at_ms: float
     n_unreadable_lines: int
+    n_runs: int = 1
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

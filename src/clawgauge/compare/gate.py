@@ -25,6 +25,7 @@ from clawgauge.compare.findings import (
 from clawgauge.compare.paired import Outcome, answered, judged, scheduled, used_tool
 from clawgauge.compare.pairing import Pair, SharedPrompt
 from clawgauge.compare.tallies import RunSide
+from clawgauge.compare.times import MIN_RUNS
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
 from clawgauge.run_data import read_schedule
@@ -125,10 +126,11 @@ def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequ
     """Refuse the rules that no outcome could break."""
     for rule, pair in product(rules, pairs):
         n_families, why = len(_find_families(rule.metric, a, b, pair)), None
-        if rule.significant and rule.metric.is_timing and not (a is b and a.interleaved):
+        paired = (a is b and a.interleaved) or min(len(a.runs), len(b.runs)) >= MIN_RUNS
+        if rule.significant and rule.metric.is_timing and not paired:
             why = (
                 "the two were not asked in turns, and one run a side cannot tell a model from its machine's mood; "
-                "ask both with run --interleave, or leave (significant) out"
+                "ask both with run --interleave, make three runs a side, or leave (significant) out"
             )
         elif not n_families:
             why = "no prompt that both were to answer tells of it; compare runs of a suite that does, or leave it out"

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered
+from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered, Verdict
 from clawgauge.compare.pairing import SharedPrompt, label_prompt
 from clawgauge.compare.tallies import PromptTally, RunSide
+from clawgauge.records import PromptKey
 from clawgauge.stats import (
-    PairedDifference,
+    ALPHA,
+    Moved,
+    agree,
     holm,
     mcnemar_exact,
-    paired_difference,
+    median,
+    median_interval,
+    paired_rate_interval,
     percentile,
-    percentile_interval,
     sign_flip_p,
+    smallest_rate_change,
+    smallest_ratio_change,
 )
 from clawgauge.words import cut_text
 
 Numbers: TypeAlias = Sequence[float]
-# The sign test and the order-statistic interval can say nothing at 95% of fewer; a Student interval only seems to.
-MIN_PROMPTS_FOR_INTERVAL = 6
 MAX_ANSWER_CHARS = 4_000
 MAX_ANSWERS = 50
 NOT_ASKED = "not asked"
@@ -60,86 +64,121 @@ def scheduled(tally: PromptTally) -> Trials:
     return Trials(tally.n_passed, tally.n_scheduled)
 
 
-def pair_rates(prompts: Sequence[SharedPrompt], outcome: Outcome, *, fixed_size: bool = True) -> PairedRate:
-    """The rates of both sides over the prompts that have a trial on both.
+def measure_rate(
+    prompts: Sequence[SharedPrompt],
+    outcome: Outcome,
+    family: Callable[[PromptKey], PromptKey],
+    *,
+    fixed_size: bool = True,
+) -> Callable[[float], PairedRate]:
+    """The rates of both sides over the prompts that have a trial on both, as a measurement at a level.
 
-    Without `fixed_size` the results themselves decided how many prompts there are, and no interval is given.
+    Prompts of one `family` move together. Without `fixed_size` the results themselves decided how many prompts there
+    are: no interval is given then, and no verdict.
     """
-    trials = [(outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
-    trials = [(a, b) for a, b in trials if a.n and b.n]
-    rates_a, rates_b = [a.k / a.n for a, _ in trials], [b.k / b.n for _, b in trials]
-    difference = paired_difference(rates_b, rates_a)
+    trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
+    trials = [(key, a, b) for key, a, b in trials if a.n and b.n]
+    rates_a, rates_b = [a.k / a.n for _, a, _ in trials], [b.k / b.n for _, _, b in trials]
+    totals: dict[PromptKey, Moved] = {}
+    for (key, _, _), x, y in zip(trials, rates_a, rates_b, strict=True):
+        before = totals.get(key, Moved(0.0, 0))
+        totals[key] = Moved(before.total + y - x, before.n_prompts + 1)
+    moved = list(totals.values())
     only_a = sum(x > y for x, y in zip(rates_a, rates_b, strict=True))
     only_b = sum(y > x for x, y in zip(rates_a, rates_b, strict=True))
-    single = all(a.n == b.n == 1 for a, b in trials)
-    p = mcnemar_exact(only_a, only_b) if single else sign_flip_p([y - x for x, y in zip(rates_a, rates_b, strict=True)])
-    return PairedRate(
-        n_prompts=len(trials),
-        n_trials_a=sum(a.n for a, _ in trials),
-        n_trials_b=sum(b.n for _, b in trials),
-        rate_a=_mean(rates_a),
-        rate_b=_mean(rates_b),
-        difference=difference.mean,
-        ci95=_interval(difference) if fixed_size else None,
-        only_a=only_a,
-        only_b=only_b,
-        test="mcnemar_exact" if single else "sign_flip",
-        p=p,
-        p_holm=p,
-    )
+    single = len(moved) == len(trials) and all(a.n == b.n == 1 for _, a, b in trials)
+    p = mcnemar_exact(only_a, only_b) if single else sign_flip_p([one.total for one in moved])
+    difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
+
+    def at(alpha: float) -> PairedRate:
+        interval = paired_rate_interval(moved, single=single, alpha=alpha) if fixed_size else None
+        smallest = smallest_rate_change(moved, alpha=alpha) if fixed_size else None
+        reason = None if fixed_size else "the results of a side decided how many prompts it was asked"
+        if fixed_size and smallest is None:
+            reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
+        return PairedRate(
+            n_prompts=len(trials),
+            n_trials_a=sum(a.n for _, a, _ in trials),
+            n_trials_b=sum(b.n for _, _, b in trials),
+            rate_a=_mean(rates_a),
+            rate_b=_mean(rates_b),
+            difference=difference,
+            ci95=agree(interval, p, difference or 0.0, alpha=alpha) if interval else None,
+            only_a=only_a,
+            only_b=only_b,
+            test="mcnemar_exact" if single else "sign_flip",
+            p=p,
+            p_holm=p,
+            smallest_change=smallest,
+            reason=reason,
+        )
+
+    return at
 
 
-def _interval(difference: PairedDifference) -> tuple[float, float] | None:
-    """The interval of a difference of rates, which cannot be beyond ±1, where there are prompts enough for one."""
-    # Prompts that all moved alike leave no spread, and an interval of no width would claim certainty.
-    if difference.ci95 is None or not difference.error or difference.n < MIN_PROMPTS_FOR_INTERVAL:
-        return None
-    return max(-1.0, difference.ci95[0]), min(1.0, difference.ci95[1])
+def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedShift]:
+    """Output tokens over the prompts that have them on both sides; of repeats, the median one counts."""
+    counts = [(prompt.a.output_tokens, prompt.b.output_tokens) for prompt in prompts]
+    moved = [(median(a), median(b)) for a, b in counts if len(a) and len(b)]
+    return lambda alpha: measure_shift(moved, test="sign", alpha=alpha)
 
 
-def pair_shift(prompts: Sequence[SharedPrompt], values: Callable[[PromptTally], Numbers]) -> PairedShift:
-    """How far a figure moved over the prompts that have it on both sides; of repeats, the median one counts."""
-    pairs = [(values(prompt.a), values(prompt.b)) for prompt in prompts]
-    medians = [(_median(a), _median(b)) for a, b in pairs if len(a) and len(b)]
-    differences = sorted(b - a for a, b in medians)
-    ratios = sorted(b / a for a, b in medians if a > 0)
+def measure_shift(
+    moved: Sequence[tuple[float, float]],
+    *,
+    alpha: float,
+    test: Literal["sign"] | None = None,
+    reason: str | None = None,
+) -> PairedShift:
+    """How far a figure moved over prompts, given A's and B's of each, by the signs of the differences.
+
+    Without a `test` the differences are described, and nothing is told from luck.
+    """
+    differences = sorted(b - a for a, b in moved)
+    ratios = sorted(b / a for a, b in moved if a > 0)
     n_lower, n_higher = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
-    p = mcnemar_exact(n_lower, n_higher)
+    p = mcnemar_exact(n_lower, n_higher) if test else 1.0
+    interval = median_interval(differences, alpha=alpha) if test else None
+    ratio_interval = median_interval(ratios, alpha=alpha) if test else None
+    if test and interval is None:
+        reason = f"{len(moved)} prompts are too few to tell any change from luck"
     return PairedShift(
-        n_prompts=len(medians),
-        median_a=percentile(sorted(a for a, _ in medians), 0.5),
-        median_b=percentile(sorted(b for _, b in medians), 0.5),
+        n_prompts=len(moved),
+        median_a=percentile(sorted(a for a, _ in moved), 0.5),
+        median_b=percentile(sorted(b for _, b in moved), 0.5),
         difference=percentile(differences, 0.5),
-        ci95=percentile_interval(differences, 0.5),
+        ci95=agree(interval, p, n_higher - n_lower, alpha=alpha) if interval else None,
         ratio=percentile(ratios, 0.5),
-        ratio_ci95=percentile_interval(ratios, 0.5),
+        ratio_ci95=ratio_interval,
         n_lower=n_lower,
         n_higher=n_higher,
         p=p,
         p_holm=p,
-        n_cold_left_out=sum(prompt.a.n_cold + prompt.b.n_cold for prompt in prompts),
+        test=test,
+        smallest_change=smallest_ratio_change(ratio_interval, alpha=alpha),
+        reason=reason,
     )
 
 
-def correct_rates(by_pair: Sequence[Mapping[str, PairedRate]]) -> list[dict[str, PairedRate]]:
-    """Holm's correction of each rate over all the pairs that are shown."""
-    corrected: list[dict[str, PairedRate]] = [{} for _ in by_pair]
-    for name in dict.fromkeys(name for rates in by_pair for name in rates):
-        places = [place for place, rates in enumerate(by_pair) if name in rates]
-        for place, p in zip(places, holm([by_pair[place][name].p for place in places]), strict=True):
-            corrected[place][name] = msgspec.structs.replace(by_pair[place][name], p_holm=p)
-    return corrected
+Measured = TypeVar("Measured", PairedRate, PairedShift)
 
 
-def correct_shifts(shifts: Sequence[PairedShift]) -> list[PairedShift]:
-    """Holm's correction of one figure over all the pairs that are shown."""
-    adjusted = holm([shift.p for shift in shifts])
-    return [msgspec.structs.replace(shift, p_holm=p) for shift, p in zip(shifts, adjusted, strict=True)]
-
-
-def _median(values: Numbers) -> float:
-    middle = percentile(sorted(values), 0.5)
-    return math.nan if middle is None else middle
+def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured]:
+    """One figure of all the pairs that are shown, each with its verdict: p-values and intervals corrected by Holm."""
+    found = [measure(ALPHA) for measure in measurements]
+    settled = []
+    for one, measure, p_holm in zip(found, measurements, holm([one.p for one in found]), strict=True):
+        # An interval at the level of this pair's own step leaves out 0 just where the corrected p is below 5%.
+        strict = one if len(found) == 1 else measure(ALPHA * one.p / p_holm if p_holm < 1 else ALPHA / len(found))
+        verdict: Verdict = "changed" if p_holm < ALPHA else "no_change_seen"
+        if one.reason is not None or one.difference is None:
+            verdict = "cannot_tell"
+        settled.append(
+            msgspec.structs.replace(
+                one, p_holm=p_holm, ci_holm=strict.ci95, verdict=verdict, smallest_change=strict.smallest_change
+            )
+        )
+    return settled
 
 
 def _mean(values: Numbers) -> float | None:

@@ -24,6 +24,7 @@ def question_fingerprint(prompt: Prompt) -> str:
         prompt.max_tokens,
         prompt.tools,
         prompt.tool_choice,
+        prompt.response_format,
         prompt.world,
         prompt.max_turns,
     )

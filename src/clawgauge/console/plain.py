@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -40,21 +41,24 @@ class PlainLines(Observer):
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._n_cells = 0
-        self._n_done = 0
+        self._n_cells: dict[Target, int] = {}
+        self._n_done: Counter[Target] = Counter()
         self._cost_usd = 0.0
 
     def target_started(self, target: Target, n_cells: int) -> None:
-        self._n_cells, self._n_done = n_cells, 0
+        self._n_cells[target] = n_cells
         self._line(f"{target.label}: {plural(n_cells, 'call')}")
 
     def recorded(self, target: Target, result: Result) -> None:
-        self._n_done += 1
+        self._n_done[target] += 1
+        # Where targets take turns, a line says whose it is.
+        whose = f"{target.label} " if len(self._n_cells) > 1 else ""
         ttft = f" ttft {result.ttft_ms} ms" if result.ttft_ms is not None else ""
         self._cost_usd += result.cost_usd or 0.0
         cost = f", {format_money(self._cost_usd)} so far" if result.cost_usd is not None else ""
+        n_done, n_cells = self._n_done[target], self._n_cells[target]
         self._line(
-            f"  [{self._n_done}/{self._n_cells}] {result.suite}/{result.prompt_id} {result.prompt_name}: "
+            f"  [{n_done}/{n_cells}] {whose}{result.suite}/{result.prompt_id} {result.prompt_name}: "
             f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}"
         )
 
@@ -66,6 +70,10 @@ class PlainLines(Observer):
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         self._line(f"  {target.label}: {outcome_words(event, detail)}")
+
+    def target_finished(self, target: Target) -> None:
+        self._n_cells.pop(target, None)
+        self._n_done.pop(target, None)
 
     def _line(self, text: str) -> None:
         self._out.write(one_row(text))

@@ -207,6 +207,13 @@ class Provider(ABC):
         """Get ready for one model's suite. Returns whether the model is loaded already; None where unknowable."""
         return None
 
+    async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
+        """Why these models cannot be served side by side, with what to do; None where they can, or nothing says no.
+
+        `free_bytes` is the memory this machine has to spare.
+        """
+        return None
+
     async def loaded_models(self) -> list[str]:
         """The models in the server's memory now, for the resource snapshots. Empty where it cannot be known."""
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,9 +13,10 @@ from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.http.server import label, listed_models
 from clawgauge.providers.openai.chat import ChatServer
+from clawgauge.proxies import is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.secrets import public_address
-from clawgauge.words import plural
+from clawgauge.words import format_bytes, plural
 
 _EMBEDDING_WORDS = ("embed", "bge-", "minilm", "e5-", "gte-")
 _EMBEDDING_FAMILIES = frozenset({"bert", "nomic-bert"})
@@ -83,6 +85,29 @@ class Ollama(ChatServer):
             # Not reachable, or no Ollama API behind the address: the first call will say so with its own evidence.
             return None
         return any(_same_model(name, model) for name in loaded)
+
+    async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
+        """They fit if all are loaded now, or, on this machine without its GPU, if their files fit the free memory."""
+        try:
+            running = await self._list("/ps")
+            known = await self.models()
+        except CallFailure:
+            return None  # the first call will say it with its own evidence
+        absent = [model for model in models if not any(_same_model(item["name"], model) for item in running)]
+        if not absent:
+            return None
+        sizes = [m.size_bytes for m in known if any(_same_model(m.name, model) for model in absent)]
+        wanted_bytes = sum(size or 0 for size in sizes)
+        is_known = len(sizes) == len(absent) and None not in sizes
+        on_gpu = any(as_count(item.get("size_vram")) for item in running)
+        here = is_loopback(urlsplit(self.base_url).hostname or "")
+        if here and is_known and not on_gpu and wanted_bytes <= free_bytes:
+            return None
+        room = f"{format_bytes(wanted_bytes)} more to load, {format_bytes(free_bytes)} free on this machine"
+        return (
+            f"Ollama at {public_address(self.base_url)} does not have {' and '.join(models)} loaded at once and may "
+            f"drop one for another ({room}): load them until `ollama ps` lists all of them, or give each a server"
+        )
 
     async def loaded_models(self) -> list[str]:
         try:

@@ -144,6 +144,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     stop_after_errors: Harmless[
         Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="free")]
     ] = None
+    interleave: Harmless[bool] = False
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -9,7 +10,6 @@ from xml.etree import ElementTree as ET
 
 from clawgauge.compare import (
     METRICS,
-    SIGNIFICANCE_LEVEL,
     Comparison,
     Difference,
     Flip,
@@ -36,7 +36,13 @@ from clawgauge.words import (
     word_p,
 )
 
-TESTS = {"mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation"}
+TESTS = {
+    "mcnemar_exact": "McNemar exact",
+    "sign_flip": "sign-flip permutation",
+    "sign": "sign test",
+    "side_by_side": "signed ranks of calls made side by side",
+    "between_runs": "Student's test between runs",
+}
 RATE_TITLES = {
     "objective_pass_rate": "passed",
     "pass_rate_scheduled": "passed of scheduled",
@@ -55,6 +61,7 @@ FIGURE_TITLES = {
     "n_truncated": "cut by token limit",
     "cost_usd": "cost",
 }
+VERDICTS = {"changed": "changed", "no_change_seen": "no change seen", "cannot_tell": "cannot tell"}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
 _MAX_CELL = 200
 _MAX_ANSWER = 10_000
@@ -67,6 +74,8 @@ _FIGURE_COLUMNS = (
     Column("B", "right", "wrapped"),
     Column("B − A [95%]", "right", "wrapped"),
     Column("p", "right"),
+    Column("verdict", narrow="wrapped"),
+    Column("sees", narrow="wrapped"),
 )
 _FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
 _ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
@@ -78,7 +87,10 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
     sides = Prose([f"{letter}  {_side(side)}" for letter, side in (("A", comparison.a), ("B", comparison.b))])
     sections = [Section("", [sides])]
     for pair in comparison.pairs:
-        sections += [Section(title_pair(pair), [Table(_FIGURE_COLUMNS, list(figure_rows(pair)))]), *_findings(pair)]
+        sections += [
+            Section(title_pair(pair), [Table(_FIGURE_COLUMNS, list(figure_rows(pair)), yielding=("sees", "p"))]),
+            *_findings(pair),
+        ]
     verdict = f"gate: {'failed' if comparison.gate_failed else 'passed'}"
     rules = [(_MARKS[found.outcome], found.target_b, say_rule(found)) for found in comparison.rules]
     several = len({target for _, target, _ in rules}) > 1
@@ -141,23 +153,37 @@ def title_pair(pair: PairComparison) -> str:
     return pair.target_a if pair.target_a == pair.target_b else f"{pair.target_a} → {pair.target_b}"
 
 
-def figure_rows(pair: PairComparison) -> Iterator[tuple[str, str, str, str, str]]:
-    """The table of a pair: name, A, B, change with its interval, p-value. Figures that are nothing are left out."""
+def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
+    """The table of a pair, a row a figure. Figures that are nothing are left out."""
     for name, title in RATE_TITLES.items():
         if (rate := pair.rates.get(name)) is not None:
             sides = _rate(rate.rate_a, rate.n_trials_a), _rate(rate.rate_b, rate.n_trials_b)
-            yield title, *sides, say_points(rate), format_p(rate.p_holm)
+            yield title, *sides, say_points(rate), format_p(rate.p_holm), *_verdict(rate)
     shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
     for name, shift in shifts.items():
         if shift is not None and shift.n_prompts:
             unit = " ms" if name.endswith("_ms") else ""
             sides = f"{format_number(shift.median_a)}{unit}", f"{format_number(shift.median_b)}{unit}"
-            yield f"{SHIFT_TITLES[name]} (n={shift.n_prompts})", *sides, say_shift(shift, unit), format_p(shift.p_holm)
+            p = ABSENT if shift.test is None else format_p(shift.p_holm)
+            title = f"{SHIFT_TITLES[name]} (n={shift.n_prompts})"
+            yield title, *sides, say_shift(shift, unit), p, *_verdict(shift)
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
             mark = f" {INDICATIVE}" if figure.name == "p95_ms" and has_thin_tail(pair) else ""
             sides = say_figure(figure.name, figure.a), say_figure(figure.name, figure.b)
-            yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", ""
+            yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", "", "", ""
+
+
+def _verdict(found: PairedRate | PairedShift) -> tuple[str, str]:
+    return VERDICTS[found.verdict], say_smallest(found)
+
+
+def say_smallest(found: PairedRate | PairedShift) -> str:
+    """The smallest change that would have been found in 80% of cases; empty where none is known, or any would."""
+    if not found.smallest_change:
+        return ""
+    hundredths = math.ceil(found.smallest_change * 100)
+    return plural(hundredths, "point") if isinstance(found, PairedRate) else f"{hundredths}%"
 
 
 def has_thin_tail(pair: PairComparison) -> bool:
@@ -177,7 +203,7 @@ def say_points(rate: PairedRate) -> str:
     """A change of rates in percentage points, with its interval."""
     if rate.difference is None:
         return ABSENT
-    bounds = f" [{rate.ci95[0] * 100:+.0f}, {rate.ci95[1] * 100:+.0f}]" if rate.ci95 else ""
+    bounds = f" [{rate.ci_holm[0] * 100:+.0f}, {rate.ci_holm[1] * 100:+.0f}]" if rate.ci_holm else ""
     return f"{rate.difference * 100:+.0f} points{bounds}"
 
 
@@ -185,7 +211,7 @@ def say_shift(shift: PairedShift, unit: str) -> str:
     """The median change with its interval, and what it is in per cent."""
     if shift.difference is None:
         return ABSENT
-    bounds = f" [{shift.ci95[0]:+.0f}, {shift.ci95[1]:+.0f}]" if shift.ci95 else ""
+    bounds = f" [{shift.ci_holm[0]:+.0f}, {shift.ci_holm[1]:+.0f}]" if shift.ci_holm else ""
     share = f", {(shift.ratio - 1) * 100:+.0f}%" if shift.ratio is not None else ""
     return f"{shift.difference:+.0f}{unit}{bounds}{share}"
 
@@ -210,11 +236,14 @@ def say_verdict(pair: PairComparison) -> str:
     if rate is None or rate.difference is None:
         return "No prompt has a verdict on both sides: nothing can be said of the pass rates."
     over = f"over {plural(rate.n_prompts, 'paired prompt')}"
+    seen = f"; a change of {say_smallest(rate)} would have been seen in 4 of 5 cases" if say_smallest(rate) else ""
     if rate.only_a == rate.only_b == 0:
-        return f"The verdicts are the same {over}."
+        return f"The verdicts are the same {over}{seen}."
     evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {word_p(rate.p_holm)}, {TESTS[rate.test]}"
-    if rate.p_holm >= SIGNIFICANCE_LEVEL:
-        return f"No difference in pass rate beyond luck {over} ({evidence})."
+    if rate.verdict == "cannot_tell":
+        return f"Whether the pass rate changed cannot be told {over} ({evidence}): {rate.reason}."
+    if rate.verdict == "no_change_seen":
+        return f"No difference in pass rate beyond luck {over} ({evidence}){seen}."
     word = "more" if rate.difference > 0 else "fewer"
     return f"B passes {word}: {rate.difference * 100:+.0f} points {over} ({evidence})."
 
@@ -227,10 +256,27 @@ def say_pace(pair: PairComparison) -> str:
     if shift.difference is None:
         return "No prompt has a warm success on both sides: nothing can be said of the latency."
     over = f"over {plural(shift.n_prompts, 'paired prompt')}"
-    moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B; {word_p(shift.p_holm)}, sign test"
-    if shift.p_holm >= SIGNIFICANCE_LEVEL:
-        return f"No difference in latency beyond luck {over} ({moved})."
+    moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B"
+    if shift.verdict == "cannot_tell":
+        measured = f"{say_shift(shift, ' ms')} {over} ({moved})"
+        return f"Whether the latency changed cannot be told: {measured}, {say_load(pair)}; {shift.reason}."
+    moved += f"; {word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
+    if shift.verdict == "no_change_seen":
+        seen = (
+            f"; a change of {say_smallest(shift)} would have been seen in 4 of 5 cases" if say_smallest(shift) else ""
+        )
+        return f"No difference in latency beyond luck {over} ({moved}){seen}."
     return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift, ' ms')} {over} ({moved})."
+
+
+def say_load(pair: PairComparison) -> str:
+    """How busy the machines were before the calls, as far as anybody looked."""
+    told = [
+        f"{load.load_1m:.1f} in {letter}" + (f" (on {plural(load.cores, 'core')})" if load.cores else "")
+        for letter, load in (("A", pair.load_a), ("B", pair.load_b))
+        if load is not None and load.load_1m is not None
+    ]
+    return f"machine load {' and '.join(told)}" if told else "how busy the machine was is not known"
 
 
 def say_rule(finding: RuleFinding) -> str:
@@ -276,7 +322,8 @@ def closing_notes(comparison: Comparison) -> list[str]:
     if comparison.latency_compared and left_out:
         notes.append(f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls")
     if len(comparison.pairs) > 1:
-        notes.append(f"p-values are corrected for {len(comparison.pairs)} pairs (Holm)")
+        notes.append(f"p-values, intervals and verdicts are corrected for {len(comparison.pairs)} pairs (Holm)")
+    notes.append("sees: the smallest change that would have been found in 4 of 5 cases")
     return notes
 
 

@@ -109,7 +109,7 @@ def _fitted(
         names = _without_providers([row[0] for row in rows])
         rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
     for leaving in table.yielding:
-        if sum(map(_least, columns, _widths(columns, rows))) + _GAP * (len(columns) - 1) <= room:
+        if sum(map(_least, columns, _widths(columns, rows))) + _GAP * len(columns) <= room:
             break
         kept = [place for place, column in enumerate(columns) if column.heading != leaving]
         columns, rows, whole = (

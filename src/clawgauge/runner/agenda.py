@@ -5,10 +5,12 @@ With several calls at once the decision rests on those that have come back; the 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
-from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import random
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -32,6 +34,10 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
     prompt: Prompt
     repeat: int
+
+    @property
+    def spending_key(self) -> SpendingKey:
+        return self.prompt.suite, self.prompt.id, self.repeat
 
     def key(self, target: Target) -> CellKey:
         """What the record of this cell is found by."""
@@ -95,7 +101,8 @@ class CostBudget:
 
     A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
     for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
-    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited.
+    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `changed` is for
+    those of all targets who wait for a call to come back.
     """
 
     name = "max_cost"
@@ -107,6 +114,7 @@ class CostBudget:
         self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
         self._holds: dict[SpendingKey, float] = {}
+        self.changed = asyncio.Event()
         self._paid: set[SpendingKey] = set()
 
     @property
@@ -286,7 +294,7 @@ class Agenda:
         budgets: Sequence[Budget] = (),
         skipped: Sequence[Outcome] = (),
     ) -> None:
-        self._planned = deque(planned)
+        self._planned = OrderedDict((cell.spending_key, cell) for cell in planned)
         # The cells of a family that has no answer yet: one is out, or may go, while the others wait.
         self._waiting: dict[PromptKey, deque[Cell]] = {}
         self._out: dict[PromptKey, deque[Cell]] = {}
@@ -308,11 +316,22 @@ class Agenda:
         """How many cells are not asked although they were planned, and why."""
         return [f"{skip.detail['not_asked']} left out: {why_left_out(skip.detail)}" for skip in self._skipped]
 
-    def take(self) -> Cell | None:
-        """The next cell to ask. None where none is open, or, with some open, until one in flight has come back."""
+    def holds(self, cell: Cell) -> bool:
+        """Whether this cell is open and wanted."""
+        if cell.spending_key in self._planned or self._search is None or cell.prompt.key not in self._search:
+            return cell.spending_key in self._planned
+        return not self._search.is_over and cell in self._waiting.get(cell.prompt.family, ())
+
+    def take(self, only: Cell | None = None) -> Cell | None:
+        """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
         if not self.n_open or not all(budget.is_open() for budget in self._budgets):
             return None
-        cell = self._take_tier_cell() if self._n_wanted > len(self._planned) else self._planned.popleft()
+        if only is not None and not self.holds(only):
+            return None
+        if self._n_wanted == len(self._planned) or (only is not None and only.spending_key in self._planned):
+            cell = self._planned.pop(only.spending_key if only else next(iter(self._planned)))
+        else:
+            cell = self._take_tier_cell(only)
         for budget in self._budgets:
             budget.issue(cell)
         return cell
@@ -328,10 +347,12 @@ class Agenda:
             if others and not self._search.has_answer(key):
                 self._waiting[self._search.family(key)] = others
 
-    def _take_tier_cell(self) -> Cell:
-        family, cells = next(iter(self._waiting.items()))
-        self._out[family] = self._waiting.pop(family)
-        return cells.popleft()
+    def _take_tier_cell(self, only: Cell | None) -> Cell:
+        family = only.prompt.family if only else next(iter(self._waiting))
+        cells = self._out[family] = self._waiting.pop(family)
+        cell = only or cells[0]
+        cells.remove(cell)
+        return cell
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about the cells that were not asked."""
@@ -376,6 +397,23 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
         budgets=budgets,
         skipped=skipped,
     )
+
+
+def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:
+    """Every cell of a plan in the order that all agendas keep to, and the order in which its targets take their turns.
+
+    That is drawn for each cell from the run's id and the cell's name, so a run that is resumed goes on with the same.
+    """
+    pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
+    first = {prompt.key for prompt in pool}
+    asked = {prompt.key: prompt for prompt in plan.asked}
+    cells = [Cell(asked[prompt.key], 0) for prompt in pool if prompt.key in asked]
+    rest = [prompt for prompt in plan.asked if prompt.key not in first]
+    cells += [Cell(prompt, repeat) for repeat in range(plan.settings.repeats) for prompt in rest]
+    for cell in cells:
+        targets = list(plan.targets)
+        random.Random(f"{run_id} {cell.prompt.suite}/{cell.prompt.id} {cell.repeat}").shuffle(targets)
+        yield cell, targets
 
 
 def why_left_out(detail: Mapping[str, Any]) -> str:

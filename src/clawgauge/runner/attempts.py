@@ -99,8 +99,6 @@ class Spending:
         self._price = price
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
-        # Set, and another in its place, whenever an attempt has come back.
-        self.changed = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -112,7 +110,7 @@ class Spending:
         while not self._budget.is_open(key):
             if self.is_over:
                 return False
-            await self.changed.wait()
+            await self._budget.changed.wait()
         self._budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
         return True
 
@@ -135,10 +133,14 @@ class Spending:
             self._budget.pay(key, self._usd(completion.input_tokens, completion.output_tokens), assumed=True)
         self.wake()
 
+    async def change(self) -> None:
+        """Wait for an attempt to come back, of whichever target."""
+        await self._budget.changed.wait()
+
     def wake(self) -> None:
         """Something came back: whoever waits may look again."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+        self._budget.changed.set()
+        self._budget.changed = asyncio.Event()
 
     def _most_usd(self, call: Call) -> float:
         if self._price is None or call.max_tokens is None or call.world is not None:

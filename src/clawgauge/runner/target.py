@@ -122,7 +122,28 @@ class TargetRun:
         self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
-        """Get the provider ready, warm up if asked, then ask every cell of the agenda; all are recorded either way."""
+        """Get ready, then ask every cell of the agenda; all are recorded either way."""
+        await self.get_ready()
+        if self._ended_by is None:
+            # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
+            # not make the calls beside it wait.
+            await self.ask_next()
+        await self.finish()
+
+    async def finish(self) -> None:
+        """Ask what is left, and say what stays unasked."""
+
+        async def work() -> None:
+            while await self.ask_next():
+                pass
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
+                group.create_task(work())
+        self._run.tell_outcomes(self._target, self._agenda)
+
+    async def get_ready(self) -> None:
+        """Get the provider ready, and warm up if asked."""
         try:
             try:
                 loaded = await self._provider.before_target(
@@ -134,30 +155,19 @@ class TargetRun:
                 raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
         except CallFailure as failure:
             self._end_target(failure, self._agenda.n_open)
-        else:
-            self._cold = not loaded if self._provider.local else None
-            self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
-            if self._settings.warm_up and self._agenda.n_open:
-                await self._warm_up()
-            # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
-            # not make the calls beside it wait.
-            await self._ask_next()
+            return
+        self._cold = not loaded if self._provider.local else None
+        self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
+        if self._settings.warm_up and self._agenda.n_open:
+            await self._warm_up()
 
-        async def work() -> None:
-            while await self._ask_next():
-                pass
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
-                group.create_task(work())
-        self._run.tell_outcomes(self._target, self._agenda)
-
-    async def _ask_next(self) -> bool:
-        """Whether there was a cell to ask."""
-        while (cell := self._agenda.take()) is None:
-            if self._spending is None or not self._agenda.n_open:
+    async def ask_next(self, only: Cell | None = None) -> bool:
+        """Whether there was a cell to ask; with `only`, whether that one was open."""
+        while (cell := self._agenda.take(only)) is None:
+            is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
+            if self._spending is None or not is_open:
                 return False
-            await self._spending.changed.wait()
+            await self._spending.change()
         if self._ended_by is not None:
             now_ms, cold = self._run.clock.wall_ns() // 1_000_000, False if self._provider.local else None
             unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)

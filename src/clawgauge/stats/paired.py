@@ -1,38 +1,54 @@
-"""Two models on the same prompts: is the difference more than luck, also where many are compared at once?"""
+"""Two models on the same prompts: is the difference more than luck, how large may it be, and what could have been seen?
+
+Every interval takes its own level, so that it can be as strict as the p-value beside it.
+"""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Sequence
-from itertools import product
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate, combinations, combinations_with_replacement, groupby
 from typing import NamedTuple
 
 from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_cdf, student_t_quantile
 
-EXACT_FLIPS_MAX = 16
-SAMPLED_FLIPS = 20_000
-# Sums of the same differences in another order differ by rounding; they are ties all the same.
+ALPHA = 0.05
+POWER = 0.8
+# More work than this (a quarter of a second) is for hundreds of ranks or thousands of prompts: their sum of random
+# signs is normal to four digits of p.
+_COUNTED_BITS_MAX = 1 << 32
+# Repeats of any number up to ten have a common denominator; what has none is rounded to so many steps in all.
+_MAX_DENOMINATOR = 2_520
+_GRID_STEPS = 20_000
+_ARRANGEMENTS_MAX = 20_000
+# Fractions in floats are off by rounding; they are ties all the same.
 _TIE_TOLERANCE = 1e-9
+_ABOVE_ZERO = 1e-12
+_RANKED_MAX = 1_000
+_COUNTED_RANKS_MAX = 60
+_t_quantile = lru_cache(maxsize=64)(student_t_quantile)
+
+
+@lru_cache(maxsize=64)
+def _z(p: float) -> float:
+    """The normal quantile of 0.5 ≤ p < 1, by bisection."""
+    low, high = 0.0, 40.0
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if math.erfc(middle / math.sqrt(2)) > 2 * (1 - p) else (low, middle)
+    return middle
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values, in the order given."""
+    """Holm's step-down adjusted p-values (1979), in the order given."""
     adjusted = [1.0] * len(p_values)
     running = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = running
     return adjusted
-
-
-class PairedDifference(NamedTuple):
-    """The mean of A − B over paired prompts; error and interval need two pairs."""
-
-    n: int
-    mean: float | None
-    error: float | None
-    ci95: Interval | None
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
@@ -46,26 +62,32 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def sign_flip_p(differences: Sequence[float]) -> float:
     """The two-sided permutation p-value of per-prompt differences: how often random signs reach as large a sum.
 
-    Exact up to 16 differences that are not zero; sampled from a seeded generator above, so a report repeats itself.
+    Exact: differences of rates are whole multiples of one fraction, and the sums of all sign patterns are counted as
+    whole numbers. Only of thousands that are not zero is the sum taken as normal.
     """
-    moving = [abs(d) for d in differences if d != 0]
-    if not moving:
+    moving = [abs(d) for d in differences if d]
+    signed = abs(math.fsum(differences))
+    if signed < _TIE_TOLERANCE:
         return 1.0
-    threshold = abs(math.fsum(differences)) - _TIE_TOLERANCE
-    if len(moving) <= EXACT_FLIPS_MAX:
-        # Half the sign patterns suffice: the other half are their mirror images.
-        first, *rest = moving
-        hits = sum(
-            abs(first + sum(map(_times, signs, rest))) >= threshold for signs in product((1, -1), repeat=len(rest))
-        )
-        return float(hits / 2 ** len(rest))
-    generator = random.Random(0)
-    hits = 0
-    for _ in range(SAMPLED_FLIPS):
-        bits = generator.getrandbits(len(moving))
-        flipped = sum(d if bits >> i & 1 else -d for i, d in enumerate(moving))
-        hits += abs(flipped) >= threshold
-    return (hits + 1) / (SAMPLED_FLIPS + 1)
+    grid = _GRID_STEPS / math.fsum(moving)
+    scale = next((q for q in range(1, _MAX_DENOMINATOR + 1) if all(_is_whole(d * q) for d in moving)), grid)
+    whole = [round(d * scale) for d in moving]
+    step = math.gcd(*whole)
+    steps = [one // step for one in whole]
+    # A pattern's sum is the total less twice what turns negative: as large as the one seen, or its mirror image.
+    most = max(0, sum(steps) - round(signed * scale / step)) // 2
+    if len(steps) ** 2 * (most + 1) > _COUNTED_BITS_MAX:
+        # The sums lie two steps apart: half of that is the correction for continuity.
+        reached = sum(steps) - 2 * most - 1
+        return math.erfc(reached / math.sqrt(2 * sum(one * one for one in steps)))
+    # Digit s of this number, in a base that no count reaches, counts the patterns in which s turns negative.
+    width = len(steps) + 1
+    mask = (1 << width * (most + 1)) - 1
+    counts = 1
+    for one in steps:
+        counts += (counts << width * one) & mask
+    hits = 2 * (counts % ((1 << width) - 1))
+    return min(1.0, hits / (1 << len(steps)))
 
 
 def above_zero_p(differences: Sequence[float]) -> float:
@@ -80,19 +102,179 @@ def above_zero_p(differences: Sequence[float]) -> float:
     return 1.0 - student_t_cdf(math.fsum(differences) / norm, len(differences) - 1)
 
 
-def _times(sign: int, value: float) -> float:
-    return sign * value
+def _is_whole(value: float) -> bool:
+    return abs(value - round(value)) < _TIE_TOLERANCE * max(1.0, value)
 
 
-def paired_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
-    """Mean difference of paired values with a Student-t 95% interval."""
-    differences = [x - y for x, y in zip(a, b, strict=True)]
-    n = len(differences)
-    if n == 0:
-        return PairedDifference(0, None, None, None)
-    mean = math.fsum(differences) / n
-    if n == 1:
-        return PairedDifference(1, mean, None, None)
-    error = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (n - 1) / n)
-    half = student_t_quantile(0.975, n - 1) * error
-    return PairedDifference(n, mean, error, (mean - half, mean + half))
+class Moved(NamedTuple):
+    """The differences of the prompts of one family, added up: they are alike and stand or fall together."""
+
+    total: float
+    n_prompts: int
+
+
+def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float = ALPHA) -> Interval | None:
+    """The interval of a mean difference of paired rates; None without a prompt.
+
+    Where every prompt was asked once (`single`) and stands alone this is Bonett & Price (2012): the Wald interval after
+    adding one prompt that only A passed and one that only B passed. The same two are added to rates under repeats, as
+    large as the largest move seen, and the spread is that of families; then the quantile is Student's.
+    """
+    n_families = len(moved)
+    if not n_families:
+        return None
+    size = sum(one.n_prompts for one in moved) / n_families
+    step = size * (max(abs(one.total / one.n_prompts) for one in moved) or 1.0)
+    padded = [(one.total, float(one.n_prompts)) for one in moved] + [(step, size), (-step, size)]
+    n = math.fsum(prompts for _, prompts in padded)
+    mean = math.fsum(total for total, _ in padded) / n
+    error = math.sqrt(math.fsum((total - mean * prompts) ** 2 for total, prompts in padded)) / n
+    plain = single and size == 1
+    quantile = _z(1 - alpha / 2) if plain else _t_quantile(1 - alpha / 2, n_families + 1)
+    return max(-1.0, mean - quantile * error), min(1.0, mean + quantile * error)
+
+
+def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> float | None:
+    """The smallest change of a paired rate that its test finds in 80% of cases; None where it could find none.
+
+    Connor (1987), from the prompts that move both ways anyway: a change δ adds to their share in steps of the largest
+    move seen, which is a whole prompt where each was asked once or none moved.
+    """
+    n = len(moved)
+    if not n:
+        return None
+    rates = [one.total / one.n_prompts for one in moved]
+    up, down = math.fsum(d * d for d in rates if d > 0), math.fsum(d * d for d in rates if d < 0)
+    background = 2 * min(up, down) / n
+    step = max(map(abs, rates)) or 1.0
+    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
+
+    def is_seen(change: float) -> bool:
+        moving = background + change * step
+        wanted = z_alpha * math.sqrt(moving) + z_power * math.sqrt(max(0.0, moving - change * change))
+        # Below this many moves in one direction the test has no p-value under the level, whatever they are.
+        return change * math.sqrt(n) >= wanted and n * change >= step * math.log2(2 / alpha)
+
+    return _smallest(is_seen, step)
+
+
+def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interval | None:
+    """The order statistics (of any order given) that the sign test at this level tells from no median in between.
+
+    None where there are too few for both ends.
+    """
+    n = len(values)
+    rank = 0
+    while rank < n and 2 * binomial_cdf(rank, n, 0.5) < alpha:
+        rank += 1
+    ordered = sorted(values)
+    return (ordered[rank - 1], ordered[n - rank]) if rank else None
+
+
+class Shift(NamedTuple):
+    """How far values lie from 0: an estimate, an interval (None where there are too few) and a p-value."""
+
+    estimate: float
+    interval: Interval | None
+    p: float
+    smallest: float | None = None
+
+
+def signed_rank(values: Sequence[float], *, alpha: float = ALPHA) -> Shift:
+    """Wilcoxon's signed ranks (1945) of one value or more, exact with ties; estimate and interval are Hodges and
+    Lehmann's (1963), from the means of all pairs. Of more than a thousand values the signs alone are enough.
+    """
+    if len(values) > _RANKED_MAX:
+        p = mcnemar_exact(sum(x < 0 for x in values), sum(x > 0 for x in values))
+        return Shift(median(values), median_interval(values, alpha=alpha), p)
+    moving = sorted((x for x in values if x), key=abs)
+    ranks: list[float] = []
+    for _, tied in groupby(moving, key=abs):
+        signs = [math.copysign(1.0, x) for x in tied]
+        ranks += [sign * (len(ranks) + (len(signs) + 1) / 2) for sign in signs]
+    means = sorted((x + y) / 2 for x, y in combinations_with_replacement(values, 2))
+    cut = _signed_rank_cut(len(values), alpha)
+    return Shift(median(means), (means[cut - 1], means[-cut]) if cut else None, sign_flip_p(ranks))
+
+
+@lru_cache(maxsize=64)
+def _signed_rank_cut(n: int, alpha: float) -> int:
+    """How many of the means of pairs lie outside the interval on each side."""
+    if n > _COUNTED_RANKS_MAX:
+        spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+        return math.floor(n * (n + 1) / 4 - _z(1 - alpha / 2) * spread)
+    # How many sets of the ranks 1 to n have each sum.
+    sets = [1]
+    for rank in range(1, n + 1):
+        sets = [without + held for without, held in zip(sets + [0] * rank, [0] * rank + sets, strict=True)]
+    return bisect_right(list(accumulate(sets)), alpha / 2 * 2**n)
+
+
+def median(values: Sequence[float] | array[int]) -> float:
+    """The middle of one value or more."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def agree(interval: Interval, p: float, difference: float, *, alpha: float = ALPHA) -> Interval:
+    """The interval made to agree with an exact test of no change at the same level: it holds 0 just where p does.
+
+    What the test cannot refuse stays in, and what it refuses goes out with all that lies beyond; at 0 the interval
+    then errs as seldom as the test.
+    """
+    low, high = interval
+    if p >= alpha:
+        return min(low, 0.0), max(high, 0.0)
+    return (max(low, _ABOVE_ZERO), high) if difference > 0 else (low, min(high, -_ABOVE_ZERO))
+
+
+def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALPHA) -> float | None:
+    """The smallest share by which a ratio could have moved and been found in 80% of cases, from its interval."""
+    if ratio_interval is None or ratio_interval[0] <= 0:
+        return None
+    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
+    error = math.log(ratio_interval[1] / ratio_interval[0]) / (2 * z_alpha)
+    return math.expm1((z_alpha + z_power) * error)
+
+
+def _smallest(is_seen: Callable[[float], bool], largest: float) -> float | None:
+    if not is_seen(largest):
+        return None
+    low, high = 0.0, largest
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
+    return high
+
+
+def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = ALPHA) -> Shift:
+    """B − A of one figure per run, three runs a side or more: what differs between runs of one side is the measure.
+
+    Student's two-sample test on the runs. Where there are runs enough for it to reach the level, the share of the
+    arrangements of the runs that differ as much has to be as small too (Fisher's permutation); with three a side the
+    most extreme of the twenty arrangements is 1 in 10.
+    """
+    difference = math.fsum(b) / len(b) - math.fsum(a) / len(a)
+    df = len(a) + len(b) - 2
+    spread = math.fsum((x - math.fsum(side) / len(side)) ** 2 for side in (a, b) for x in side) / df
+    error = math.sqrt(spread * (1 / len(a) + 1 / len(b))) or 1e-12
+    p = max(2 * (1 - student_t_cdf(abs(difference) / error, df)), _arrangement_p(a, b, alpha))
+    half = _t_quantile(1 - alpha / 2, df) * error
+    smallest = half + _t_quantile(POWER, df) * error
+    return Shift(difference, (difference - half, difference + half), p, smallest)
+
+
+def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> float:
+    """The share of the ways to deal the runs to two sides that differ as much; 0 where too few ways can tell."""
+    values = [*a, *b]
+    n_ways = math.comb(len(values), len(a))
+    if not 2 / alpha <= n_ways <= _ARRANGEMENTS_MAX:
+        return 0.0
+    total = math.fsum(values)
+
+    def gap(side: Sequence[float]) -> float:
+        own = math.fsum(side)
+        return abs((total - own) / len(b) - own / len(a))
+
+    seen = gap(a) * (1 - 1e-12)
+    return sum(gap(side) >= seen for side in combinations(values, len(a))) / n_ways

@@ -146,7 +146,7 @@ RESUME = {
     },
     "extent": {"until_decided", "max_calls", "max_cost_usd"},
     "more": {"repeats"},
-    "fixed": {"max_tokens", "temperature", "seed", "stream", "unload_others", "unique_prefix", "draw"},
+    "fixed": {"max_tokens", "temperature", "seed", "stream", "unload_others", "unique_prefix", "draw", "interleave"},
 }  # fmt: skip
 
 

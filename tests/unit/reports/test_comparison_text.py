@@ -14,18 +14,21 @@ from support.written_runs import config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(120)]
 PLAN = config([prompt(i) for i in IDS])
+SIDES = (("a", 1, 100), ("b", 3, 70))
 
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Comparison:
     """Figures of five digits and more on both sides."""
 
-    def write(name: str, factor: int, n_passed: int) -> Path:
-        times = {"ttft_ms": 9_000 * factor, "output_tokens": 20_000 * factor}
-        lines = [record(i, n < n_passed, e2e_ms=(50_000 + 97 * n) * factor, **times) for n, i in enumerate(IDS)]
+    def write(name: str, factor: float, n_passed: int) -> Path:
+        times = {"ttft_ms": round(9_000 * factor), "output_tokens": round(20_000 * factor)}
+        lines = [record(i, n < n_passed, e2e_ms=round((50_000 + 97 * n) * factor), **times) for n, i in enumerate(IDS)]
         return write_run(tmp_path / name, lines, config=PLAN)
 
-    return compare_runs(write("a", 1, 100), write("b", 3, 70), Wishes())
+    moods = (0.99, 1.0, 1.01)
+    sides = [[write(f"{side}{mood}", mood * factor, n) for mood in moods] for side, factor, n in SIDES]
+    return compare_runs(*sides, Wishes())
 
 
 @pytest.mark.parametrize("width", [80, 72])

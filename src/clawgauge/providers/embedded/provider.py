@@ -21,6 +21,7 @@ from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.small_file import UnfitFile, read_small_file
+from clawgauge.words import format_bytes
 
 START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
@@ -70,7 +71,7 @@ class Embedded(Provider):
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
         await self.__aexit__()
-        path = await self._fetch() if model == DEFAULT_MODEL else Path(model).expanduser()  # noqa: ASYNC240 - quick
+        path = await self._fetch() if model == DEFAULT_MODEL else self._path(model)
         if not path.is_file():
             words = (
                 f"no model file at {model!r}: give the path of a GGUF file, or {DEFAULT_MODEL!r} for the built-in model"
@@ -153,6 +154,20 @@ class Embedded(Provider):
             _, _, why = done.stderr.strip().rpartition("clawgauge: ")
             raise CallFailure("skipped_unavailable", "model_not_found", why or f"try {GET_COMMAND}")
         return path
+
+    async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
+        """Each target has a server of its own; two names of one file share its memory."""
+        paths = {self._path(model).resolve() for model in models}
+        wanted_bytes = sum(path.stat().st_size for path in paths if path.is_file())
+        if len(paths) == 1 or wanted_bytes <= free_bytes:
+            return None
+        room = f"{format_bytes(wanted_bytes)} of model files, {format_bytes(free_bytes)} of memory free"
+        return (
+            f"{', '.join(models)} do not fit this machine side by side ({room}): take smaller models or fewer of them"
+        )
+
+    def _path(self, model: str) -> Path:
+        return model_path(self.settings.environ) if model == DEFAULT_MODEL else Path(model).expanduser()
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         if self._chat is None:

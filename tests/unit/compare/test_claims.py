@@ -1,0 +1,204 @@
+"""What `compare` claims, by simulation through its own functions: the figures of docs/statistics.md."""
+
+from __future__ import annotations
+
+import math
+import random
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from clawgauge.compare.findings import PairedRate, PairedShift
+from clawgauge.compare.paired import judged, measure_rate, settle
+from clawgauge.compare.pairing import Pair, SharedPrompt
+from clawgauge.compare.tallies import PromptTally, RunSide
+from clawgauge.compare.times import measure_times
+from clawgauge.records import Target
+
+pytestmark = pytest.mark.slow
+
+A, B = Target("fake", "a"), Target("fake", "b")
+N_PROMPTS = 36
+NOISE_SD = 0.1
+PHIS = (0.0, 0.5, 0.9, 0.99)
+
+
+class Machine:
+    """One stretch of a machine's moods: an AR(1) process of standard deviation 10%, a step a call."""
+
+    def __init__(self, rng: random.Random, phi: float) -> None:
+        self._rng, self._phi = rng, phi
+        self._mood = rng.gauss(0, NOISE_SD)
+
+    def time_ms(self, base_ms: float) -> float:
+        self._mood = self._phi * self._mood + math.sqrt(1 - self._phi**2) * self._rng.gauss(0, NOISE_SD)
+        return base_ms * math.exp(self._mood)
+
+
+def make_side(*, interleave: bool, n_runs: int = 1) -> RunSide:
+    """A side that has been read, as far as times are concerned."""
+    side = RunSide(Path("run"))
+    side.__dict__["config"] = SimpleNamespace(options=SimpleNamespace(interleave=interleave))
+    side.runs = [side] * n_runs
+    return side
+
+
+def bases(rng: random.Random) -> list[float]:
+    return [rng.uniform(500, 5000) for _ in range(N_PROMPTS)]
+
+
+def e2e_ms(tally: PromptTally) -> array[float]:
+    return tally.e2e_ms  # type: ignore[return-value]
+
+
+def compare_times(a: RunSide, b: RunSide, shared: list[SharedPrompt]) -> PairedShift:
+    (found,) = settle([measure_times(a, b, Pair(A, B, shared, [], []), e2e_ms, 0)])  # type: ignore[arg-type]
+    return found
+
+
+def side_by_side(rng: random.Random, phi: float, factor: float, repeats: int) -> PairedShift:
+    """Two targets that took turns on one machine, in a drawn order; B is slower by `factor`."""
+    machine, side = Machine(rng, phi), make_side(interleave=True)
+    times = {target: [PromptTally("") for _ in range(N_PROMPTS)] for target in (A, B)}
+    base = bases(rng)
+    for repeat in range(repeats):
+        for n in range(N_PROMPTS):
+            for target in rng.sample((A, B), 2):
+                own = base[n] * (factor if target == B else 1.0)
+                times[target][n].moments[0, 0, repeat] = machine.time_ms(own), None
+    key = [("s", f"P{n}") for n in range(N_PROMPTS)]
+    shared = [SharedPrompt(key[n], key[n], times[A][n], times[B][n]) for n in range(N_PROMPTS)]
+    return compare_times(side, side, shared)
+
+
+def run_times(rng: random.Random, phi: float, base: list[float]) -> list[float]:
+    machine = Machine(rng, phi)
+    return [machine.time_ms(each) for each in base]
+
+
+def between_runs(rng: random.Random, phi: float, factor: float, n_runs: int) -> PairedShift:
+    """So many runs a side, each in a mood of its own."""
+    base = bases(rng)
+    sides, joint = [], []
+    for target, slower in ((A, 1.0), (B, factor)):
+        side = make_side(interleave=False, n_runs=n_runs)
+        runs = [run_times(rng, phi, [each * slower for each in base]) for _ in range(n_runs)]
+        side.by_run = [
+            {target: {("s", f"P{n}"): PromptTally("", e2e_ms=array("d", [t])) for n, t in enumerate(run)}}  # type: ignore[arg-type]
+            for run in runs
+        ]
+        sides.append(side)
+        joint.append([PromptTally("", e2e_ms=array("d", times)) for times in zip(*runs, strict=True)])  # type: ignore[arg-type]
+    key = [("s", f"P{n}") for n in range(N_PROMPTS)]
+    shared = [SharedPrompt(k, k, a, b) for k, a, b in zip(key, *joint, strict=True)]
+    return compare_times(*sides, shared)
+
+
+def share_changed(n: int, simulate: Callable[[], PairedShift | PairedRate]) -> float:
+    return sum(simulate().verdict == "changed" for _ in range(n)) / n
+
+
+@pytest.mark.parametrize("phi", PHIS)
+def test_single_runs_never_call_times_changed(phi: float) -> None:
+    """One run a side, however different: cannot tell. (0.1.0 called 10% to 87% of equal models different.)"""
+    rng = random.Random(1)
+    found = [between_runs(rng, phi, factor, 1) for factor in (1.0, 1.15, 2.0) for _ in range(50)]
+    assert {one.verdict for one in found} == {"cannot_tell"}
+    assert {one.p for one in found} == {1.0} and all(one.difference is not None for one in found)
+
+
+@pytest.mark.parametrize(("repeats", "n"), [(1, 2_000), (3, 800)])
+@pytest.mark.parametrize("phi", PHIS)
+def test_turns_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, repeats: int, n: int) -> None:
+    """Two targets of one interleaved run, the same model: at any autocorrelation of the machine."""
+    rng = random.Random(2)
+    share = share_changed(n, lambda: side_by_side(rng, phi, 1.0, repeats))
+    print(f"interleaved, phi {phi}, {repeats} repeats: false {share:.3f}")
+    assert share <= 0.06
+
+
+@pytest.mark.parametrize("phi", PHIS)
+def test_turns_find_a_slowdown(phi: float) -> None:
+    """15% is found nearly always, 5% often, with 36 prompts asked once."""
+    rng = random.Random(3)
+    large = share_changed(500, lambda: side_by_side(rng, phi, 1.15, 1))
+    small = share_changed(500, lambda: side_by_side(rng, phi, 1.05, 1))
+    print(f"interleaved, phi {phi}: power {large:.3f} for 15%, {small:.3f} for 5%")
+    assert large >= 0.95
+
+
+@pytest.mark.parametrize("phi", PHIS)
+def test_turns_say_what_they_could_have_seen(phi: float) -> None:
+    """A model slower by the smallest change that is promised to be seen is found in about 80% of runs."""
+    rng = random.Random(4)
+    promised = [side_by_side(rng, phi, 1.0, 1).smallest_change or 0.0 for _ in range(200)]
+    typical = sorted(promised)[100]
+    share = share_changed(600, lambda: side_by_side(rng, phi, 1 + typical, 1))
+    print(f"interleaved, phi {phi}: sees {typical:.3f}, found in {share:.3f}")
+    assert 0.65 <= share <= 0.95
+
+
+@pytest.mark.parametrize("n_runs", [3, 5])
+@pytest.mark.parametrize("phi", PHIS)
+def test_runs_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, n_runs: int) -> None:
+    """Three or five runs a side of the same model, each in a mood of its own."""
+    rng = random.Random(5)
+    share = share_changed(1_500 if n_runs == 3 else 800, lambda: between_runs(rng, phi, 1.0, n_runs))
+    power = share_changed(300, lambda: between_runs(rng, phi, 1.3, n_runs))
+    print(f"{n_runs} runs a side, phi {phi}: false {share:.3f}, power {power:.3f} for 30%")
+    assert share <= 0.06
+
+
+def rate_of(rng: random.Random, rates: tuple[float, float], n: int, repeats: int = 1, variants: int = 1) -> PairedRate:
+    """Two sides over `n` prompts; with `variants` as many forms of each, which pass and fail together."""
+    shared = []
+    for number in range(n):
+        passes = [[sum(rng.random() < rate for _ in range(repeats)) for rate in rates] for _ in range(variants)]
+        if variants > 1:
+            passes = [passes[0]] * variants
+        for form, (a, b) in enumerate(passes):
+            tallies = [PromptTally("", n_judged=repeats, n_passed=k) for k in (a, b)]
+            key = ("s", f"P{number}#{form}")
+            shared.append(SharedPrompt(key, key, *tallies))
+    (found,) = settle([measure_rate(shared, judged, lambda key: (key[0], key[1].partition("#")[0]))])
+    return found
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.95), (0.98, 0.98), (0.9, 0.8), (0.5, 0.5)])
+@pytest.mark.parametrize(("n", "repeats", "variants"), [(36, 1, 1), (66, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)])
+def test_the_interval_of_a_rate_difference_holds(
+    rates: tuple[float, float], n: int, repeats: int, variants: int
+) -> None:
+    """Always an interval, the true difference in it at least 92 times of 100, and never at odds with its p."""
+    rng = random.Random(6)
+    found = [rate_of(rng, rates, n, repeats, variants) for _ in range(500)]
+    intervals = [one.ci95 for one in found if one.ci95 is not None]
+    assert len(intervals) == len(found)
+    covered = sum(low - 1e-9 <= rates[1] - rates[0] <= high + 1e-9 for low, high in intervals) / len(found)
+    print(f"{rates[0]} -> {rates[1]}, {n} x {repeats} x {variants}: covered {covered:.3f}")
+    assert covered >= 0.92
+    assert all((one.ci95[0] <= 0 <= one.ci95[1]) == (one.p >= 0.05) for one in found if one.ci95 is not None)
+
+
+@pytest.mark.parametrize(("n", "repeats", "variants"), [(36, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)])
+def test_equal_rates_are_called_changed_in_five_of_a_hundred_at_most(n: int, repeats: int, variants: int) -> None:
+    """The same model twice, whatever its rate."""
+    rng = random.Random(7)
+    shares = [
+        share_changed(600, lambda rate=rate: rate_of(rng, (rate, rate), n, repeats, variants)) for rate in (0.5, 0.9)
+    ]  # type: ignore[misc]
+    print(f"equal rates, {n} x {repeats} x {variants}: false {max(shares):.3f}")
+    assert max(shares) <= 0.06
+
+
+@pytest.mark.parametrize(("n", "before"), [(36, 1.0), (66, 0.9), (150, 0.9), (150, 0.7)])
+def test_a_rate_says_what_it_could_have_seen(n: int, before: float) -> None:
+    """A fall by the smallest change that is promised to be seen is found in about 80% of runs."""
+    rng = random.Random(8)
+    promised = sorted(rate_of(rng, (before, before), n).smallest_change or 0.0 for _ in range(200))[100]
+    share = share_changed(600, lambda: rate_of(rng, (before, before - promised), n))
+    print(f"{before}, {n} prompts: sees {promised:.3f}, found in {share:.3f}")
+    assert 0.65 <= share <= 0.95
