@@ -130,7 +130,7 @@ def make_plan(
 
 def leave_out_worlds(plan: Plan, tell: Callable[[str], None]) -> Plan:
     """The plan without prompts that need the simulated shell, where it is not installed."""
-    needing = {p.key for p in plan.prompts if p.world is not None or p.validator.get("type") == "effect"}
+    needing = {p.key for p in plan.prompts if p.needs_shell}
     if not needing or can_run():
         return plan
     why = "the package bashkit is not installed, and has no build for every system"

@@ -189,7 +189,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: Judge = jud
         prompt_prefix=asked.prefix,
         turns=None if completion.transcript is None else len(completion.transcript),
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
-        engine=engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None,
+        engine=engine() if prompt.needs_shell else None,
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
