@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_pieces, failed, passed, quoted
-from clawgauge.checks.detection import STEPS, Find, Vocabulary, find_structured, take_calls
+from clawgauge.checks.detection import STEPS, take_calls
+from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.prose import (
     drop_prompt,
     find_fenced,
@@ -23,7 +24,7 @@ from clawgauge.checks.detection.prose import (
     scan_blocks,
     scan_prompts,
 )
-from clawgauge.checks.detection.shell import load_lexicon, read_commands, split_segments
+from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.spec import (
     a_world,
     any_text,
