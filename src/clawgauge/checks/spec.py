@@ -69,6 +69,11 @@ def refuse(place: str, wanted: str, value: Any) -> SuiteError:
     return SuiteError(f"key '{place}' must be {wanted}, not {shown}")
 
 
+def fault(place: str, key: str, words: str) -> SuiteError:
+    """What to raise where a key under `place` is wrong; `words` go on from its name."""
+    return SuiteError(f"key '{at(place, key)}' {words}")
+
+
 def suggest(word: str, known: Collection[str]) -> str:
     """'; did you mean …?' for the nearest known words, or nothing."""
     by_lower = {name.lower(): name for name in known}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import (
     NATIVE,
     TEXT_PREFIX,
@@ -16,17 +17,6 @@ from clawgauge.checks.answer import (
     quoted,
     split_thinking,
     tool_calls_of,
-)
-from clawgauge.checks.spec import (
-    Shape,
-    at,
-    choice,
-    fields,
-    list_of,
-    named,
-    some_text,
-    that,
-    true_or_false,
 )
 from clawgauge.checks.speech import find_claim
 from clawgauge.checks.text import TEXT_RULE, check_pattern, is_text_rule, shown
@@ -143,10 +133,10 @@ def check_together(spec: Mapping[str, Any], place: str) -> None:
         raise SuiteError(f"{found}; give one of expected_calls, no_call and ask")
     for key in ("answer",) if given == ["expected_calls"] else ("order", "loose"):
         if key in spec:
-            raise SuiteError(f"key '{at(place, key)}' does not go with '{given[0]}'; take one of them out")
+            raise shape.fault(place, key, f"does not go with '{given[0]}'; take one of them out")
 
 
-_only_true = that("true, or left out", lambda value: value is True)
+_only_true = shape.that("true, or left out", lambda value: value is True)
 
 
 def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
@@ -157,9 +147,9 @@ def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
 
 def _allowed_values(allowed: Any, place: str) -> None:
     if isinstance(allowed, Mapping):
-        fields({"values": _allowed_values}, {"loose": true_or_false})(allowed, place)
+        shape.fields({"values": _allowed_values}, {"loose": shape.true_or_false})(allowed, place)
     elif allowed != ANYTHING:
-        list_of(_check_patterns, f'allowed values (or "{ANYTHING}")')(allowed, place)
+        shape.list_of(_check_patterns, f'allowed values (or "{ANYTHING}")')(allowed, place)
 
 
 def _check_patterns(value: Any, place: str) -> None:
@@ -168,18 +158,20 @@ def _check_patterns(value: Any, place: str) -> None:
     if is_text_rule(value):
         TEXT_RULE(value, place)
     elif isinstance(value, list):
-        list_of(_check_patterns, "values", least=0)(value, place)
+        shape.list_of(_check_patterns, "values", least=0)(value, place)
     elif isinstance(value, Mapping):
-        named(_check_patterns, "values")(value, place)
+        shape.named(_check_patterns, "values")(value, place)
 
 
-_ARGUMENTS = named(_allowed_values, "allowed values")
-_CALL = fields({"name": some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional)
-TOOL_CALL_KEYS: dict[str, Shape] = {
-    "expected_calls": list_of(_CALL, "calls", most=MAX_EXPECTED_CALLS),
-    "order": choice("any", "strict"),
-    "compare": choice(*COMPARISONS),
-    "loose": true_or_false,
+_ARGUMENTS = shape.named(_allowed_values, "allowed values")
+_CALL = shape.fields(
+    {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional
+)
+TOOL_CALL_KEYS: dict[str, shape.Shape] = {
+    "expected_calls": shape.list_of(_CALL, "calls", most=MAX_EXPECTED_CALLS),
+    "order": shape.choice("any", "strict"),
+    "compare": shape.choice(*COMPARISONS),
+    "loose": shape.true_or_false,
     "no_call": _only_true,
     "ask": _only_true,
 }

@@ -11,7 +11,7 @@ from clawgauge.checks.answer import answer_pieces
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
-from clawgauge.checks.detection.shell import Call, Find, Vocabulary
+from clawgauge.checks.detection.shell import NOT_NEW_LINE, Call, Find, Vocabulary
 from clawgauge.records import ToolInvocation
 
 # A step reads the text that earlier steps left and yields its finds in order, none overlapping.
@@ -19,7 +19,6 @@ Step = Callable[[str, Vocabulary], Iterable[Find]]
 STEPS: tuple[Step, ...] = (find_structured, find_markers, find_fenced, find_inline_code, find_prompts, find_quoted)
 # No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.
 BLANK = "\0"
-_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 _LINE_BREAK = lazy_pattern(r"\r\n?")
 # Every step starts at one of these, and plain prose has none of them: an apostrophe within a word opens nothing.
 _MARK = lazy_pattern(r"[<\[{`~$#\"'“‘](?<!\w')")
@@ -56,7 +55,7 @@ def take_calls(text: str, finds: Iterable[Find], limit: int) -> tuple[str, list[
     for find in finds:
         left.write(text[kept_until : find.start])
         used = text[find.start : find.end]
-        left.write(_NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
+        left.write(NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
         kept_until = find.end
         calls.extend(find.calls)
         if len(calls) >= limit:
