@@ -17,7 +17,7 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
     suite = f"{result.suite}/" if result.suite else ""
     head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = [
-        ("verdict", _verdict(result)),
+        ("verdict", f"fail: {result.violation}" if result.violation else verdict_word(result)),
         ("time", _time(result)),
         ("tokens", _tokens(result)),
         ("attempts", "\n".join(clean_cell(_attempt(one)) for one in result.attempts)),
@@ -40,10 +40,6 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
 def _invocation(call: ToolInvocation) -> str:
     arguments = "" if call.arguments is None else f" {json.dumps(call.arguments, ensure_ascii=False)}"
     return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
-
-
-def _verdict(result: Result) -> str:
-    return f"fail: {result.violation}" if result.violation else verdict_word(result)
 
 
 def _time(result: Result) -> str:

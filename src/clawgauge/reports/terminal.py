@@ -89,15 +89,12 @@ def _table(table: Table, room: int) -> Iterator[str]:
             before = row[0]
             yield wrap(f"  {before}", room)
         yield f"{indent}{line}"
-        yield from _below([(table.columns[place].heading, row[place]) for place in below], room)
-
-
-def _below(cells: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    if len(cells) == 2:
-        left, right = (f"{heading}\n{text}" for heading, text in cells)
-        yield from (side_by_side(left, right, min(room, _PROSE_WIDTH)), "")
-    else:
-        yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
+        cells = [(table.columns[place].heading, row[place]) for place in below]
+        if len(cells) == 2:
+            left, right = (f"{heading}\n{text}" for heading, text in cells)
+            yield from (side_by_side(left, right, min(room, _PROSE_WIDTH)), "")
+        else:
+            yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
 
 
 def _fitted(
@@ -106,8 +103,10 @@ def _fitted(
     """Without the columns that must yield for the others to fit, and names without what can be spared of them."""
     whole = rows
     if columns[0].narrow == "name":
-        names = _without_providers([row[0] for row in rows])
-        rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
+        # Target labels cut down to their models, unless two would then be called alike.
+        names = [row[0].partition(":")[2] or row[0] for row in rows]
+        if len(set(names)) == len(names):
+            rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
     for leaving in table.yielding:
         if sum(map(_least, columns, _widths(columns, rows))) + _GAP * (len(columns) - 1) <= room:
             break
@@ -129,12 +128,6 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 def _least(column: Column, width: int) -> int:
     """How narrow a column may become."""
     return min(width, _CUT_TO.get(column.narrow, width))
-
-
-def _without_providers(names: list[str]) -> list[str]:
-    """Target labels cut down to their models, unless two would then be called alike."""
-    short = [name.partition(":")[2] or name for name in names]
-    return short if len(set(short)) == len(names) else names
 
 
 def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, bare: bool) -> list[str]:

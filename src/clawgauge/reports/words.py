@@ -96,14 +96,14 @@ def word_options(options: RunOptions) -> str:
         f"timeout {options.timeout_s:g} s",
         "streaming" if options.stream else "no streaming",
         f"at most {plural(options.max_retries, 'retry', 'retries')}",
+        "" if options.max_tokens is None else f"at most {plural(options.max_tokens, 'token')}",
+        "" if options.temperature is None else f"temperature {options.temperature:g}",
+        "" if options.seed is None else f"seed {options.seed}",
+        "warm-up calls" if options.warm_up else "",
+        "a unique line before every prompt" if options.unique_prefix else "",
+        "stopped when a tier was decided" if options.until_decided else "",
     ]
-    asked += [f"at most {plural(options.max_tokens, 'token')}"] if options.max_tokens is not None else []
-    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
-    asked += [f"seed {options.seed}"] if options.seed is not None else []
-    asked += ["warm-up calls"] if options.warm_up else []
-    asked += ["a unique line before every prompt"] if options.unique_prefix else []
-    asked += ["stopped when a tier was decided"] if options.until_decided else []
-    return ", ".join(asked)
+    return ", ".join(filter(None, asked))
 
 
 def word_source(use: ToolUse) -> str:
@@ -160,9 +160,9 @@ def word_beside(group: GroupSummary) -> str:
     return "; ".join(parts)
 
 
-def word_repeats(repeats: Repeatability) -> str:
+def word_repeats(repeats: Repeatability | None) -> str:
     """pass@k and pass^k in words; empty where no prompt was judged that often."""
-    if not repeats.n_prompts:
+    if repeats is None or not repeats.n_prompts:
         return ""
     of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
     one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
