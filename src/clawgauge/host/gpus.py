@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.host.commands import CommandOutput, ask, run_command
+from clawgauge.host.commands import CommandOutput, ask, read_text, run_command
 
 POWERCAP = Path("/sys/class/powercap")
 NVML_LIBRARY = "libnvidia-ml.so.1"
@@ -68,20 +68,16 @@ def find_counters(powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -
     """Every counter this process may read, named `cpu:…` or `gpu:…`."""
     found = _nvml_counters(nvml_library)
     for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
-        if _PACKAGE_ZONE.fullmatch(zone.name) and _read_text(zone / "name") != "psys":
+        if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
             range_j = _read_micro(zone / "max_energy_range_uj")
             found[f"cpu:{zone.name}"] = Counter(partial(_read_micro, zone / "energy_uj"), range_j)
     return {name: counter for name, counter in found.items() if counter.read_j() is not None}
 
 
 def _read_micro(file: Path) -> float | None:
-    text = _read_text(file)
-    return int(text) / 1e6 if text.isdecimal() else None
-
-
-def _read_text(file: Path) -> str:
-    # Most systems let only root read these; a machine that does not tell is a machine without the figure.
-    return ask(lambda: file.read_text(encoding="ascii").strip()) or ""
+    # Most systems let only root read these.
+    text = read_text(file)
+    return int(text) / 1e6 if text.isascii() and text.isdecimal() else None
 
 
 def _nvml_counters(library_name: str) -> dict[str, Counter]:

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -159,21 +160,8 @@ def side_by_side(left: str, right: str, width: int) -> str:
 
 
 def _fold(text: str, column: int) -> list[str]:
-    lines = [piece for line in clean_terminal(text).split("\n") for piece in _pieces(line.replace("\t", _TAB), column)]
-    more = len(lines) - _MAX_ANSWER_LINES
-    return lines if more <= 0 else [*lines[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]
-
-
-def _pieces(line: str, column: int) -> list[str]:
-    """One line in pieces of at most `column` columns. Words are cut: an answer's exact form is what is looked at."""
-    if display_width(line) <= column:
-        return [line]
-    pieces, piece, used = [], "", 0
-    for character in line:
-        taken = display_width(character)
-        if used + taken > column:
-            pieces.append(piece)
-            piece, used = "", 0
-        piece += character
-        used += taken
-    return [*pieces, piece]
+    """The lines in pieces of at most `column` columns. Words are cut: an answer's exact form is what is looked at."""
+    lines = clean_terminal(text).replace("\t", _TAB).split("\n")
+    pieces = [piece for line in lines for piece in chop_cells(line, column) or [line]]
+    more = len(pieces) - _MAX_ANSWER_LINES
+    return pieces if more <= 0 else [*pieces[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]
