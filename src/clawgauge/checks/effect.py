@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
@@ -214,20 +214,16 @@ def _native_steps(answer: Answer) -> list[Step]:
 def _step_of(call: ToolInvocation) -> Step | None:
     """A call as a step of the world; None where its tool neither runs commands nor reads files."""
     name, arguments, lexicon = call.name.lower(), call.arguments, load_lexicon()
-    if name in lexicon.exec_tools:
-        given = arguments if isinstance(arguments, dict) else {"command": arguments}
-        command = next((given[key] for key in lexicon.exec_args if isinstance(given.get(key), str)), None)
-        return None if command is None else _exec_step(command, given)
     if name in _READERS:
         given = arguments if isinstance(arguments, dict) else {"path": str(arguments or "").strip(" \"'`")}
         path = next((given[key] for key in _PATH_KEYS if isinstance(given.get(key), str)), "")
         rest = {key: given[key] for key in ("offset", "limit") if key in given}
         return Step("read", {"path": path, **rest}, f"read {path}")
-    return None
-
-
-def _exec_step(command: str, given: Mapping[str, Any]) -> Step:
-    """A command with what the call says besides, which a line of shell would say in its own way."""
+    given = arguments if isinstance(arguments, dict) else {"command": arguments}
+    command = next((given[key] for key in lexicon.exec_args if isinstance(given.get(key), str)), None)
+    if name not in lexicon.exec_tools or command is None:
+        return None
+    # What the call says besides, a line of shell would say in its own way.
     line, workdir, env = command, given.get("workdir"), given.get("env")
     if given.get("timeout") is not None:
         line = f"timeout {given['timeout']} {line}"
@@ -243,42 +239,34 @@ def _exec_step(command: str, given: Mapping[str, Any]) -> Step:
 def _written_steps(answer: Answer) -> list[Step]:
     """The commands called in the text; those only quoted in a refusal, negated or reported as done are not."""
     text = well_formed(" ".join(answer_pieces(answer.text))).replace("\r\n", "\n").replace("\r", "\n")
+    vocabulary = Vocabulary.for_prompt(answer.expected_tools)
     steps: list[tuple[int, Step]] = []
     why = "no command was called"
     refused: bool | None = None
-    for start, find, is_call, lines in _spoken(text, answer.expected_tools):
-        if not is_call:
-            refused = refuses(text) if refused is None else refused
-            reason = "it is quoted in a refusal" if refused else why_not_meant(text, find.start, find.end)
-            if reason is not None:
-                why = f"a command is there, but {reason}"
-                continue
-        steps += [(start, step) for step in lines]
+    left = text
+    for detect in STEPS:
+        finds = list(detect(left, vocabulary))
+        left, _ = take_calls(left, finds, MAX_COMMANDS)
+        is_call = detect in (find_structured, find_markers)
+        for find in (find for find in finds if find.calls):
+            if not is_call:
+                refused = refuses(text) if refused is None else refused
+                reason = "it is quoted in a refusal" if refused else why_not_meant(text, find.start, find.end)
+                if reason is not None:
+                    why = f"a command is there, but {reason}"
+                    continue
+            invocations = [call.invocation for call in find.calls]
+            if is_call or invocations[0].name in _READERS:
+                found = list(filter(None, map(_written_step, invocations)))
+            else:
+                line = _line_of(text, find, detect, vocabulary)
+                found = [Step("exec", {"command": line}, line)]
+            steps += [(find.calls[0].at, step) for step in found]
     if not steps:
         raise NotCalled("not_called", why)
     if makes_up_result(text, "\n".join(step.line for _, step in steps)):
         raise NotCalled("not_called", "a command is there, but beside it a result that nobody has seen")
     return [step for _, step in sorted(steps, key=lambda step: step[0])][:MAX_COMMANDS]
-
-
-def _spoken(text: str, expected: Sequence[str]) -> Iterator[tuple[int, Find, bool, list[Step]]]:
-    """Each find of the detection that holds calls: its place, whether it is a call in form, and its steps."""
-    vocabulary = Vocabulary.for_prompt(expected)
-    left = text
-    for detect in STEPS:
-        finds = list(detect(left, vocabulary))
-        for find in finds:
-            if not find.calls:
-                continue
-            in_form = detect in (find_structured, find_markers)
-            invocations = [call.invocation for call in find.calls]
-            if in_form or invocations[0].name in _READERS:
-                steps = list(filter(None, map(_written_step, invocations)))
-            else:
-                line = _line_of(text, find, detect, vocabulary)
-                steps = [Step("exec", {"command": line}, line)]
-            yield find.calls[0].at, find, in_form, steps
-        left, _ = take_calls(left, finds, MAX_COMMANDS)
 
 
 def _written_step(call: ToolInvocation) -> Step | None:

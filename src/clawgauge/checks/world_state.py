@@ -94,10 +94,6 @@ def _fits(patterns: str | list[str], subject: str) -> bool:
     return any(matches_glob(glob.lstrip("@#"), subject.lstrip("@#"), across=True) for glob in _as_list(patterns))
 
 
-def _fault_of_called(condition: Condition, world: World) -> str | None:
-    return None if _find_call(condition, world) else f"{_called(condition)} was not called"
-
-
 def _fault_of_effect(condition: Condition, world: World) -> str | None:
     wanted = condition.get("happened", condition)
     kind = next(kind for kind in EFFECTS if kind in wanted)
@@ -265,7 +261,10 @@ KINDS: Mapping[str, tuple[shape.Shape, FindFault]] = {
         _fault_of_cron,
     ),
     "memory": (shape.fields({"memory": shape.text_or_texts}), _fault_of_memory),
-    "called": (_CALLED, _fault_of_called),
+    "called": (
+        _CALLED,
+        lambda wanted, world: None if _find_call(wanted, world) else f"{_called(wanted)} was not called",
+    ),
     "happened": (shape.fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
 } | {kind: (checked, _fault_of_effect) for kind, checked in _EFFECT_SHAPES.items() if kind != "service"}
 CONDITIONS: dict[str, shape.Shape] = {
@@ -291,8 +290,7 @@ WORLD_STATE = shape.fields({}, CONDITIONS | {"answer": shape.anything}, closed=F
 def find_faults(spec: Spec, world: World) -> list[str | None]:
     """For each condition under `expect` what keeps it from holding, in words, or None."""
     conditions = spec.get("expect", [])
-    kinds = [next(kind for kind in KINDS if kind in condition) for condition in conditions]
-    return [KINDS[kind][1](condition, world) for kind, condition in zip(kinds, conditions, strict=True)]
+    return [KINDS[next(kind for kind in KINDS if kind in wanted)][1](wanted, world) for wanted in conditions]
 
 
 def find_forbidden(spec: Spec, world: World) -> str | None:
