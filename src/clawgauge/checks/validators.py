@@ -164,19 +164,16 @@ def count_bullets(text: str) -> int:
     return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
 
 
-def _at_most(count: Callable[[str], int], unit: str) -> Callable[[Spec, str], Verdict]:
+def _count(count: Callable[[str], int], unit: str, *, exactly: bool = False) -> Callable[[Spec, str], Verdict]:
     def judge_count(spec: Spec, text: str) -> Verdict:
-        got, limit = count(text), spec["value"]
-        parsed = {unit: got}
-        return passed(parsed) if got <= limit else failed(f"too_many_{unit}", f"got {got}, limit {limit}", parsed)
+        got, wanted = count(text), spec["value"]
+        if got == wanted or (got < wanted and not exactly):
+            return passed({unit: got})
+        if exactly:
+            return failed(f"wrong_{unit.removesuffix('s')}_count", f"got {got}, wanted {wanted}", {unit: got})
+        return failed(f"too_many_{unit}", f"got {got}, limit {wanted}", {unit: got})
 
     return judge_count
-
-
-def judge_exact_bullets(spec: Spec, text: str) -> Verdict:
-    got, wanted = count_bullets(text), spec["value"]
-    parsed = {"bullets": got}
-    return passed(parsed) if got == wanted else failed("wrong_bullet_count", f"got {got}, wanted {wanted}", parsed)
 
 
 def judge_value(spec: Spec, text: str) -> Verdict:
@@ -280,9 +277,9 @@ VALIDATORS: Mapping[str, tuple[shape.Shape, Judge]] = {
     "exact": (shape.fields({"value": shape.some_text}, closed=False), _on_text(judge_value)),
     "one_of": (shape.fields({"values": shape.some_texts}, closed=False), _on_text(judge_value)),
     "regex_fullmatch": (shape.fields({"pattern": shape.re2_pattern}, closed=False), _on_text(judge_value)),
-    "max_words": (_LIMIT, _on_text(_at_most(count_words, "words"))),
-    "max_sentences": (_LIMIT, _on_text(_at_most(count_sentences, "sentences"))),
-    "exact_bullets": (_LIMIT, _on_text(judge_exact_bullets)),
+    "max_words": (_LIMIT, _on_text(_count(count_words, "words"))),
+    "max_sentences": (_LIMIT, _on_text(_count(count_sentences, "sentences"))),
+    "exact_bullets": (_LIMIT, _on_text(_count(count_bullets, "bullets", exactly=True))),
     "json_keys": (JSON_KEYS, _on_text(judge_json_keys)),
     "tool_invocation": (
         shape.fields(

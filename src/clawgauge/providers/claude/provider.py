@@ -103,20 +103,14 @@ class ClaudeProgram:
 def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
     """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
     search_path = environ.get("PATH", os.defpath)
-    if command is not None and os.sep in command:
-        candidates = [Path(command).expanduser()]
-    else:
-        name = command or PROGRAM_NAME
-        if found := shutil.which(name, path=search_path):
-            return Path(found).absolute()
-        candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
-    present = [candidate for candidate in candidates if candidate.is_file()]
-    if not present:
-        where = f"at {candidates[0]}" if command is not None and os.sep in command else "on PATH"
-        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
-    if not os.access(present[0], os.X_OK):
-        raise _not_executable(present[0], "it has no execute permission")
-    return present[0].absolute()
+    is_path = command is not None and os.sep in command
+    name = os.fspath(Path(command or PROGRAM_NAME).expanduser()) if is_path else command or PROGRAM_NAME
+    if found := shutil.which(name, path=search_path):
+        return Path(found).absolute()
+    if present := shutil.which(name, os.F_OK, path=search_path):
+        raise _not_executable(Path(present), "it has no execute permission")
+    where = f"at {name}" if is_path else "on PATH"
+    raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
 
 
 async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
