@@ -112,24 +112,13 @@ def read_vram_used_bytes(environ: Mapping[str, str]) -> int | None:
 
 
 def parse_nvidia(output: CommandOutput | None) -> list[dict[str, Any]]:
-    gpus = []
-    for line in output.text.splitlines() if output else []:
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 7 or not fields[0].isdecimal():
-            continue
-        gpus.append(
-            {
-                "vendor": "nvidia",
-                "index": int(fields[0]),
-                "name": fields[1],
-                "memory_total_bytes": _mebibytes(fields[2]),
-                "memory_used_bytes": _mebibytes(fields[3]),
-                "utilization_percent": _to_int(fields[4]),
-                "temperature_c": _to_int(fields[5]),
-                "driver": fields[6],
-            }
-        )
-    return gpus
+    rows = ([field.strip() for field in line.split(",")] for line in (output.text.splitlines() if output else []))
+    return [
+        {"vendor": "nvidia"}
+        | {name: read(told) for (name, read), told in zip(_NVIDIA_FIGURES.items(), row, strict=True)}
+        for row in rows
+        if len(row) == len(_NVIDIA_FIGURES) and row[0].isdecimal()
+    ]
 
 
 def parse_rocm(output: CommandOutput | None) -> list[dict[str, Any]]:
@@ -178,3 +167,15 @@ def _mebibytes(field: str) -> int | None:
 def _to_int(value: object) -> int | None:
     text = str(value).strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+# In the order of the query.
+_NVIDIA_FIGURES: dict[str, Callable[[str], Any]] = {
+    "index": _to_int,
+    "name": str,
+    "memory_total_bytes": _mebibytes,
+    "memory_used_bytes": _mebibytes,
+    "utilization_percent": _to_int,
+    "temperature_c": _to_int,
+    "driver": str,
+}

@@ -182,30 +182,24 @@ def word_temperatures(group: GroupSummary) -> str:
 
 def word_clock(clock: ClockTrust) -> str:
     """How far to trust the timings, and what was waited for retries."""
-    parts = []
-    if clock.lag_p99_ms is not None:
-        parts.append(f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}")
-    if clock.n_watched:
-        calls = plural(clock.n_watched, "call")
-        parts.append(f"{clock.n_flagged} of {calls} could be off by more than 1 ms or 1%")
-    if clock.n_retried:
-        calls = plural(clock.n_retried, "call")
-        parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
-    if clock.busy:
-        parts.append(f"the machine was busy before the first call (load {_load(clock)})")
-    return "; ".join(parts)
+    watched, retried = plural(clock.n_watched, "call"), plural(clock.n_retried, "call")
+    parts = [
+        "" if clock.lag_p99_ms is None else f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}",
+        f"{clock.n_flagged} of {watched} could be off by more than 1 ms or 1%" if clock.n_watched else "",
+        f"{retried} tried again, {format_duration(clock.retry_wait_ms)} waited" if clock.n_retried else "",
+        f"the machine was busy before the first call (load {_load(clock)})" if clock.busy else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def word_cost(clock: ClockTrust) -> str:
     """What the measuring itself took; empty where it was not watched."""
-    parts = []
-    if clock.resolution_ns is not None:
-        parts.append(f"clock resolution {clock.resolution_ns} ns")
-    if clock.client_cpu_s is not None:
-        parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
-    if clock.load_1m is not None and not clock.busy:
-        parts.append(f"load {_load(clock)}")
-    return "; ".join(parts)
+    parts = [
+        "" if clock.resolution_ns is None else f"clock resolution {clock.resolution_ns} ns",
+        "" if clock.client_cpu_s is None else f"clawgauge used {clock.client_cpu_s:.1f} s of CPU",
+        "" if clock.load_1m is None or clock.busy else f"load {_load(clock)}",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def word_money(cost: CostSummary | None) -> str:

@@ -6,7 +6,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, pairwise
 
 import msgspec
@@ -203,23 +203,6 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     is_quoted: bool
 
 
-def _closings(text: str, pattern: re.Pattern[str]) -> Callable[[int, int], re.Match[str] | None]:
-    """What finds the first closing of at least so many marks at or after a position.
-
-    Every place of the text where a fence of one kind may close is kept as a number: there may be millions.
-    """
-    starts = array("I", (match.start() for match in pattern.finditer(text)))
-
-    def first_of(length: int, position: int) -> re.Match[str] | None:
-        for index in range(bisect_left(starts, position), len(starts)):
-            closing = pattern.match(text, starts[index])
-            if closing and len(closing["run"]) >= length:
-                return closing
-        return None
-
-    return first_of
-
-
 def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for block in scan_blocks(text):
         body = text[block.body_start : block.body_end]
@@ -236,7 +219,8 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 def scan_blocks(text: str) -> Iterator[Block]:
     """Every fenced block, in order."""
-    closings: dict[str, Callable[[int, int], re.Match[str] | None]] = {}
+    # Every place where a fence of one kind may close, as a number: there may be millions.
+    closings: dict[str, array[int]] = {}
     position = 0
     while opening := _FENCE_OPENING.search(text, position):
         kind = "ticks" if opening["ticks"] else "tildes"
@@ -244,13 +228,14 @@ def scan_blocks(text: str) -> Iterator[Block]:
         start, position = opening.start(kind), opening.end()
         lead = text[text.rfind("\n", 0, start) + 1 : start]
         body_start = min(position + 1, len(text))
+        pattern = _FENCE_CLOSING[fence[0]]
         if fence[0] not in closings:
-            closings[fence[0]] = _closings(text, _FENCE_CLOSING[fence[0]])
-        first_closing = closings[fence[0]]
-        if _LEAD_ONLY.fullmatch(lead):
-            closing = first_closing(len(fence), body_start)
-        else:
-            closing = first_closing(1, body_start)
+            closings[fence[0]] = array("I", (match.start() for match in pattern.finditer(text)))
+        starts = closings[fence[0]]
+        stands_alone = _LEAD_ONLY.fullmatch(lead) is not None
+        found = (pattern.match(text, starts[n]) for n in range(bisect_left(starts, body_start), len(starts)))
+        closing = next((one for one in found if one and (len(one["run"]) >= len(fence) or not stands_alone)), None)
+        if not stands_alone:
             # It opens a block with one info word at most, and where it would not close a code span.
             n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
             if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -142,11 +143,10 @@ class TokenTally:
 
     def __init__(self) -> None:
         self._current: dict[str, Any] = {}
-        self._before: dict[str, int] = {}
+        self._before: Counter[str] = Counter()
 
     def next_reply(self) -> None:
-        for name in _COUNTS:
-            self._before[name] = self._before.get(name, 0) + (count(self._current, name) or 0)
+        self._before.update({name: count(self._current, name) or 0 for name in _COUNTS})
         self._current.clear()
 
     def note(self, usage: Any) -> None:
@@ -163,7 +163,7 @@ class TokenTally:
     def report(self, sink: Sink) -> None:
         """The counts over all replies so far; what the one under way does not tell is not told."""
         told = {name: count(self._current, name) for name in _COUNTS}
-        totals = {name: n + self._before.get(name, 0) for name, n in told.items() if n is not None}
+        totals = {name: n + self._before[name] for name, n in told.items() if n is not None}
         cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
         uncached = totals.get("input_tokens")
         sink.usage(
