@@ -189,11 +189,8 @@ class Embedded(Provider):
 
     def describe(self) -> dict[str, Any]:
         known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}
-        if template := self.settings.extra.get("chat_template_file"):
-            known["chat_template_file"] = template
-        if context := self.settings.extra.get("context"):
-            known["context"] = context
-        return known
+        given = self.settings.extra
+        return known | {name: given[name] for name in ("chat_template_file", "context") if given.get(name)}
 
 
 create = Embedded

@@ -63,24 +63,6 @@ def read_payload(
     One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing.
     """
     start = skip(_BEFORE_PAYLOAD, text, start)
-    values, ends, n_joined = _read_values(text, start, most)
-    end = ends[-1] if ends else start
-    tail = skip(_BEHIND_PAYLOAD, text, end)
-    found = stop.search(text, tail)
-    is_closed = found is not None and found.end() > found.start()
-    if found and found.start() == tail and (is_closed or not values):
-        return values, text[start:end], found.end()
-    if is_closed or not values:
-        # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
-        whole_end, is_whole = scan_json(text, start)
-        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
-        return None, text[start:payload_end].strip(), end
-    end = ends[n_joined - 1]
-    return values[:n_joined], text[start:end], end
-
-
-def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], list[int], int]:
-    """The values in a row, where each ends, and how many from the first on are joined; up to one that is broken."""
     values: list[Any] = []
     ends: list[int] = []
     n_joined = 0
@@ -96,7 +78,20 @@ def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], li
         if not n_joined and not (between and between["sign"]):
             n_joined = len(values)
         position = between.end() if between else end
-    return values, ends, n_joined or len(values)
+    end = ends[-1] if ends else start
+    tail = skip(_BEHIND_PAYLOAD, text, end)
+    found = stop.search(text, tail)
+    is_closed = found is not None and found.end() > found.start()
+    if found and found.start() == tail and (is_closed or not values):
+        return values, text[start:end], found.end()
+    if is_closed or not values:
+        # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
+        whole_end, is_whole = scan_json(text, start)
+        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
+        return None, text[start:payload_end].strip(), end
+    n_joined = n_joined or len(values)
+    end = ends[n_joined - 1]
+    return values[:n_joined], text[start:end], end
 
 
 _NAME_KEYS = ("name", "tool_name")
