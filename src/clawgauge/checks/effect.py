@@ -28,7 +28,7 @@ from clawgauge.checks.detection.prose import (
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
 from clawgauge.checks.text import TEXT_RULE, find_rule_fault
-from clawgauge.checks.tool_schema import find_misfit, parameters_by_tool, property_schema, required_names
+from clawgauge.checks.tool_call import find_misfit, parameters_by_tool, property_schema, required_names
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation
 from clawgauge.world import World
