@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -106,14 +107,15 @@ class ResponsesReader(EventReader[_Event]):
             # All of it came at the end: that is when it was sent, not when its first token was made.
             self._sink.note(first_token_captured=False)
         items = _items(response)
+        kinds = Counter(_text(item.get("type")) for item in items)
         for item in items:
-            if item.get("type") == "function_call":
-                self._calls.final(at_ns, item, sum(other.get("type") == "function_call" for other in items))
+            kind = _text(item.get("type"))
+            if kind == "function_call":
+                self._calls.final(at_ns, item, kinds[kind])
                 continue
             # By its id; where ids are left out or changed, as many items were told as there are of this type.
-            told = self._told.get(_text(item.get("type")), set())
-            n_alike = sum(other.get("type") == item.get("type") for other in items)
-            if _text(item.get("id")) not in told and len(told) < n_alike:
+            told = self._told.get(kind, set())
+            if _text(item.get("id")) not in told and len(told) < kinds[kind]:
                 report_item(self._sink, at_ns, item, "")
         report_response(self._sink, response, self._max_tokens)
         if failed:
