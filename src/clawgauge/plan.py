@@ -118,7 +118,7 @@ def make_plan(
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
     refuse_secret_prompts(prompts, secrets)
-    needing = {p.key for p in prompts if p.world is not None or p.validator.get("type") == "effect"}
+    needing = {p.key for p in prompts if p.needs_shell}
     if needing and not resumes and not can_run():
         why = "the package bashkit is not installed, and has no build for every system"
         prompts = [prompt for prompt in prompts if prompt.key not in needing]

@@ -1,38 +1,18 @@
 """Pure judgement: an answer and an expectation in, a verdict out."""
 
-from clawgauge.checks.answer import (
-    NATIVE,
-    Answer,
-    Verdict,
-    answer_start,
-    split_thinking,
-    tool_calls_of,
-    tool_use_success,
-)
-from clawgauge.checks.detection import detect_tools
-from clawgauge.checks.json import JsonRefused, decode_strictly
-from clawgauge.checks.tool_call import COMPARISONS, expected_names
-from clawgauge.checks.tool_schema import check_offer
-from clawgauge.checks.validators import VALIDATORS_VERSION, Judgement, check_spec, judge, judge_answer, not_judged
-
-__all__ = [
-    "COMPARISONS",
-    "NATIVE",
-    "VALIDATORS_VERSION",
-    "Answer",
-    "JsonRefused",
-    "Judgement",
-    "Verdict",
-    "answer_start",
-    "check_offer",
-    "check_spec",
-    "decode_strictly",
-    "detect_tools",
-    "expected_names",
-    "judge",
-    "judge_answer",
-    "not_judged",
-    "split_thinking",
-    "tool_calls_of",
-    "tool_use_success",
-]
+from clawgauge.checks.answer import NATIVE as NATIVE
+from clawgauge.checks.answer import Answer as Answer
+from clawgauge.checks.answer import Verdict as Verdict
+from clawgauge.checks.answer import answer_start as answer_start
+from clawgauge.checks.answer import split_thinking as split_thinking
+from clawgauge.checks.answer import tool_calls_of as tool_calls_of
+from clawgauge.checks.detection import detect_tools as detect_tools
+from clawgauge.checks.tool_call import COMPARISONS as COMPARISONS
+from clawgauge.checks.tool_call import check_offer as check_offer
+from clawgauge.checks.tool_call import expected_names as expected_names
+from clawgauge.checks.validators import VALIDATORS_VERSION as VALIDATORS_VERSION
+from clawgauge.checks.validators import Judgement as Judgement
+from clawgauge.checks.validators import check_spec as check_spec
+from clawgauge.checks.validators import judge as judge
+from clawgauge.checks.validators import judge_answer as judge_answer
+from clawgauge.checks.validators import not_judged as not_judged

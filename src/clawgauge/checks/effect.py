@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_pieces, failed, passed, quoted
-from clawgauge.checks.detection import STEPS, Find, Vocabulary, find_structured, take_calls
+from clawgauge.checks.detection import STEPS, take_calls
+from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.prose import (
     drop_prompt,
     find_fenced,
@@ -23,24 +25,11 @@ from clawgauge.checks.detection.prose import (
     scan_blocks,
     scan_prompts,
 )
-from clawgauge.checks.detection.shell import load_lexicon, read_commands, split_segments
-from clawgauge.checks.spec import (
-    a_world,
-    any_text,
-    at,
-    fields,
-    list_of,
-    matches_fully,
-    named,
-    re2_pattern,
-    some_text,
-    some_texts,
-)
+from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
 from clawgauge.checks.text import TEXT_RULE, find_rule_fault
-from clawgauge.checks.tool_schema import find_misfit, parameters_by_tool, property_schema, required_names
+from clawgauge.checks.tool_call import find_misfit, parameters_by_tool, property_schema, required_names
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
-from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 from clawgauge.world import World
 
@@ -75,47 +64,43 @@ class Step(NamedTuple):
 
 
 class NotCalled(Exception):
-    """The answer calls nothing that could be run."""
-
-    def __init__(self, code: str, why: str) -> None:
-        super().__init__(why)
-        self.code = code
+    """The answer calls nothing that could be run: the violation's code and detail."""
 
 
 def _variables(value: Any, place: str) -> None:
-    named(any_text, "texts by name")(value, place)
+    shape.named(shape.any_text, "texts by name")(value, place)
     for name in value:
         if not _ENV_NAME.fullmatch(name):
-            raise SuiteError(f"key '{at(place, name)}' must be a variable's name: letters, digits and underscores")
+            raise shape.fault(place, name, "must be a variable's name: letters, digits and underscores")
 
 
 def _says_or_does(stand_in: Spec, place: str) -> None:
     if "prints" not in stand_in and "does" not in stand_in:
-        raise SuiteError(f"key '{at(place, 'prints')}' is missing; say there what the command prints")
+        raise shape.fault(place, "prints", "is missing; say there what the command prints")
 
 
 def _refuse_idle(spec: Spec, place: str) -> None:
     if "output" in spec:
         return
     if not spec.get("expect"):
-        raise SuiteError(f"key '{at(place, 'expect')}' is missing; give at least one condition there, or an 'output'")
+        raise shape.fault(place, "expect", "is missing; give at least one condition there, or an 'output'")
     if not any(find_faults(spec, World(spec.get("world", {})))):
-        raise SuiteError(
-            f"key '{at(place, 'expect')}' holds before anything is done; expect what a command has to bring about"
-        )
+        raise shape.fault(place, "expect", "holds before anything is done; expect what a command has to bring about")
 
 
-_STAND_IN = fields({"command": re2_pattern}, {"prints": some_text, "does": some_text}, also=_says_or_does)
-EFFECT = fields(
-    {"expected_tools": some_texts},
+_STAND_IN = shape.fields(
+    {"command": shape.re2_pattern}, {"prints": shape.some_text, "does": shape.some_text}, also=_says_or_does
+)
+EFFECT = shape.fields(
+    {"expected_tools": shape.some_texts},
     {
         "output": TEXT_RULE,
-        "look": some_text,
-        "may_change": some_texts,
+        "look": shape.some_text,
+        "may_change": shape.some_texts,
         "env": _variables,
-        "stand_ins": list_of(_STAND_IN, "stand-ins", least=0),
+        "stand_ins": shape.list_of(_STAND_IN, "stand-ins", least=0),
         **CONDITIONS,
-        "world": a_world,
+        "world": shape.a_world,
     },
     also=_refuse_idle,
 )
@@ -126,14 +111,15 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     try:
         steps = _native_steps(answer) if answer.tools_offered else _written_steps(answer)
     except NotCalled as why:
-        return failed(why.code, str(why), parsed)
+        code, detail = why.args
+        return failed(code, detail, parsed)
     parsed["commands"] = [step.line for step in steps]
     world = World(spec.get("world", {}))
     commands = [command for step in steps if step.tool == "exec" for command in _commands_of(step.line)]
     stand_ins = [
         stand_in
         for stand_in in spec.get("stand_ins", [])
-        if any(matches_fully(stand_in["command"], command) for command in commands)
+        if any(shape.matches_fully(stand_in["command"], command) for command in commands)
     ]
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
     outputs: list[str] = []
@@ -237,28 +223,24 @@ def _native_steps(answer: Answer) -> list[Step]:
 def _step_of(call: ToolInvocation) -> Step | None:
     """A call as a step of the world; None where its tool neither runs commands nor reads files."""
     name, arguments, lexicon = call.name.lower(), call.arguments, load_lexicon()
-    if name in lexicon.exec_tools:
-        fields = arguments if isinstance(arguments, dict) else {"command": arguments}
-        command = next((fields[key] for key in lexicon.exec_args if isinstance(fields.get(key), str)), None)
-        return None if command is None else _exec_step(command, fields)
     if name in _READERS:
-        fields = arguments if isinstance(arguments, dict) else {"path": str(arguments or "").strip(" \"'`")}
-        path = next((fields[key] for key in _PATH_KEYS if isinstance(fields.get(key), str)), "")
-        rest = {key: fields[key] for key in ("offset", "limit") if key in fields}
+        given = arguments if isinstance(arguments, dict) else {"path": str(arguments or "").strip(" \"'`")}
+        path = next((given[key] for key in _PATH_KEYS if isinstance(given.get(key), str)), "")
+        rest = {key: given[key] for key in ("offset", "limit") if key in given}
         return Step("read", {"path": path, **rest}, f"read {path}")
-    return None
-
-
-def _exec_step(command: str, fields: Mapping[str, Any]) -> Step:
-    """A command with what the call says besides, which a line of shell would say in its own way."""
-    line, workdir, env = command, fields.get("workdir"), fields.get("env")
-    if fields.get("timeout") is not None:
-        line = f"timeout {fields['timeout']} {line}"
+    given = arguments if isinstance(arguments, dict) else {"command": arguments}
+    command = next((given[key] for key in lexicon.exec_args if isinstance(given.get(key), str)), None)
+    if name not in lexicon.exec_tools or command is None:
+        return None
+    # What the call says besides, a line of shell would say in its own way.
+    line, workdir, env = command, given.get("workdir"), given.get("env")
+    if given.get("timeout") is not None:
+        line = f"timeout {given['timeout']} {line}"
     if isinstance(env, dict):
         line = "".join(f"{name}={shlex.quote(str(value))} " for name, value in env.items()) + line
     if isinstance(workdir, str):
         line = f"cd {shlex.quote(workdir)} && {line}"
-    if fields.get("background") is True:
+    if given.get("background") is True:
         line = f"{line} &"
     return Step("exec", {"command": command} | ({"workdir": workdir} if isinstance(workdir, str) else {}), line)
 
@@ -266,42 +248,34 @@ def _exec_step(command: str, fields: Mapping[str, Any]) -> Step:
 def _written_steps(answer: Answer) -> list[Step]:
     """The commands called in the text; those only quoted in a refusal, negated or reported as done are not."""
     text = well_formed(" ".join(answer_pieces(answer.text))).replace("\r\n", "\n").replace("\r", "\n")
+    vocabulary = Vocabulary.for_prompt(answer.expected_tools)
     steps: list[tuple[int, Step]] = []
     why = "no command was called"
     refused: bool | None = None
-    for start, find, is_call, lines in _spoken(text, answer.expected_tools):
-        if not is_call:
-            refused = refuses(text) if refused is None else refused
-            reason = "it is quoted in a refusal" if refused else why_not_meant(text, find.start, find.end)
-            if reason is not None:
-                why = f"a command is there, but {reason}"
-                continue
-        steps += [(start, step) for step in lines]
+    left = text
+    for detect in STEPS:
+        finds = list(detect(left, vocabulary))
+        left, _ = take_calls(left, finds, MAX_COMMANDS)
+        is_call = detect in (find_structured, find_markers)
+        for find in (find for find in finds if find.calls):
+            if not is_call:
+                refused = refuses(text) if refused is None else refused
+                reason = "it is quoted in a refusal" if refused else why_not_meant(text, find.start, find.end)
+                if reason is not None:
+                    why = f"a command is there, but {reason}"
+                    continue
+            invocations = [call.invocation for call in find.calls]
+            if is_call or invocations[0].name in _READERS:
+                found = list(filter(None, map(_written_step, invocations)))
+            else:
+                line = _line_of(text, find, detect, vocabulary)
+                found = [Step("exec", {"command": line}, line)]
+            steps += [(find.calls[0].at, step) for step in found]
     if not steps:
         raise NotCalled("not_called", why)
     if makes_up_result(text, "\n".join(step.line for _, step in steps)):
         raise NotCalled("not_called", "a command is there, but beside it a result that nobody has seen")
     return [step for _, step in sorted(steps, key=lambda step: step[0])][:MAX_COMMANDS]
-
-
-def _spoken(text: str, expected: Sequence[str]) -> Iterator[tuple[int, Find, bool, list[Step]]]:
-    """Each find of the detection that holds calls: its place, whether it is a call in form, and its steps."""
-    vocabulary = Vocabulary.for_prompt(expected)
-    left = text
-    for detect in STEPS:
-        finds = list(detect(left, vocabulary))
-        for find in finds:
-            if not find.calls:
-                continue
-            in_form = detect in (find_structured, find_markers)
-            invocations = [call.invocation for call in find.calls]
-            if in_form or invocations[0].name in _READERS:
-                steps = list(filter(None, map(_written_step, invocations)))
-            else:
-                line = _line_of(text, find, detect, vocabulary)
-                steps = [Step("exec", {"command": line}, line)]
-            yield find.calls[0].at, find, in_form, steps
-        left, _ = take_calls(left, finds, MAX_COMMANDS)
 
 
 def _written_step(call: ToolInvocation) -> Step | None:

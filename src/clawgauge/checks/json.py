@@ -12,21 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawgauge.characters import repair_value
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
-from clawgauge.checks.spec import (
-    anything,
-    by_type,
-    fields,
-    finite_number,
-    is_number,
-    kind_of,
-    list_of,
-    matches_fully,
-    named,
-    re2_pattern,
-    some_text,
-    true_or_false,
-)
 from clawgauge.checks.text import same_value, shown
 from clawgauge.errors import SuiteError
 
@@ -112,7 +99,7 @@ _DECODER = json.JSONDecoder(
 
 
 TYPES: dict[str, Callable[[Any], bool]] = {
-    "number": is_number,
+    "number": shape.is_number,
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
@@ -127,23 +114,23 @@ def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
         raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
 
 
-_BOUNDS = fields({}, {"min": finite_number, "max": finite_number}, also=_refuse_crossed)
-_RULE = by_type(
+_BOUNDS = shape.fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
+_RULE = shape.by_type(
     {
         "number": _BOUNDS,
         "integer": _BOUNDS,
-        "string": fields({}, {"pattern": re2_pattern}),
-        **dict.fromkeys(("boolean", "array", "object", "null"), fields({})),
-        "one_of": fields({"values": list_of(anything, "values to accept")}),
+        "string": shape.fields({}, {"pattern": shape.re2_pattern}),
+        **dict.fromkeys(("boolean", "array", "object", "null"), shape.fields({})),
+        "one_of": shape.fields({"values": shape.list_of(shape.anything, "values to accept")}),
     },
     "a rule",
 )
-JSON_KEYS = fields(
-    {"required_keys": list_of(some_text, "texts", least=0)},
+JSON_KEYS = shape.fields(
+    {"required_keys": shape.list_of(shape.some_text, "texts", least=0)},
     {
-        "strict": true_or_false,
-        "closed": true_or_false,
-        "key_rules": named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules"),
+        "strict": shape.true_or_false,
+        "closed": shape.true_or_false,
+        "key_rules": shape.named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules"),
     },
     closed=False,
 )
@@ -158,12 +145,12 @@ def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
             return None
         return "value_not_allowed", f"got {shown(value)}"
     if not TYPES[wanted](value):
-        return "wrong_type", f"wanted {wanted}, got {kind_of(value)}"
+        return "wrong_type", f"wanted {wanted}, got {shape.kind_of(value)}"
     if "min" in rule and value < rule["min"]:
         return "below_min", f"got {shown(value)}, minimum {rule['min']}"
     if "max" in rule and value > rule["max"]:
         return "above_max", f"got {shown(value)}, maximum {rule['max']}"
-    if "pattern" in rule and not matches_fully(rule["pattern"], value):
+    if "pattern" in rule and not shape.matches_fully(rule["pattern"], value):
         return "pattern_mismatch", f"got {shown(value)}, wanted {quoted(rule['pattern'])}"
     return None
 
@@ -180,7 +167,7 @@ def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
     except JsonRefused as error:
         return failed(error.code, error.detail, None)
     if not isinstance(value, dict):
-        return failed("json_not_object", f"the top level is {kind_of(value)}", None)
+        return failed("json_not_object", f"the top level is {shape.kind_of(value)}", None)
     missing = [key for key in spec["required_keys"] if key not in value]
     if missing:
         return failed("missing_key", ", ".join(missing), value)

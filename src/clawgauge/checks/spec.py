@@ -37,20 +37,18 @@ def matches_fully(pattern: str, text: str) -> bool:
 
 def kind_of(value: Any) -> str:
     """A JSON value's kind, in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    for kinds, words in (
-        (str, "text"),
-        (int, "a whole number"),
-        (float, "a number with a fraction"),
-        (list | tuple, "a list"),
-        (Mapping, "an object"),
-    ):
-        if isinstance(value, kinds):
-            return words
-    return f"a {type(value).__name__}"
+    match value:
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case str():
+            return "text"
+        case int():
+            return "a whole number"
+        case float():
+            return "a number with a fraction"
+        case list() | tuple():
+            return "a list"
+    return "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
 
 
 def is_number(value: Any) -> bool:
@@ -67,6 +65,11 @@ def refuse(place: str, wanted: str, value: Any) -> SuiteError:
         return SuiteError(f"key '{place}' is missing; it must be {wanted}")
     shown = repr(value) if is_number(value) or (isinstance(value, str) and len(value) <= 40) else kind_of(value)
     return SuiteError(f"key '{place}' must be {wanted}, not {shown}")
+
+
+def fault(place: str, key: str, words: str) -> SuiteError:
+    """What to raise where a key under `place` is wrong; `words` go on from its name."""
+    return SuiteError(f"key '{at(place, key)}' {words}")
 
 
 def suggest(word: str, known: Collection[str]) -> str:

@@ -1,11 +1,16 @@
-"""The `tool_call` validator: the calls an answer must make with their arguments, or that it must make none."""
+"""The `tool_call` validator: the calls an answer must make with their arguments, or that it must make none.
+
+The arguments are held against what the suite allows and against the JSON Schema of the tool that was offered.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import (
     NATIVE,
     TEXT_PREFIX,
@@ -17,34 +22,26 @@ from clawgauge.checks.answer import (
     split_thinking,
     tool_calls_of,
 )
-from clawgauge.checks.spec import (
-    Shape,
-    at,
-    choice,
-    fields,
-    list_of,
-    named,
-    some_text,
-    that,
-    true_or_false,
-)
+from clawgauge.checks.json import TYPES
 from clawgauge.checks.speech import find_claim
-from clawgauge.checks.text import TEXT_RULE, check_pattern, is_text_rule, shown
-from clawgauge.checks.tool_schema import (
-    ANYTHING,
-    Schema,
-    allows_anything,
-    find_misfit,
-    is_allowed,
-    is_listed,
-    parameters_by_tool,
-    property_schema,
-    read_allowed,
+from clawgauge.checks.text import (
+    PATTERN_MARK,
+    TEXT_RULE,
+    as_written,
+    check_pattern,
+    find_rule_fault,
+    is_pattern,
+    is_text_rule,
+    same_value,
+    shown,
 )
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
 Expected = Mapping[str, Any]
+Schema = Mapping[str, Any]
+ANYTHING = "*"
+_DROPPED = str.maketrans("", "", " ,./-_*^")
 MAX_EXPECTED_CALLS = 100
 WANTS = ("expected_calls", "no_call", "ask")
 COMPARISONS = ("exact", "loose")
@@ -56,6 +53,94 @@ _QUESTION = re.compile("[?？؟]")
 
 Fault = tuple[str, str]
 """A violation's code and detail."""
+
+
+def allows_anything(allowed: Any) -> bool:
+    """Whether the allowed values, as the suite writes them, leave the value open."""
+    return allowed == ANYTHING or (isinstance(allowed, list) and ANYTHING in allowed)
+
+
+def read_allowed(allowed: Any) -> tuple[Any, bool]:
+    """The allowed values of an argument, and whether the suite has them compared loosely."""
+    if isinstance(allowed, Mapping):
+        return allowed.get("values"), allowed.get("loose") is True
+    return allowed, False
+
+
+def is_allowed(value: Any, allowed: list[Any], *, exact: bool = False) -> bool:
+    """Whether `value` is one of the listed values, its texts compared `exact`ly or as `same_text` does."""
+    return any(same_value(value, wanted, partial(_fits_text, exact=exact)) for wanted in allowed)
+
+
+def same_text(text: str, wanted: str) -> bool:
+    """Whether two texts are the same but for case, outer white space and dropped marks."""
+    text, wanted = text.strip().casefold(), wanted.strip().casefold()
+    bare = wanted.translate(_DROPPED)
+    # A text of nothing but marks ("/", "*") has only its marks to be known by.
+    return text.translate(_DROPPED) == bare if bare else text == wanted
+
+
+def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
+    if is_text_rule(wanted):
+        return find_rule_fault(wanted, text) is None
+    if not isinstance(wanted, str):
+        return False
+    if is_pattern(wanted):
+        return shape.matches_fully(wanted.removeprefix(PATTERN_MARK), as_written(text) if exact else text.strip())
+    return as_written(text) == as_written(wanted) if exact else same_text(text, wanted)
+
+
+def parameters_by_tool(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
+    """The schema of each offered tool's arguments, under its name in lower case."""
+    functions = (tool["function"] for tool in tools)
+    return {function["name"].lower(): function.get("parameters") or {} for function in functions}
+
+
+def property_schema(parameters: Schema, name: str) -> Schema | None:
+    """The schema of one argument, or None where the tool takes no argument of that name."""
+    known = parameters.get("properties")
+    if isinstance(known, Mapping) and name in known:
+        return known[name] if isinstance(known[name], Mapping) else {}
+    others = parameters.get("additionalProperties")
+    if isinstance(others, Mapping):
+        return others
+    return {} if others is True else None
+
+
+def required_names(parameters: Schema) -> list[str]:
+    required = parameters.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
+    """The path of the first part of `value` that is of a type its schema refuses, or None; `path` is its own."""
+    wanted = schema.get("type")
+    if not any(
+        TYPES.get(str(one), lambda _: True)(value) for one in (wanted if isinstance(wanted, list) else [wanted])
+    ):
+        return path
+    for keyword in ("anyOf", "oneOf"):
+        branches = _schemas(schema.get(keyword))
+        if branches and all(find_misfit(branch, value, path) is not None for branch in branches):
+            return path
+    parts = [(part, value, path) for part in _schemas(schema.get("allOf"))]
+    if isinstance(value, dict):
+        parts += [(property_schema(schema, name) or {}, member, f"{path}.{name}") for name, member in value.items()]
+    elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        parts += [(items, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return next((misfit for part in parts if (misfit := find_misfit(*part)) is not None), None)
+
+
+def is_listed(schema: Schema, value: Any, *, exact: bool = False) -> bool:
+    """Whether `value` is one of those the schema lists, where it lists any."""
+    if "const" in schema:
+        return is_allowed(value, [schema["const"]], exact=exact)
+    listed = schema.get("enum")
+    return not isinstance(listed, list) or is_allowed(value, listed, exact=exact)
+
+
+def _schemas(value: Any) -> list[Schema]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def find_mismatch(
@@ -143,10 +228,10 @@ def check_together(spec: Mapping[str, Any], place: str) -> None:
         raise SuiteError(f"{found}; give one of expected_calls, no_call and ask")
     for key in ("answer",) if given == ["expected_calls"] else ("order", "loose"):
         if key in spec:
-            raise SuiteError(f"key '{at(place, key)}' does not go with '{given[0]}'; take one of them out")
+            raise shape.fault(place, key, f"does not go with '{given[0]}'; take one of them out")
 
 
-_only_true = that("true, or left out", lambda value: value is True)
+_only_true = shape.that("true, or left out", lambda value: value is True)
 
 
 def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
@@ -157,9 +242,9 @@ def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
 
 def _allowed_values(allowed: Any, place: str) -> None:
     if isinstance(allowed, Mapping):
-        fields({"values": _allowed_values}, {"loose": true_or_false})(allowed, place)
+        shape.fields({"values": _allowed_values}, {"loose": shape.true_or_false})(allowed, place)
     elif allowed != ANYTHING:
-        list_of(_check_patterns, f'allowed values (or "{ANYTHING}")')(allowed, place)
+        shape.list_of(_check_patterns, f'allowed values (or "{ANYTHING}")')(allowed, place)
 
 
 def _check_patterns(value: Any, place: str) -> None:
@@ -168,18 +253,20 @@ def _check_patterns(value: Any, place: str) -> None:
     if is_text_rule(value):
         TEXT_RULE(value, place)
     elif isinstance(value, list):
-        list_of(_check_patterns, "values", least=0)(value, place)
+        shape.list_of(_check_patterns, "values", least=0)(value, place)
     elif isinstance(value, Mapping):
-        named(_check_patterns, "values")(value, place)
+        shape.named(_check_patterns, "values")(value, place)
 
 
-_ARGUMENTS = named(_allowed_values, "allowed values")
-_CALL = fields({"name": some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional)
-TOOL_CALL_KEYS: dict[str, Shape] = {
-    "expected_calls": list_of(_CALL, "calls", most=MAX_EXPECTED_CALLS),
-    "order": choice("any", "strict"),
-    "compare": choice(*COMPARISONS),
-    "loose": true_or_false,
+_ARGUMENTS = shape.named(_allowed_values, "allowed values")
+_CALL = shape.fields(
+    {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional
+)
+TOOL_CALL_KEYS: dict[str, shape.Shape] = {
+    "expected_calls": shape.list_of(_CALL, "calls", most=MAX_EXPECTED_CALLS),
+    "order": shape.choice("any", "strict"),
+    "compare": shape.choice(*COMPARISONS),
+    "loose": shape.true_or_false,
     "no_call": _only_true,
     "ask": _only_true,
 }
@@ -223,3 +310,49 @@ def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, 
     if "ask" in spec and _QUESTION.search(_ADDRESS.sub("", text)) is None:
         return failed("no_question", "the answer does not ask for what is missing", parsed)
     return passed(parsed)
+
+
+def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `SuiteError`, naming the key, where a checked specification expects what `tools` do not allow."""
+    if spec["type"] != "tool_call":
+        return
+    schemas = parameters_by_tool(tools)
+    if not schemas:
+        raise SuiteError("key 'type' is 'tool_call', but the prompt offers no tools; give it 'tools'")
+    for index, call in enumerate(spec.get("expected_calls", [])):
+        name, place = call["name"].strip(), f"expected_calls[{index}]"
+        if name.lower() not in schemas:
+            raise SuiteError(
+                f"key '{place}.name' is '{name}', which is not offered; the tools are {', '.join(schemas)}"
+            )
+        _check_arguments(call, name, schemas[name.lower()], place, exact=spec.get("compare") == "exact")
+
+
+def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, place: str, *, exact: bool) -> None:
+    listed = {key: call.get(key, {}) for key in ("arguments", "optional")}
+    for key, values in listed.items():
+        for name, allowed in values.items():
+            here = f"{place}.{key}.{name}"
+            schema = property_schema(parameters, name)
+            if schema is None:
+                known = ", ".join(parameters.get("properties", {})) or "none"
+                raise SuiteError(f"key '{here}' is no argument of '{tool}'; its arguments are {known}")
+            listed_values, _ = read_allowed(allowed)
+            if not allows_anything(listed_values):
+                for index, value in enumerate(listed_values):
+                    _check_value(value, schema, f"{here}[{index}]", exact=exact)
+    for name in required_names(parameters):
+        if not any(name in values for values in listed.values()):
+            raise SuiteError(
+                f"key '{place}.arguments' says nothing of '{name}', which '{tool}' requires; "
+                f'allow some values, or "{ANYTHING}" for any'
+            )
+
+
+def _check_value(value: Any, schema: Schema, place: str, *, exact: bool) -> None:
+    is_rule = is_pattern(value) or is_text_rule(value)
+    if find_misfit(schema, "" if is_rule else value, "") is not None:
+        wanted = schema.get("type", "another type")
+        raise SuiteError(f"key '{place}' is {shape.kind_of(value)}, but the tool's schema asks for {wanted}")
+    if not is_rule and not is_listed(schema, value, exact=exact):
+        raise SuiteError(f"key '{place}' is {value!r}, which is not in the schema's enum")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.characters import well_formed
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import (
     Answer,
     Verdict,
@@ -24,22 +25,8 @@ from clawgauge.checks.answer import (
 )
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
-from clawgauge.checks.spec import (
-    Shape,
-    at,
-    by_type,
-    choice,
-    fields,
-    list_of,
-    matches_fully,
-    re2_pattern,
-    some_text,
-    some_texts,
-    whole_number,
-)
 from clawgauge.checks.text import TEXT_RULE, find_rule_fault
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
-from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.refusals import ArgumentsBudget, encoded_size
 
@@ -177,39 +164,29 @@ def count_bullets(text: str) -> int:
     return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
 
 
-def _at_most(count: Callable[[str], int], unit: str) -> Callable[[Spec, str], Verdict]:
+def _count(count: Callable[[str], int], unit: str, *, exactly: bool = False) -> Callable[[Spec, str], Verdict]:
     def judge_count(spec: Spec, text: str) -> Verdict:
-        got, limit = count(text), spec["value"]
-        parsed = {unit: got}
-        return passed(parsed) if got <= limit else failed(f"too_many_{unit}", f"got {got}, limit {limit}", parsed)
+        got, wanted = count(text), spec["value"]
+        if got == wanted or (got < wanted and not exactly):
+            return passed({unit: got})
+        if exactly:
+            return failed(f"wrong_{unit.removesuffix('s')}_count", f"got {got}, wanted {wanted}", {unit: got})
+        return failed(f"too_many_{unit}", f"got {got}, limit {wanted}", {unit: got})
 
     return judge_count
 
 
-def judge_exact_bullets(spec: Spec, text: str) -> Verdict:
-    got, wanted = count_bullets(text), spec["value"]
-    parsed = {"bullets": got}
-    return passed(parsed) if got == wanted else failed("wrong_bullet_count", f"got {got}, wanted {wanted}", parsed)
-
-
-def judge_exact(spec: Spec, text: str) -> Verdict:
-    wanted = spec["value"].strip()
-    if text == wanted:
-        return passed({"value": text})
-    return failed("not_exact", f"got {quoted(text)}, wanted {quoted(wanted)}", {"value": text})
-
-
-def judge_one_of(spec: Spec, text: str) -> Verdict:
-    if any(text == value.strip() for value in spec["values"]):
-        return passed({"value": text})
-    offered = ", ".join(quoted(value) for value in spec["values"][:5])
-    return failed("not_one_of", f"got {quoted(text)}, wanted one of {offered}", {"value": text})
-
-
-def judge_regex_fullmatch(spec: Spec, text: str) -> Verdict:
-    if matches_fully(spec["pattern"], text):
-        return passed({"value": text})
-    return failed("no_full_match", f"got {quoted(text)}, wanted {quoted(spec['pattern'])}", {"value": text})
+def judge_value(spec: Spec, text: str) -> Verdict:
+    """`exact`, `one_of` and `regex_fullmatch`: the whole answer is the value, one of the values, or a match."""
+    match spec["type"]:
+        case "exact":
+            code, fits, wanted = "not_exact", text == spec["value"].strip(), quoted(spec["value"].strip())
+        case "one_of":
+            code, fits = "not_one_of", any(text == value.strip() for value in spec["values"])
+            wanted = f"one of {', '.join(quoted(value) for value in spec['values'][:5])}"
+        case _:
+            code, fits, wanted = "no_full_match", shape.matches_fully(spec["pattern"], text), quoted(spec["pattern"])
+    return passed({"value": text}) if fits else failed(code, f"got {quoted(text)}, wanted {wanted}", {"value": text})
 
 
 def judge_contains(spec: Spec, text: str) -> Verdict:
@@ -225,7 +202,7 @@ def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
 def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
     both = sorted({*_lowered(spec["expected_tools"])} & {*_lowered(spec.get("forbidden_tools", []))})
     if both:
-        raise SuiteError(f"key '{at(place, 'forbidden_tools')}' names '{both[0]}', which 'expected_tools' asks for")
+        raise shape.fault(place, "forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for")
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
@@ -275,7 +252,7 @@ def _and_answer(judge_calls: Judge) -> Judge:
 
 def _text_validator(value: Any, place: str) -> None:
     if isinstance(value, Mapping) and value.get("type") in _STAND_ALONE:
-        raise SuiteError(f"key '{at(place, 'type')}' is '{value['type']}', which stands alone; use a validator of text")
+        raise shape.fault(place, "type", f"is '{value['type']}', which stands alone; use a validator of text")
     check_spec(value, place)
 
 
@@ -291,38 +268,38 @@ def _on_world(module: str, name: str) -> Any:
 def _world_state(spec: Any, place: str) -> None:
     _on_world("world_state", "WORLD_STATE")(spec, place)
     if "answer" in spec:
-        _text_validator(spec["answer"], at(place, "answer"))
+        _text_validator(spec["answer"], shape.at(place, "answer"))
 
 
-_LIMIT = fields({"value": whole_number(0)}, closed=False)
-VALIDATORS: Mapping[str, tuple[Shape, Judge]] = {
-    "noop": (fields({}, closed=False), lambda spec, answer: Verdict(None)),
-    "exact": (fields({"value": some_text}, closed=False), _on_text(judge_exact)),
-    "one_of": (fields({"values": some_texts}, closed=False), _on_text(judge_one_of)),
-    "regex_fullmatch": (fields({"pattern": re2_pattern}, closed=False), _on_text(judge_regex_fullmatch)),
-    "max_words": (_LIMIT, _on_text(_at_most(count_words, "words"))),
-    "max_sentences": (_LIMIT, _on_text(_at_most(count_sentences, "sentences"))),
-    "exact_bullets": (_LIMIT, _on_text(judge_exact_bullets)),
+_LIMIT = shape.fields({"value": shape.whole_number(0)}, closed=False)
+VALIDATORS: Mapping[str, tuple[shape.Shape, Judge]] = {
+    "noop": (shape.fields({}, closed=False), lambda spec, answer: Verdict(None)),
+    "exact": (shape.fields({"value": shape.some_text}, closed=False), _on_text(judge_value)),
+    "one_of": (shape.fields({"values": shape.some_texts}, closed=False), _on_text(judge_value)),
+    "regex_fullmatch": (shape.fields({"pattern": shape.re2_pattern}, closed=False), _on_text(judge_value)),
+    "max_words": (_LIMIT, _on_text(_count(count_words, "words"))),
+    "max_sentences": (_LIMIT, _on_text(_count(count_sentences, "sentences"))),
+    "exact_bullets": (_LIMIT, _on_text(_count(count_bullets, "bullets", exactly=True))),
     "json_keys": (JSON_KEYS, _on_text(judge_json_keys)),
     "tool_invocation": (
-        fields(
-            {"expected_tools": some_texts},
-            {"match": choice("any", "all"), "forbidden_tools": list_of(some_text, "texts", least=0)},
+        shape.fields(
+            {"expected_tools": shape.some_texts},
+            {"match": shape.choice("any", "all"), "forbidden_tools": shape.list_of(shape.some_text, "texts", least=0)},
             closed=False,
             also=_refuse_wanted_and_forbidden,
         ),
         judge_tool_invocation,
     ),
     "contains": (TEXT_RULE, _on_text(judge_contains)),
-    "all_of": (fields({"validators": list_of(_text_validator, "validators")}), judge_all_of),
+    "all_of": (shape.fields({"validators": shape.list_of(_text_validator, "validators")}), judge_all_of),
     "tool_call": (
-        fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
+        shape.fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
         _and_answer(judge_tool_call),
     ),
     "effect": (_on_world("effect", "EFFECT"), _on_world("effect", "judge_effect")),
     "world_state": (_world_state, _and_answer(_on_world("world_state", "judge_world_state"))),
 }
-_SPEC = by_type({name: shape for name, (shape, _) in VALIDATORS.items()}, "a validator")
+_SPEC = shape.by_type({name: checked for name, (checked, _) in VALIDATORS.items()}, "a validator")
 
 
 def check_spec(spec: Any, place: str = "") -> None:
@@ -357,11 +334,10 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
     encoded, or past 256 KB in all, become null, and so does a `parsed_output` of more than 64 KB, with its flag set.
     """
     expected = [name.lower() for name in prompt.expected_tools]
-    offered = bool(prompt.tools)
     native = native_calls[:MAX_INVOCATIONS]
     invocations = [*native, *detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))]
-    answer = Answer(text, invocations, expected, offered, prompt.tools, prompt.world, prompt.max_turns)
-    return _judgement(judge(prompt.validator, answer), expected, invocations, tools_offered=offered)
+    answer = Answer(text, invocations, expected, bool(prompt.tools), prompt.tools, prompt.world, prompt.max_turns)
+    return _judgement(judge(prompt.validator, answer), prompt, invocations)
 
 
 def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: str) -> Judgement:
@@ -369,15 +345,13 @@ def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: st
 
     Its text is not searched for calls; what came as a call is known without judging, and kept.
     """
-    expected = [name.lower() for name in prompt.expected_tools]
     verdict = Verdict(None) if prompt.validator["type"] == "noop" else Verdict(False, violation)
-    return _judgement(verdict, expected, native_calls[:MAX_INVOCATIONS], tools_offered=bool(prompt.tools))
+    return _judgement(verdict, prompt, native_calls[:MAX_INVOCATIONS])
 
 
-def _judgement(
-    verdict: Verdict, expected: list[str], invocations: list[ToolInvocation], *, tools_offered: bool
-) -> Judgement:
-    names = tool_calls_of(counted_calls(invocations, tools_offered=tools_offered))
+def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocation]) -> Judgement:
+    offered = bool(prompt.tools)
+    names = tool_calls_of(counted_calls(invocations, tools_offered=offered))
     # Arguments too large to keep are left out: the same that a simulated world does not act on.
     budget = ArgumentsBudget()
     kept = [
@@ -392,7 +366,7 @@ def _judgement(
         parsed_output_dropped=dropped,
         tool_calls=names,
         tool_call_count=len(names),
-        tool_use_success=tool_use_success(expected, invocations, tools_offered=tools_offered),
+        tool_use_success=tool_use_success(prompt.expected_tools, invocations, tools_offered=offered),
         tool_invocations=kept,
         tool_channel=tool_channel_of(invocations),
     )

@@ -9,24 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawgauge.characters import well_formed
+from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
-from clawgauge.checks.spec import (
-    Shape,
-    an_object,
-    any_text,
-    anything,
-    at,
-    choice,
-    compile_pattern,
-    fields,
-    list_of,
-    matches_fully,
-    re2_pattern,
-    some_text,
-    text_or_texts,
-    that,
-    true_or_false,
-)
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
 from clawgauge.world.effects import Effect, read_moment
@@ -42,25 +26,14 @@ Spec = Mapping[str, Any]
 FindFault = Callable[[Condition, World], str | None]
 
 # What each condition counts, and the word for it in a violation.
-EFFECTS: Mapping[str, tuple[str, ...]] = {
-    "created": ("created",),
-    "deleted": ("deleted",),
-    "changed": ("created", "changed", "deleted"),
-    "killed": ("killed",),
-    "service": ("service",),
-    "sent": ("sent",),
-    "scheduled": ("scheduled",),
-    "unscheduled": ("unscheduled",),
-    "remembered": ("remembered",),
-    "forgotten": ("forgotten",),
-    "fetched": ("fetched",),
-}
+_KINDS_OF_EFFECT = "created deleted changed killed service sent scheduled unscheduled remembered forgotten fetched"
+EFFECTS = {kind: (kind,) for kind in _KINDS_OF_EFFECT.split()} | {"changed": ("created", "changed", "deleted")}
 _WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to"}
-_TEXT_KEYS: dict[str, Shape] = {
-    "equals": any_text,
-    "contains": text_or_texts,
-    "lacks": text_or_texts,
-    "matches": re2_pattern,
+_TEXT_KEYS: dict[str, shape.Shape] = {
+    "equals": shape.any_text,
+    "contains": shape.text_or_texts,
+    "lacks": shape.text_or_texts,
+    "matches": shape.re2_pattern,
 }
 _MAX_CONDITIONS = 64
 _MAX_STATE_CHARS = 200
@@ -94,7 +67,7 @@ def _find_call(condition: Condition, world: World) -> str | None:
         if call.name not in names or call.arguments is None:
             continue
         written = well_formed(json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str))
-        if pattern is None or compile_pattern(pattern).search(written) is not None:
+        if pattern is None or shape.compile_pattern(pattern).search(written) is not None:
             return f"called {_called(condition)}"
     return None
 
@@ -121,10 +94,6 @@ def _fits(patterns: str | list[str], subject: str) -> bool:
     return any(matches_glob(glob.lstrip("@#"), subject.lstrip("@#"), across=True) for glob in _as_list(patterns))
 
 
-def _fault_of_called(condition: Condition, world: World) -> str | None:
-    return None if _find_call(condition, world) else f"{_called(condition)} was not called"
-
-
 def _fault_of_effect(condition: Condition, world: World) -> str | None:
     wanted = condition.get("happened", condition)
     kind = next(kind for kind in EFFECTS if kind in wanted)
@@ -147,7 +116,7 @@ def find_text_fault(condition: Condition, text: str) -> str | None:
     for unwanted in _as_list(condition.get("lacks", [])):
         if unwanted.casefold() in folded:
             return f"holds {quoted(unwanted)}"
-    if "matches" in condition and not matches_fully(condition["matches"], text.strip()):
+    if "matches" in condition and not shape.matches_fully(condition["matches"], text.strip()):
         return f"does not match {quoted(condition['matches'])}"
     return None
 
@@ -219,16 +188,16 @@ def _fault_of_memory(condition: Condition, world: World) -> str | None:
 # --- how conditions are written --------------------------------------------------------------------------------------
 
 
-_absolute_path = that("an absolute path", lambda value: isinstance(value, str) and value.startswith("/"))
-_schedule = that("five cron fields", lambda value: isinstance(value, str) and moments_of(value) is not None)
-_tools = that(
+_absolute_path = shape.that("an absolute path", lambda value: isinstance(value, str) and value.startswith("/"))
+_schedule = shape.that("five cron fields", lambda value: isinstance(value, str) and moments_of(value) is not None)
+_tools = shape.that(
     f"one of {', '.join(TOOL_NAMES)}, or a list of them",
     lambda value: bool(value) and all(name in TOOL_NAMES for name in _as_list(value)),
 )
 
 
 def _size(value: Any, place: str) -> None:
-    anything(value, place)
+    shape.anything(value, place)
     Fields({place: value}, "", (place,)).size(place)
 
 
@@ -238,19 +207,19 @@ def _moment(value: Any, place: str) -> None:
 
 def _refuse_text_of_absent(condition: Condition, place: str) -> None:
     if condition.get("absent", False) and any(key in condition for key in _TEXT_KEYS):
-        raise SuiteError(f"key '{at(place, 'absent')}' leaves no text to look at; take the other keys out")
+        raise shape.fault(place, "absent", "leaves no text to look at; take the other keys out")
 
 
 def _refuse_no_state(condition: Condition, place: str) -> None:
     if condition.get("restarted", True) is not True or not ("state" in condition or "restarted" in condition):
-        raise SuiteError(f"key '{at(place, 'state')}' is missing; give it, or restarted = true")
+        raise shape.fault(place, "state", "is missing; give it, or restarted = true")
 
 
-def _condition(shapes: Mapping[str, Shape]) -> Shape:
+def _condition(shapes: Mapping[str, shape.Shape]) -> shape.Shape:
     """A condition of one of these kinds, each with its shape."""
 
     def check(value: Any, place: str) -> None:
-        an_object(value, place)
+        shape.an_object(value, place)
         kinds = [kind for kind in shapes if kind in value]
         if len(kinds) != 1:
             raise SuiteError(f"key '{place}' must have exactly one of {', '.join(shapes)}")
@@ -259,35 +228,49 @@ def _condition(shapes: Mapping[str, Shape]) -> Shape:
     return check
 
 
-_EFFECT_KEYS: dict[str, Shape] = {
-    "except": text_or_texts, "contains": some_text, "until": some_text, "before": _moment, "after": _moment,
-}  # fmt: skip
-_EFFECT_SHAPES = {kind: fields({kind: text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
-_CALLED = fields({"called": _tools}, {"with": re2_pattern})
+_EFFECT_KEYS: dict[str, shape.Shape] = {
+    "except": shape.text_or_texts,
+    **dict.fromkeys(("contains", "until"), shape.some_text),
+    **dict.fromkeys(("before", "after"), _moment),
+}
+_EFFECT_SHAPES = {kind: shape.fields({kind: shape.text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
+_CALLED = shape.fields({"called": _tools}, {"with": shape.re2_pattern})
 
 
 # Each kind of condition under its first key: how it is written, and what keeps it from holding.
-KINDS: Mapping[str, tuple[Shape, FindFault]] = {
+KINDS: Mapping[str, tuple[shape.Shape, FindFault]] = {
     "file": (
-        fields({"file": _absolute_path}, {"absent": true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent),
+        shape.fields(
+            {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent
+        ),
         _fault_of_file,
     ),
-    "process": (fields({"process": some_text, "running": true_or_false}), _fault_of_process),
+    "process": (shape.fields({"process": shape.some_text, "running": shape.true_or_false}), _fault_of_process),
     "service": (
-        fields({"service": some_text}, {"state": choice(*STATES), "restarted": true_or_false}, also=_refuse_no_state),
+        shape.fields(
+            {"service": shape.some_text},
+            {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
+            also=_refuse_no_state,
+        ),
         _fault_of_service,
     ),
-    "disk": (fields({"disk": some_text, "free": _size}), _fault_of_disk),
-    "message": (fields({"message": some_text}, _TEXT_KEYS), _fault_of_message),
-    "cron": (fields({"cron": some_text}, {"schedule": _schedule, "absent": true_or_false}), _fault_of_cron),
-    "memory": (fields({"memory": text_or_texts}), _fault_of_memory),
-    "called": (_CALLED, _fault_of_called),
-    "happened": (fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
-} | {kind: (shape, _fault_of_effect) for kind, shape in _EFFECT_SHAPES.items() if kind != "service"}
-CONDITIONS: dict[str, Shape] = {
-    key: list_of(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
+    "disk": (shape.fields({"disk": shape.some_text, "free": _size}), _fault_of_disk),
+    "message": (shape.fields({"message": shape.some_text}, _TEXT_KEYS), _fault_of_message),
+    "cron": (
+        shape.fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
+        _fault_of_cron,
+    ),
+    "memory": (shape.fields({"memory": shape.text_or_texts}), _fault_of_memory),
+    "called": (
+        _CALLED,
+        lambda wanted, world: None if _find_call(wanted, world) else f"{_called(wanted)} was not called",
+    ),
+    "happened": (shape.fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
+} | {kind: (checked, _fault_of_effect) for kind, checked in _EFFECT_SHAPES.items() if kind != "service"}
+CONDITIONS: dict[str, shape.Shape] = {
+    key: shape.list_of(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
     for key, shapes in (
-        ("expect", {kind: shape for kind, (shape, _) in KINDS.items()}),
+        ("expect", {kind: checked for kind, (checked, _) in KINDS.items()}),
         ("forbid", _EFFECT_SHAPES | {"called": _CALLED}),
     )
 }
@@ -295,10 +278,10 @@ CONDITIONS: dict[str, Shape] = {
 
 def _refuse_empty(spec: Spec, place: str) -> None:
     if not spec.get("expect") and not spec.get("forbid"):
-        raise SuiteError(f"key '{at(place, 'expect')}' is empty; give at least one condition in 'expect' or 'forbid'")
+        raise shape.fault(place, "expect", "is empty; give at least one condition in 'expect' or 'forbid'")
 
 
-WORLD_STATE = fields({}, CONDITIONS | {"answer": anything}, closed=False, also=_refuse_empty)
+WORLD_STATE = shape.fields({}, CONDITIONS | {"answer": shape.anything}, closed=False, also=_refuse_empty)
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------------
@@ -307,8 +290,7 @@ WORLD_STATE = fields({}, CONDITIONS | {"answer": anything}, closed=False, also=_
 def find_faults(spec: Spec, world: World) -> list[str | None]:
     """For each condition under `expect` what keeps it from holding, in words, or None."""
     conditions = spec.get("expect", [])
-    kinds = [next(kind for kind in KINDS if kind in condition) for condition in conditions]
-    return [KINDS[kind][1](condition, world) for kind, condition in zip(kinds, conditions, strict=True)]
+    return [KINDS[next(kind for kind in KINDS if kind in wanted)][1](wanted, world) for wanted in conditions]
 
 
 def find_forbidden(spec: Spec, world: World) -> str | None:

@@ -76,18 +76,17 @@ class Rescoring:
             self.kept[_WITHOUT_PROMPT] += 1
             return result
         native = [call for call in result.tool_invocations if call.channel == NATIVE]
-        needs_world = prompt.world is not None or prompt.validator.get("type") == "effect"
         obstacles = {
             "ran over 64 KB": result.raw_output_truncated,
             "held a key, which is not recorded": KEY_WITHHELD in result.warnings,
             "made calls too large to be recorded": any(call.arguments is None for call in native),
-            "needs the package bashkit to be judged": needs_world and not can_run(),
+            "needs the package bashkit to be judged": prompt.needs_shell and not can_run(),
         }
         if (why := next((why for why, holds in obstacles.items() if holds), None)) is not None:
             self.kept[why] += 1
             return result
         self.n_judged += 1
-        ran_in = engine() if needs_world else None
+        ran_in = engine() if prompt.needs_shell else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
         judged = msgspec.structs.replace(

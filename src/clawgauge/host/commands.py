@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TypeVar, cast
 
 import psutil
@@ -47,6 +48,11 @@ def ask(question: Callable[[], _Answer]) -> _Answer | None:
         return question()
     except UNTOLD:
         return None
+
+
+def read_text(path: Path) -> str:
+    """What a file of the system says; empty where it is not there, or not for us to read."""
+    return ask(lambda: path.read_text(encoding="utf-8", errors="replace").strip()) or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.host.commands import CommandOutput, ask, run_command
+from clawgauge.host.commands import CommandOutput, ask, read_text, run_command
 
 POWERCAP = Path("/sys/class/powercap")
 NVML_LIBRARY = "libnvidia-ml.so.1"
@@ -68,20 +68,16 @@ def find_counters(powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -
     """Every counter this process may read, named `cpu:…` or `gpu:…`."""
     found = _nvml_counters(nvml_library)
     for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
-        if _PACKAGE_ZONE.fullmatch(zone.name) and _read_text(zone / "name") != "psys":
+        if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
             range_j = _read_micro(zone / "max_energy_range_uj")
             found[f"cpu:{zone.name}"] = Counter(partial(_read_micro, zone / "energy_uj"), range_j)
     return {name: counter for name, counter in found.items() if counter.read_j() is not None}
 
 
 def _read_micro(file: Path) -> float | None:
-    text = _read_text(file)
-    return int(text) / 1e6 if text.isdecimal() else None
-
-
-def _read_text(file: Path) -> str:
-    # Most systems let only root read these; a machine that does not tell is a machine without the figure.
-    return ask(lambda: file.read_text(encoding="ascii").strip()) or ""
+    # Most systems let only root read these.
+    text = read_text(file)
+    return int(text) / 1e6 if text.isascii() and text.isdecimal() else None
 
 
 def _nvml_counters(library_name: str) -> dict[str, Counter]:
@@ -116,24 +112,13 @@ def read_vram_used_bytes(environ: Mapping[str, str]) -> int | None:
 
 
 def parse_nvidia(output: CommandOutput | None) -> list[dict[str, Any]]:
-    gpus = []
-    for line in output.text.splitlines() if output else []:
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 7 or not fields[0].isdecimal():
-            continue
-        gpus.append(
-            {
-                "vendor": "nvidia",
-                "index": int(fields[0]),
-                "name": fields[1],
-                "memory_total_bytes": _mebibytes(fields[2]),
-                "memory_used_bytes": _mebibytes(fields[3]),
-                "utilization_percent": _to_int(fields[4]),
-                "temperature_c": _to_int(fields[5]),
-                "driver": fields[6],
-            }
-        )
-    return gpus
+    rows = ([field.strip() for field in line.split(",")] for line in (output.text.splitlines() if output else []))
+    return [
+        {"vendor": "nvidia"}
+        | {name: read(told) for (name, read), told in zip(_NVIDIA_FIGURES.items(), row, strict=True)}
+        for row in rows
+        if len(row) == len(_NVIDIA_FIGURES) and row[0].isdecimal()
+    ]
 
 
 def parse_rocm(output: CommandOutput | None) -> list[dict[str, Any]]:
@@ -182,3 +167,15 @@ def _mebibytes(field: str) -> int | None:
 def _to_int(value: object) -> int | None:
     text = str(value).strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+# In the order of the query.
+_NVIDIA_FIGURES: dict[str, Callable[[str], Any]] = {
+    "index": _to_int,
+    "name": str,
+    "memory_total_bytes": _mebibytes,
+    "memory_used_bytes": _mebibytes,
+    "utilization_percent": _to_int,
+    "temperature_c": _to_int,
+    "driver": str,
+}

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, run_together
+from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, read_text, run_together
 from clawgauge.host.gpus import MACOS_QUERY, NVIDIA_QUERY, ROCM_QUERY, parse_macos, parse_nvidia, parse_rocm
 from clawgauge.records import SCHEMA_VERSION, Inventory, ModelInfo, ProviderProbe
 
@@ -117,12 +117,12 @@ def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, An
 
 def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
     """Model, cores and speed. `usable_cores` is what this process may run on, `quota_cores` what a container grants."""
-    lines = (_read_text(root / "proc/cpuinfo") or "").splitlines()
+    lines = read_text(root / "proc/cpuinfo").splitlines()
     # The first processor's block, and what stands after the last (boards name themselves there).
     pairs = (line.partition(":") for line in reversed(lines))
     told = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     frequency = ask(psutil.cpu_freq)
-    quota, _, period = (_read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
+    quota, _, period = (read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
     flags = set((told.get("flags") or told.get("Features") or "").split())
     return {
         "model": told.get("model name") or told.get("Model") or _ask_tools(environ),
@@ -132,7 +132,7 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
         "quota_cores": None if quota == "max" else ask(lambda: round(int(quota) / int(period), 2)),
         "frequency_mhz": round(frequency.current) or None if frequency else None,
         "max_frequency_mhz": round(frequency.max) or None if frequency else None,
-        "governor": _read_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": read_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
         "flags": [flag for flag in TELLING_FLAGS if flag in flags],
     }
 
@@ -141,7 +141,7 @@ def describe_memory(root: Path = ROOT) -> dict[str, Any]:
     """Total memory and swap, and the limit of the container where there is one."""
     memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
     groups = root / "sys/fs/cgroup"
-    limit = _read_text(groups / "memory.max") or _read_text(groups / "memory/memory.limit_in_bytes") or ""
+    limit = read_text(groups / "memory.max") or read_text(groups / "memory/memory.limit_in_bytes")
     return {
         "total_bytes": memory.total if memory else None,
         "available_bytes": memory.available if memory else None,
@@ -157,9 +157,9 @@ def _find_container(environ: Mapping[str, str], root: Path, release: str) -> str
     for path, name in CONTAINER_MARKS.items():
         if (root / path).exists():
             return name
-    if named := _read_text(root / "run/systemd/container"):
+    if named := read_text(root / "run/systemd/container"):
         return named
-    groups = _read_text(root / "proc/self/cgroup") or ""
+    groups = read_text(root / "proc/self/cgroup")
     marked = next((mark for mark in CGROUP_MARKS if mark in groups), None)
     return marked or ("wsl" if "microsoft" in release.lower() else None)
 
@@ -178,7 +178,3 @@ def _ask_tools(environ: Mapping[str, str]) -> str | None:
 def count_usable_cores() -> int | None:
     """The cores this process may run on; all there are where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def _read_text(path: Path) -> str | None:
-    return ask(lambda: path.read_text(encoding="utf-8", errors="replace").strip()) or None

@@ -5,6 +5,7 @@ Field order is the order on disk.
 
 from clawgauge.records.result import MAX_TOKENS as MAX_TOKENS
 from clawgauge.records.result import STATUSES as STATUSES
+from clawgauge.records.result import TOOLS_DROPPED as TOOLS_DROPPED
 from clawgauge.records.result import Attempt as Attempt
 from clawgauge.records.result import CellRow as CellRow
 from clawgauge.records.result import Event as Event

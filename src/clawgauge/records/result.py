@@ -14,6 +14,8 @@ STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate
 
 # Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
 MAX_TOKENS = 10**10
+TOOLS_DROPPED = "tools_dropped:"
+"""How the warning begins that a model was sent tools and did not see them."""
 
 
 def as_count(value: Any, below: int = 2**53) -> int | None:

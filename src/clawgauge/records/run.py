@@ -63,6 +63,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What a prompt shares with its variants."""
         return self.suite, self.variant_of or self.id
 
+    @property
+    def needs_shell(self) -> bool:
+        """Whether the simulated shell has a part in asking or judging it."""
+        return self.world is not None or self.validator.get("type") == "effect"
+
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A suite as loaded; `sha256` covers everything that can change an answer or a verdict."""

@@ -17,7 +17,7 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
     suite = f"{result.suite}/" if result.suite else ""
     head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = [
-        ("verdict", _verdict(result)),
+        ("verdict", f"fail: {result.violation}" if result.violation else verdict_word(result)),
         ("time", _time(result)),
         ("tokens", _tokens(result)),
         ("attempts", "\n".join(clean_cell(_attempt(one)) for one in result.attempts)),
@@ -42,20 +42,18 @@ def _invocation(call: ToolInvocation) -> str:
     return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
 
 
-def _verdict(result: Result) -> str:
-    return f"fail: {result.violation}" if result.violation else verdict_word(result)
-
-
 def _time(result: Result) -> str:
     micro = result.timings_us
-    parts = [f"e2e {result.e2e_ms} ms"]
-    parts += [f"first token {micro.ttft / 1000:.1f} ms"] if micro.ttft is not None else []
-    parts += [f"first answer token {micro.ttfa / 1000:.1f} ms"] if micro.ttfa is not None else []
-    parts += [f"connect {micro.connect / 1000:.1f} ms (outside the clock)"] if micro.connect is not None else []
-    parts += [f"{result.output_tps:.1f} tokens/s"] if result.output_tps is not None else []
-    parts += [f"waited in all {result.total_ms} ms"] if len(result.attempts) > 1 else []
-    parts += ["cold start"] if result.cold_start else []
-    return ", ".join(parts)
+    parts = [
+        f"e2e {result.e2e_ms} ms",
+        "" if micro.ttft is None else f"first token {micro.ttft / 1000:.1f} ms",
+        "" if micro.ttfa is None else f"first answer token {micro.ttfa / 1000:.1f} ms",
+        "" if micro.connect is None else f"connect {micro.connect / 1000:.1f} ms (outside the clock)",
+        "" if result.output_tps is None else f"{result.output_tps:.1f} tokens/s",
+        f"waited in all {result.total_ms} ms" if len(result.attempts) > 1 else "",
+        "cold start" if result.cold_start else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _tokens(result: Result) -> str:

@@ -79,12 +79,11 @@ class Section(NamedTuple):
 
 def shown(sections: Sequence[Section]) -> list[Section]:
     """The sections that say something, with the parts that do."""
-    filled = [Section(title, [part for part in parts if _is_filled(part)]) for title, parts in sections]
+    filled = [
+        Section(title, [part for part in parts if (part.rows if isinstance(part, Table) else part.lines)])
+        for title, parts in sections
+    ]
     return [section for section in filled if section.parts]
-
-
-def _is_filled(part: Part) -> bool:
-    return bool(part.rows if isinstance(part, Table) else part.lines)
 
 
 def as_markdown(title: str, sections: Sequence[Section]) -> str:
@@ -103,26 +102,18 @@ def _part(part: Part) -> str:
     if isinstance(part, Prose):
         return "\\\n".join(map(escape_line, part.lines))
     if isinstance(part, Points):
-        return "\n".join(f"{_indent(line)}- {escape_line(line)}" for line in part.lines)
+        indents = (line[: len(line) - len(line.lstrip(" "))] for line in part.lines)
+        return "\n".join(f"{indent}- {escape_line(line)}" for indent, line in zip(indents, part.lines, strict=True))
     # An indented block is shown as it stands, whatever back-ticks a name in it holds.
     return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" "))]
 
 
 def display_width(text: str) -> int:
     """How many terminal columns `text` takes."""
     if text.isascii():
         return len(text)
-    return sum(_character_width(character) for character in text)
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+    seen = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}]
+    return len(seen) + sum(unicodedata.east_asian_width(character) in {"W", "F"} for character in seen)
 
 
 def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:

@@ -60,10 +60,15 @@ def word_median(group: GroupSummary) -> str:
 
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
     """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
+    n_unreadable = summary.n_unreadable_lines
+    unreadable = [f"{word_unreadable(n_unreadable)}."] if n_unreadable else []
     if not any(group.n_total for group in summary.models):
-        return [Finding("What came of it?", "This run recorded no call.", _nothing_recorded(summary))]
-    models = _named(summary.models)
-    return [_tier_one(models), _fastest(models), _failed(models, violations, summary.n_unreadable_lines)]
+        scheduled = sum(group.n_scheduled for group in summary.models)
+        notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
+        return [Finding("What came of it?", "This run recorded no call.", notes + unreadable)]
+    names = short_names(group.target for group in summary.models)
+    models = [_Model(one_line(names[group.target], _NAME_CHARS), group) for group in summary.models]
+    return [_tier_one(models), _fastest(models), _failed(models, violations, unreadable)]
 
 
 class _Model(NamedTuple):
@@ -79,17 +84,6 @@ class _Model(NamedTuple):
             return "nothing judged"
         judged = format_rate(figures.n_passed, figures.n_judged, figures.objective_pass_ci95)
         return f"{judged} of its judged answers, {figures.n_passed}/{figures.n_scheduled_judged} of what was scheduled"
-
-
-def _named(groups: Sequence[GroupSummary]) -> list[_Model]:
-    names = short_names(group.target for group in groups)
-    return [_Model(one_line(names[group.target], _NAME_CHARS), group) for group in groups]
-
-
-def _nothing_recorded(summary: RunSummary) -> list[str]:
-    scheduled = sum(group.n_scheduled for group in summary.models)
-    notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
-    return [*notes, *_unreadable(summary.n_unreadable_lines)]
 
 
 def _tier_one(models: Sequence[_Model]) -> Finding:
@@ -132,33 +126,26 @@ def _fastest(models: Sequence[_Model]) -> Finding:
     return Finding(question, f"{best.name}, {word_median(best.figures)}.", notes)
 
 
-def _failed(models: Sequence[_Model], violations: Counter[str], n_unreadable: int) -> Finding:
+def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list[str]) -> Finding:
     question = "What failed, and why?"
     groups = [model.figures for model in models]
     n_total, n_judged = sum(g.n_total for g in groups), sum(g.n_judged for g in groups)
     silent, wrong = n_total - sum(g.n_success for g in groups), n_judged - sum(g.n_passed for g in groups)
     if not silent and not wrong:
         answer = f"Nothing: {plural(n_total, 'call')}, all answered, none failed."
-        return Finding(question, answer, _unreadable(n_unreadable))
+        return Finding(question, answer, unreadable)
     parts = [f"{wrong} of {n_judged} judged answers failed" if wrong else "No judged answer failed"]
     parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
         named = [f"{one_line(code, _CODE_CHARS)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
         notes.append(f"Failed answers broke, most often: {', '.join(named)}.")
-    return Finding(question, f"{', '.join(parts)}.", [*notes, *_no_answers(models), *_unreadable(n_unreadable)])
-
-
-def _no_answers(models: Sequence[_Model]) -> list[str]:
-    """The commonest ways of not answering, each with who, how often, the server's words and the way out."""
+    # The commonest ways of not answering, each with who, how often, the server's words and the way out.
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
-    notes = [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
+    notes += [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
     rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
-    return [*notes, f"{plural(rest, 'more call')} ended in other ways."] if rest else notes
-
-
-def _unreadable(n_lines: int) -> list[str]:
-    return [f"{word_unreadable(n_lines)}."] if n_lines else []
+    notes += [f"{plural(rest, 'more call')} ended in other ways."] if rest else []
+    return Finding(question, f"{', '.join(parts)}.", notes + unreadable)
 
 
 def describe_run(summary: RunSummary) -> str:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from clawgauge.history import Coverage, History, Point, RunLine, Trend
+from clawgauge.history import Coverage, History, Point, Trend
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
-from clawgauge.words import (
-    ABSENT,
-    format_date,
-    format_ms,
-    format_percent,
-    format_rate,
-    list_names,
-    plural,
-)
+from clawgauge.words import ABSENT, format_date, format_ms, format_percent, format_rate, list_names, plural
 
 _MAX_IDS = 8
 _MAX_TARGETS = 3
@@ -52,42 +44,47 @@ _SERIES_COLUMNS = (
 
 def describe_history(history: History) -> list[Section]:
     """Runs, models, how they moved, coverage, and what could not be read."""
-    trends = _trend_rows(history)
-    thin = any(INDICATIVE in cell for row in trends for cell in row)
-    runs = Table(
-        _RUN_COLUMNS, list(map(_run_row, history.runs)), ("targets", "suites", "passed", "answered", "started")
-    )
-    models = Table(_TREND_COLUMNS, trends, ("p95", "runs", "tier", "prompts", "p50", "latest"), grouped=True)
-    series = [row for trend in history.trends for row in _series_rows(trend)]
-    coverage = [
-        line for target in dict.fromkeys(p.target for p in history.coverage) for line in _covered(history, target)
+    runs = [
+        (
+            run.run_id,
+            format_date(run.started_at_ms),
+            f"{run.n_ok}/{run.n_scheduled}",
+            f"{run.n_passed}/{run.n_judged}" if run.n_judged else ABSENT,
+            one_line(", ".join(run.suites), _MAX_NAME) or ABSENT,
+            one_line(list_names(run.targets, _MAX_TARGETS), _MAX_NAME) or ABSENT,
+        )
+        for run in history.runs
     ]
+    # One row per target and set of prompts; two sets that look alike get their form's hash.
+    looks = Counter((trend.target, _prompts(trend)) for trend in history.trends)
+    trends = [_trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1) for trend in history.trends]
+    models = Table(_TREND_COLUMNS, trends, ("p95", "runs", "tier", "prompts", "p50", "latest"), grouped=True)
+    thin = any(INDICATIVE in cell for row in trends for cell in row)
+    series = [row for trend in history.trends for row in _series_rows(trend)]
+    drift = [
+        f"{trend.target} on {_prompts(trend)}: {sentence} "
+        f"(clawgauge compare {trend.points[-2].run_id} {trend.latest.run_id})"
+        for trend in history.trends
+        for sentence in trend.drift
+    ]
+    coverage: dict[str, list[str]] = {}
+    for part in history.coverage:
+        coverage.setdefault(part.target, [part.target]).append(f"  {_coverage(part)}")
+    unread = [f"{run.path}: {run.reason}" for run in history.unreadable]
+    spoilt = [run for run in history.runs if run.n_unreadable_lines]
+    unread += [word_unreadable(run.n_unreadable_lines, run.run_id) for run in spoilt]
     return [
-        Section(f"{plural(len(history.runs), 'run')} in {history.runs_dir}", [runs]),
+        Section(
+            f"{plural(len(history.runs), 'run')} in {history.runs_dir}",
+            [Table(_RUN_COLUMNS, runs, ("targets", "suites", "passed", "answered", "started"))],
+        ),
         Section("models", [models, Points([LEGEND] if thin else [])]),
         Section("run by run", [Table(_SERIES_COLUMNS, series, ("p50", "answered"), grouped=True)]),
-        Section("drift", [Points(_drift(history))]),
-        Section("coverage", [Points(coverage)]),
-        Section("could not be read", [Points(_unreadable(history))]),
+        Section("drift", [Points(drift)]),
+        Section("coverage", [Points([line for lines in coverage.values() for line in lines])]),
+        Section("could not be read", [Points(unread)]),
         Section("to fill what is missing", [Commands(_fill(history))]),
     ]
-
-
-def _run_row(run: RunLine) -> tuple[str, ...]:
-    return (
-        run.run_id,
-        format_date(run.started_at_ms),
-        f"{run.n_ok}/{run.n_scheduled}",
-        f"{run.n_passed}/{run.n_judged}" if run.n_judged else ABSENT,
-        one_line(", ".join(run.suites), _MAX_NAME) or ABSENT,
-        one_line(list_names(run.targets, _MAX_TARGETS), _MAX_NAME) or ABSENT,
-    )
-
-
-def _trend_rows(history: History) -> list[tuple[str, ...]]:
-    """One row per target and set of prompts; two sets that look alike get their form's hash."""
-    looks = Counter((trend.target, _prompts(trend)) for trend in history.trends)
-    return [_trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1) for trend in history.trends]
 
 
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
@@ -145,12 +142,6 @@ def _coverage(part: Coverage) -> str:
     if part.n_in_suite is not None and part.n_in_suite > part.n_prompts:
         words.append(f"{plural(part.n_in_suite - part.n_prompts, 'further prompt')} of the suite never asked of anyone")
     return "; ".join(words)
-
-
-def _unreadable(history: History) -> list[str]:
-    lines = [f"{run.path}: {run.reason}" for run in history.unreadable]
-    spoilt = [run for run in history.runs if run.n_unreadable_lines]
-    return lines + [word_unreadable(run.n_unreadable_lines, run.run_id) for run in spoilt]
 
 
 def _fill(history: History) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
-from clawgauge.routing import ChainForecast, Decision, Evidence, Reason, Standing
+from clawgauge.routing import ChainForecast, Decision, Reason, Standing
 from clawgauge.secrets import mask_shapes
 from clawgauge.words import (
     ABSENT,
@@ -44,32 +44,23 @@ def describe_decision(decision: Decision) -> Section:
 
 
 def _row(place: int, standing: Standing) -> list[str]:
-    evidence, group = standing.evidence, standing.evidence.group
+    evidence, group, use = standing.evidence, standing.evidence.group, standing.evidence.group.tool_use
+    tier = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}"
+    cost = "local" if evidence.free_of_charge else "unknown"
+    if evidence.cost_per_call_usd is not None:
+        cost = format_money(evidence.cost_per_call_usd)
     return [
         str(place) if standing.kept else ABSENT,
         evidence.label,
         f"{standing.score:.3f}" if standing.kept else ABSENT,
         format_percent(standing.best_share) if standing.kept else ABSENT,
         f"{group.n_passed}/{group.n_scheduled_judged}",
-        _tool_use(evidence),
+        ABSENT if use.tier is None else tier,
         f"{format_number(group.latency_ms.p95)} (n={group.n_success})",
         format_number(group.ttft_ms.p50),
-        _cost(evidence),
+        cost,
         "; ".join(standing.removed_by) or ABSENT,
     ]
-
-
-def _tool_use(evidence: Evidence) -> str:
-    tool_use = evidence.group.tool_use
-    if tool_use.tier is None:
-        return ABSENT
-    return f"Tier {tool_use.tier} {'decided' if tool_use.decided else 'provisional'} {tool_use.k}/{tool_use.n}"
-
-
-def _cost(evidence: Evidence) -> str:
-    if evidence.cost_per_call_usd is None:
-        return "local" if evidence.free_of_charge else "unknown"
-    return format_money(evidence.cost_per_call_usd)
 
 
 def render_reasons(
@@ -80,25 +71,22 @@ def render_reasons(
     lines = []
     for reason in reasons:
         lines += [f"{reason.path} = {one_line(str(reason.setting), _VALUE_CHARS)}", f"  {reason.why}"]
-    sections = [
-        Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
-        Section("not decided", [Points(notes)]),
-        describe_decision(decision),
-        Section("the policy", [Points(_policy_lines(decision))]),
-    ]
-    return as_markdown(f"Routing for {made_for}: why each line is there", sections)
-
-
-def _policy_lines(decision: Decision) -> list[str]:
     policy, limits, weights = decision.policy, decision.policy.limits, decision.policy.weights
     set_limits = [(name, getattr(limits, name)) for name in limits.__struct_fields__]
     kept = [f"{name} = {value}" for name, value in set_limits if value is not None and value is not False]
     weighed = [f"{name} = {getattr(weights, name):g}" for name in weights.__struct_fields__]
-    return [
+    rules = [
         f"limits: {', '.join(kept) or 'none'}",
         f"weights: {', '.join(weighed)}",
         f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
     ]
+    sections = [
+        Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
+        Section("not decided", [Points(notes)]),
+        describe_decision(decision),
+        Section("the policy", [Points(rules)]),
+    ]
+    return as_markdown(f"Routing for {made_for}: why each line is there", sections)
 
 
 def describe_forecast(forecast: ChainForecast) -> Section:

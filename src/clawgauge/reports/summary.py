@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
-from clawgauge.records import GroupSummary, Percentiles, Resources, RunConfig, RunSummary
+from clawgauge.records import (
+    GroupSummary,
+    Percentiles,
+    RateWithInterval,
+    Resources,
+    RunConfig,
+    RunSummary,
+    TaskSummary,
+    ToolUse,
+)
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.findings import is_passing, pace_ms, word_median
@@ -33,46 +43,42 @@ from clawgauge.reports.words import (
     word_unreadable,
 )
 from clawgauge.summary.recommendation import word_evidence_command, word_lacking
-from clawgauge.words import (
-    ABSENT,
-    format_bytes,
-    format_duration,
-    format_number,
-    format_percent,
-    format_rate,
-    plural,
-)
+from clawgauge.words import ABSENT, format_bytes, format_duration, format_number, format_percent, format_rate, plural
 
 _MAX_NAME = 120
 _MAX_EXAMPLE = 160
-_TERMINAL_COLUMNS = (
-    Column("model", narrow="name"),
-    *(
-        Column(heading, "right")
-        for heading in (
-            "answered", "passed", "of all", "n", "p50 ms", "p95 ms", "p99 ms", "ttft p50", "ttft p95", "tok/s",
-        )
-    ),
-)  # fmt: skip
 # The figures a person misses least.
 _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
+
+
+Figures: TypeAlias = Mapping[str, Callable[[GroupSummary], str]]
+"""Headings, and what stands under each of a model."""
 
 
 def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, refill: str | None = None) -> str:
     """The whole of summary.md. `refill` is the command that asks again what was not answered."""
     groups = summary.models
+    set_up = []
+    if config:
+        suites = f"Suites: {word_suites(config)}; " if config.suites else ""
+        set_up = [f"{suites}{word_options(config.options)}; clawgauge {_cut(config.clawgauge_version)}."]
+    watched = [(group, group.clock) for group in groups if group.clock is not None]
+    clocks = [(group, "; ".join(filter(None, (word_clock(clock), word_cost(clock))))) for group, clock in watched]
+    beside = [g for g in groups if g.restraint.n or g.tasks.n or (g.argument_accuracy and g.argument_accuracy.n)]
+    balances = [f"{_title(group)}: {words}." for group in beside if (words := word_balance(group.call_balance))]
+    tool_use = _table(groups, _TOOL_USE)
     sections = [
         Section("", [Prose([_verdict(summary)])]),
-        Section("", [Prose([_set_up(config)] if config else [])]),
-        _models(groups),
-        _tool_use(groups),
-        _beside_the_tier(groups),
+        Section("", [Prose(set_up)]),
+        Section("Models", [_table(groups, _MODELS, left=["Tool tier"])]),
+        Section("Tool use", [tool_use, Points(list(map(_tier_line, groups))), *_way_to_tell(groups)]),
+        Section("Beside the tier", [_table(beside, _BESIDE_THE_TIER), Points(balances)]),
         _times(groups),
         _suites(groups),
         _categories(groups),
         _failures(summary, refill),
-        Section("Clock", [Points(_clocks(groups))]),
-        _resources(groups),
+        Section("Clock", [Points([f"{_title(group)}: {words}." for group, words in clocks])]),
+        Section("Resources", [_table(groups, _RESOURCES)]),
         Section("Notes", [Points(_notes(summary))]),
     ]
     return as_markdown(f"clawgauge run {_cut(summary.run_id)}", sections)
@@ -91,13 +97,23 @@ def _headings(*headings: str, left: Sequence[str] = ()) -> list[Column]:
     return [Column("Model"), *(Column(text, "left" if text in left else "right") for text in headings)]
 
 
+def _table(groups: Sequence[GroupSummary], figures: Figures, left: Sequence[str] = ()) -> Table:
+    """One row a model."""
+    rows = [[_title(group), *(read(group) for read in figures.values())] for group in groups]
+    return Table(_headings(*figures, left=left), rows)
+
+
 def _verdict(summary: RunSummary) -> str:
     groups = summary.models
     n_total, n_ok = sum(g.n_total for g in groups), sum(g.n_ok for g in groups)
     sentences = [
         f"{plural(len(groups), 'model')}, {plural(n_total, 'cell')} recorded, {format_rate(n_ok, n_total)} answered."
     ]
-    recommended = [_recommended(g) for g in groups if g.tool_use.recommended_for_subagents]
+    recommended = [
+        f"{_title(g)} ({g.tool_use.k}/{g.tool_use.n}{', with a caution: see Tool use' if g.tool_use.caution else ''})"
+        for g in groups
+        if g.tool_use.recommended_for_subagents
+    ]
     provisional = [g for g in groups if g.tool_use.tier == 1 and not g.tool_use.decided]
     if recommended:
         sentences.append(f"Recommended for subagents with full tool access: {', '.join(recommended)}.")
@@ -125,32 +141,6 @@ def _verdict(summary: RunSummary) -> str:
     return " ".join(sentences)
 
 
-def _recommended(group: GroupSummary) -> str:
-    use = group.tool_use
-    return f"{_title(group)} ({use.k}/{use.n}{', with a caution: see Tool use' if use.caution else ''})"
-
-
-def _set_up(config: RunConfig) -> str:
-    suites = f"Suites: {word_suites(config)}; " if config.suites else ""
-    return f"{suites}{word_options(config.options)}; clawgauge {_cut(config.clawgauge_version)}."
-
-
-def _models(groups: Sequence[GroupSummary]) -> Section:
-    columns = _headings("Answered", "Success", "Pass rate", "Pass of scheduled", "Tool tier", left=["Tool tier"])
-    rows = [
-        [
-            _title(group),
-            f"{group.n_ok}/{group.n_scheduled}",
-            format_rate(group.n_success, group.n_ok),
-            format_rate(group.n_passed, group.n_judged, group.objective_pass_ci95),
-            format_rate(group.n_passed, group.n_scheduled_judged),
-            _tier(group),
-        ]
-        for group in groups
-    ]
-    return Section("Models", [Table(columns, rows)])
-
-
 def _tier(group: GroupSummary) -> str:
     use = group.tool_use
     if use.tier is None:
@@ -160,24 +150,69 @@ def _tier(group: GroupSummary) -> str:
     return f"{use.tier}{mark} · {use.k}/{use.n}{' · caution' if use.caution else ''}"
 
 
-def _tool_use(groups: Sequence[GroupSummary]) -> Section:
-    kinds = ("Native", "Text", "Malformed", "Mention", "None")
-    columns = _headings("Calls made", "Worth n", "P(1) / P(2) / P(3)", *kinds)
-    rows = []
-    for group in groups:
-        use, channels = group.tool_use, group.tool_use.channels
-        counts = (channels.native, channels.text, channels.malformed, channels.mention, channels.none)
-        rows.append(
-            [
-                _title(group),
-                format_rate(use.k, use.n, use.ci95),
-                format_number(use.n_eff, 0 if use.n_eff is None or use.n_eff.is_integer() else 1),
-                " / ".join(format_percent(p) for p in use.p_tier) if use.p_tier else ABSENT,
-                *(str(n) for n in counts),
-            ]
-        )
-    lines = [_tier_line(group) for group in groups]
-    return Section("Tool use", [Table(columns, rows), Points(lines), *_way_to_tell(groups)])
+def _channel(kind: str) -> Callable[[GroupSummary], str]:
+    return lambda group: str(getattr(group.tool_use.channels, kind.lower()))
+
+
+def _memory(group: GroupSummary) -> str:
+    states = [s if isinstance(s, Resources) else None for s in (group.resources_before, group.resources_after)]
+    return " / ".join(format_bytes(state.memory_used_bytes if state else None) for state in states)
+
+
+def _worth(use: ToolUse) -> str:
+    return format_number(use.n_eff, 0 if use.n_eff is None or use.n_eff.is_integer() else 1)
+
+
+def _rate(rate: RateWithInterval | TaskSummary | ToolUse | None) -> str:
+    return format_rate(rate.k, rate.n, rate.ci95) if rate else ABSENT
+
+
+_MODELS: Figures = {
+    "Answered": lambda group: f"{group.n_ok}/{group.n_scheduled}",
+    "Success": lambda group: format_rate(group.n_success, group.n_ok),
+    "Pass rate": lambda group: format_rate(group.n_passed, group.n_judged, group.objective_pass_ci95),
+    "Pass of scheduled": lambda group: format_rate(group.n_passed, group.n_scheduled_judged),
+    "Tool tier": _tier,
+}
+_TOOL_USE: Figures = {
+    "Calls made": lambda group: _rate(group.tool_use),
+    "Worth n": lambda group: _worth(group.tool_use),
+    "P(1) / P(2) / P(3)": lambda group: " / ".join(map(format_percent, group.tool_use.p_tier or ())) or ABSENT,
+    **{kind: _channel(kind) for kind in ("Native", "Text", "Malformed", "Mention", "None")},
+}
+_BESIDE_THE_TIER: Figures = {
+    "Arguments right": lambda group: _rate(group.argument_accuracy),
+    "Restraint": lambda group: _rate(group.restraint),
+    "Tasks done": lambda group: _rate(group.tasks),
+    "Turns": lambda group: format_number(group.tasks.mean_turns, 1),
+    "Tokens": lambda group: format_number(group.tasks.mean_tokens),
+}
+_RESOURCES: Figures = {
+    "Suite took": lambda group: format_duration(group.wall_clock_ms),
+    "Memory before / after": _memory,
+    "Peak": lambda group: format_bytes(group.peak_memory_bytes),
+    "Peak VRAM": lambda group: format_bytes(group.peak_vram_bytes),
+    "Tokens in / out": lambda group: f"{format_number(group.input_tokens)} / {format_number(group.output_tokens)}",
+    "Cached": lambda group: format_number(group.cached_tokens),
+    "Cost": lambda group: word_money(group.cost),
+    "Energy": lambda group: ABSENT if group.energy_j is None else f"{group.energy_j:.0f} J",
+}
+_GLANCE: Figures = {
+    "answered": lambda group: f"{group.n_ok}/{group.n_scheduled}",
+    "passed": lambda group: format_rate(group.n_passed, group.n_judged, group.objective_pass_ci95),
+    "of all": lambda group: f"{group.n_passed}/{group.n_scheduled_judged}" if group.n_scheduled_judged else ABSENT,
+    "n": lambda group: str(_latency(group).n),
+    "p50 ms": lambda group: format_measure(_latency(group), "p50", interval=False),
+    "p95 ms": lambda group: format_measure(_latency(group), "p95", interval=False),
+    "p99 ms": lambda group: format_measure(_latency(group), "p99", interval=False),
+    "ttft p50": lambda group: format_measure(group.ttft_ms, "p50", interval=False),
+    "ttft p95": lambda group: format_measure(group.ttft_ms, "p95", interval=False),
+    "tok/s": lambda group: format_number(group.output_tps.p50),
+}
+
+
+def _latency(group: GroupSummary) -> Percentiles:
+    return group.latency_censored_ms or group.latency_all_ms or Percentiles(n=group.n_success)
 
 
 def _tier_line(group: GroupSummary) -> str:
@@ -188,53 +223,32 @@ def _tier_line(group: GroupSummary) -> str:
     return line + (f". Caution: {use.caution}." if use.caution else ".")
 
 
-def _beside_the_tier(groups: Sequence[GroupSummary]) -> Section:
-    measured = [g for g in groups if g.restraint.n or g.tasks.n or (g.argument_accuracy and g.argument_accuracy.n)]
-    columns = _headings("Arguments right", "Restraint", "Tasks done", "Turns", "Tokens")
+def _times(groups: Sequence[GroupSummary]) -> Section:
+    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
+    columns = _headings("Measure", "n", "p50", "p95", "p99", "mean", "Timeouts", left=["Measure"])
     rows = []
-    for group in measured:
-        arguments, tasks = group.argument_accuracy, group.tasks
-        rows.append(
+    for group in groups:
+        measures: list[tuple[str, Percentiles | None, int]] = [
+            ("whole call, ms", group.latency_censored_ms or group.latency_all_ms, 0),
+            ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
+            ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
+            ("first token, ms", group.ttft_ms, 0),
+            ("first answer, ms", group.ttfa_ms if group.ttfa_ms != group.ttft_ms else None, 0),
+            ("tokens/s", group.output_tps, 1),
+        ]
+        rows += [
             [
                 _title(group),
-                format_rate(arguments.k, arguments.n, arguments.ci95) if arguments else ABSENT,
-                format_rate(group.restraint.k, group.restraint.n, group.restraint.ci95),
-                format_rate(tasks.k, tasks.n, tasks.ci95),
-                format_number(tasks.mean_turns, 1),
-                format_number(tasks.mean_tokens),
+                name,
+                str(figures.n),
+                *(format_measure(figures, percentile, digits) for percentile in ("p50", "p95", "p99")),
+                format_number(figures.mean, digits),
+                str(group.n_timeouts),
             ]
-        )
-    said = [f"{_title(group)}: {words}." for group in measured if (words := word_balance(group.call_balance))]
-    return Section("Beside the tier", [Table(columns, rows), Points(said)])
-
-
-def _times(groups: Sequence[GroupSummary]) -> Section:
-    columns = _headings("Measure", "n", "p50", "p95", "p99", "mean", "Timeouts", left=["Measure"])
-    return Section("Times", [Table(columns, [row for group in groups for row in _time_rows(group)])])
-
-
-def _time_rows(group: GroupSummary) -> list[list[str]]:
-    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
-    measures: list[tuple[str, Percentiles | None, int]] = [
-        ("whole call, ms", group.latency_censored_ms or group.latency_all_ms, 0),
-        ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
-        ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
-        ("first token, ms", group.ttft_ms, 0),
-        ("first answer, ms", group.ttfa_ms if group.ttfa_ms != group.ttft_ms else None, 0),
-        ("tokens/s", group.output_tps, 1),
-    ]
-    return [
-        [
-            _title(group),
-            name,
-            str(figures.n),
-            *(format_measure(figures, percentile, digits) for percentile in ("p50", "p95", "p99")),
-            format_number(figures.mean, digits),
-            str(group.n_timeouts),
+            for position, (name, figures, digits) in enumerate(measures)
+            if figures is not None and (figures.n or position == 0)
         ]
-        for position, (name, figures, digits) in enumerate(measures)
-        if figures is not None and (figures.n or position == 0)
-    ]
+    return Section("Times", [Table(columns, rows)])
 
 
 def _suites(groups: Sequence[GroupSummary]) -> Section:
@@ -295,37 +309,6 @@ def _failures(summary: RunSummary, refill: str | None) -> Section:
     return Section(heading, [Table(columns, rows), lead, Commands(again)])
 
 
-def _clocks(groups: Sequence[GroupSummary]) -> list[str]:
-    watched = [(group, group.clock) for group in groups if group.clock is not None]
-    said = [(group, "; ".join(filter(None, (word_clock(clock), word_cost(clock))))) for group, clock in watched]
-    return [f"{_title(group)}: {words}." for group, words in said]
-
-
-def _resources(groups: Sequence[GroupSummary]) -> Section:
-    columns = _headings(
-        "Suite took", "Memory before / after", "Peak", "Peak VRAM", "Tokens in / out", "Cached", "Cost", "Energy"
-    )
-    rows = []
-    for group in groups:
-        before = group.resources_before if isinstance(group.resources_before, Resources) else None
-        after = group.resources_after if isinstance(group.resources_after, Resources) else None
-        memory = [format_bytes(state.memory_used_bytes if state else None) for state in (before, after)]
-        rows.append(
-            [
-                _title(group),
-                format_duration(group.wall_clock_ms),
-                " / ".join(memory),
-                format_bytes(group.peak_memory_bytes),
-                format_bytes(group.peak_vram_bytes),
-                f"{format_number(group.input_tokens)} / {format_number(group.output_tokens)}",
-                format_number(group.cached_tokens),
-                word_money(group.cost),
-                ABSENT if group.energy_j is None else f"{group.energy_j:.0f} J",
-            ]
-        )
-    return Section("Resources", [Table(columns, rows)])
-
-
 def _notes(summary: RunSummary) -> list[str]:
     notes = [
         f"{LEGEND}.",
@@ -339,27 +322,30 @@ def _notes(summary: RunSummary) -> list[str]:
         "right arguments and restraint (interval from 70% up each), and tasks done (from 50% up) without harm.",
     ]
     for group in summary.models:
-        if words := _repeats(group):
+        if words := word_repeats(group.repeatability):
             notes.append(f"{_title(group)}: {words}.")
         notes += [f"{_title(group)}: {text}." for text in group.warnings]
     return [*notes, f"{word_unreadable(n)}."] if (n := summary.n_unreadable_lines) else notes
 
 
-def _repeats(group: GroupSummary) -> str:
-    return "" if group.repeatability is None else word_repeats(group.repeatability)
-
-
 def describe_summary(summary: RunSummary) -> list[Section]:
     """What a terminal shows: models, tiers, clock, cost, and what went wrong."""
     groups = summary.models
+    timed = [(group, word_clock(group.clock)) for group in groups if group.clock is not None]
+    clocks = [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {words}" for group, words in timed if words]
     priced = [f"{_title(group)}: {word_money(group.cost)}" for group in groups if group.cost is not None]
+    worth_knowing = []
+    for group in groups:
+        worth_knowing += [f"{_title(group)}: {word_failure(failure)}" for failure in group.failures]
+        worth_knowing += [f"{_title(group)}: {one_line(warning, MAX_HINT)}" for warning in group.warnings]
+    worth_knowing += [word_unreadable(n)] if (n := summary.n_unreadable_lines) else []
     return [
         Section("", [Prose([f"run {summary.run_id}"])]),
         _models_at_a_glance(groups),
         Section("tool use", [Prose([line for group in groups for line in _tier_lines(group)]), *_way_to_tell(groups)]),
-        Section("", [Prose(_clock_lines(groups))]),
+        Section("", [Prose(clocks)]),
         Section("cost", [Points(priced)]),
-        Section("worth knowing", [Points(_worth_knowing(summary))]),
+        Section("worth knowing", [Points(worth_knowing)]),
     ]
 
 
@@ -379,28 +365,15 @@ def describe_ending(summary: RunSummary, path: Path, refill: str, *, interrupted
 
 
 def _models_at_a_glance(groups: Sequence[GroupSummary]) -> Section:
-    rows = []
-    for group in groups:
-        latency = group.latency_censored_ms or group.latency_all_ms or Percentiles(n=group.n_success)
-        rows.append(
-            [
-                _title(group),
-                f"{group.n_ok}/{group.n_scheduled}",
-                format_rate(group.n_passed, group.n_judged, group.objective_pass_ci95),
-                f"{group.n_passed}/{group.n_scheduled_judged}" if group.n_scheduled_judged else ABSENT,
-                str(latency.n),
-                *(format_measure(latency, name, interval=False) for name in ("p50", "p95", "p99")),
-                *(format_measure(group.ttft_ms, name, interval=False) for name in ("p50", "p95")),
-                format_number(group.output_tps.p50),
-            ]
-        )
+    rows = _table(groups, _GLANCE).rows
+    columns = [Column("model", narrow="name"), *(Column(heading, "right") for heading in _GLANCE)]
     said = ["of all: passes of all scheduled cells with a verdict, answered or not"]
     said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
     for group in groups:
         timeouts = f"{plural(group.n_timeouts, 'timeout')}, longer than any answer" if group.n_timeouts else ""
-        if words := "; ".join(filter(None, (timeouts, word_temperatures(group), _repeats(group)))):
+        if words := "; ".join(filter(None, (timeouts, word_temperatures(group), word_repeats(group.repeatability)))):
             said.append(f"{_title(group)}: {words}")
-    return Section("", [Table(_TERMINAL_COLUMNS, rows, _YIELDING, ruled=True), Prose(said)])
+    return Section("", [Table(columns, rows, _YIELDING, ruled=True), Prose(said)])
 
 
 def _tier_lines(group: GroupSummary) -> list[str]:
@@ -422,16 +395,3 @@ def _way_to_tell(groups: Sequence[GroupSummary]) -> list[Part]:
         return []
     *broken, last = word_evidence_command(open_yet)
     return [Prose(["To tell who may be a subagent, run:"]), Commands([*(f"{piece} \\" for piece in broken), last])]
-
-
-def _clock_lines(groups: Sequence[GroupSummary]) -> list[str]:
-    said = [(group, word_clock(group.clock)) for group in groups if group.clock is not None]
-    return [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {words}" for group, words in said if words]
-
-
-def _worth_knowing(summary: RunSummary) -> list[str]:
-    lines = []
-    for group in summary.models:
-        lines += [f"{_title(group)}: {word_failure(failure)}" for failure in group.failures]
-        lines += [f"{_title(group)}: {one_line(warning, MAX_HINT)}" for warning in group.warnings]
-    return [*lines, word_unreadable(n)] if (n := summary.n_unreadable_lines) else lines

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -89,15 +90,12 @@ def _table(table: Table, room: int) -> Iterator[str]:
             before = row[0]
             yield wrap(f"  {before}", room)
         yield f"{indent}{line}"
-        yield from _below([(table.columns[place].heading, row[place]) for place in below], room)
-
-
-def _below(cells: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    if len(cells) == 2:
-        left, right = (f"{heading}\n{text}" for heading, text in cells)
-        yield from (side_by_side(left, right, min(room, _PROSE_WIDTH)), "")
-    else:
-        yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
+        cells = [(table.columns[place].heading, row[place]) for place in below]
+        if len(cells) == 2:
+            left, right = (f"{heading}\n{text}" for heading, text in cells)
+            yield from (side_by_side(left, right, min(room, _PROSE_WIDTH)), "")
+        else:
+            yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
 
 
 def _fitted(
@@ -106,8 +104,10 @@ def _fitted(
     """Without the columns that must yield for the others to fit, and names without what can be spared of them."""
     whole = rows
     if columns[0].narrow == "name":
-        names = _without_providers([row[0] for row in rows])
-        rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
+        # Target labels cut down to their models, unless two would then be called alike.
+        names = [row[0].partition(":")[2] or row[0] for row in rows]
+        if len(set(names)) == len(names):
+            rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
     for leaving in table.yielding:
         if sum(map(_least, columns, _widths(columns, rows))) + _GAP * len(columns) <= room:
             break
@@ -129,12 +129,6 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 def _least(column: Column, width: int) -> int:
     """How narrow a column may become."""
     return min(width, _CUT_TO.get(column.narrow, width))
-
-
-def _without_providers(names: list[str]) -> list[str]:
-    """Target labels cut down to their models, unless two would then be called alike."""
-    short = [name.partition(":")[2] or name for name in names]
-    return short if len(set(short)) == len(names) else names
 
 
 def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, bare: bool) -> list[str]:
@@ -166,21 +160,8 @@ def side_by_side(left: str, right: str, width: int) -> str:
 
 
 def _fold(text: str, column: int) -> list[str]:
-    lines = [piece for line in clean_terminal(text).split("\n") for piece in _pieces(line.replace("\t", _TAB), column)]
-    more = len(lines) - _MAX_ANSWER_LINES
-    return lines if more <= 0 else [*lines[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]
-
-
-def _pieces(line: str, column: int) -> list[str]:
-    """One line in pieces of at most `column` columns. Words are cut: an answer's exact form is what is looked at."""
-    if display_width(line) <= column:
-        return [line]
-    pieces, piece, used = [], "", 0
-    for character in line:
-        taken = display_width(character)
-        if used + taken > column:
-            pieces.append(piece)
-            piece, used = "", 0
-        piece += character
-        used += taken
-    return [*pieces, piece]
+    """The lines in pieces of at most `column` columns. Words are cut: an answer's exact form is what is looked at."""
+    lines = clean_terminal(text).replace("\t", _TAB).split("\n")
+    pieces = [piece for line in lines for piece in chop_cells(line, column) or [line]]
+    more = len(pieces) - _MAX_ANSWER_LINES
+    return pieces if more <= 0 else [*pieces[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]

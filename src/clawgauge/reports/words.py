@@ -99,14 +99,14 @@ def word_options(options: RunOptions) -> str:
         f"timeout {options.timeout_s:g} s",
         "streaming" if options.stream else "no streaming",
         f"at most {plural(options.max_retries, 'retry', 'retries')}",
+        "" if options.max_tokens is None else f"at most {plural(options.max_tokens, 'token')}",
+        "" if options.temperature is None else f"temperature {options.temperature:g}",
+        "" if options.seed is None else f"seed {options.seed}",
+        "warm-up calls" if options.warm_up else "",
+        "a unique line before every prompt" if options.unique_prefix else "",
+        "stopped when a tier was decided" if options.until_decided else "",
     ]
-    asked += [f"at most {plural(options.max_tokens, 'token')}"] if options.max_tokens is not None else []
-    asked += [f"temperature {options.temperature:g}"] if options.temperature is not None else []
-    asked += [f"seed {options.seed}"] if options.seed is not None else []
-    asked += ["warm-up calls"] if options.warm_up else []
-    asked += ["a unique line before every prompt"] if options.unique_prefix else []
-    asked += ["stopped when a tier was decided"] if options.until_decided else []
-    return ", ".join(asked)
+    return ", ".join(filter(None, asked))
 
 
 def word_source(use: ToolUse) -> str:
@@ -172,9 +172,9 @@ def word_balance(balance: CallBalance | None) -> str:
     return f"{figure} (called where it should {called}, held back where it should {held})"
 
 
-def word_repeats(repeats: Repeatability) -> str:
+def word_repeats(repeats: Repeatability | None) -> str:
     """pass@k and pass^k in words; empty where no prompt was judged that often."""
-    if not repeats.n_prompts:
+    if repeats is None or not repeats.n_prompts:
         return ""
     of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
     one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
@@ -194,30 +194,24 @@ def word_temperatures(group: GroupSummary) -> str:
 
 def word_clock(clock: ClockTrust) -> str:
     """How far to trust the timings, and what was waited for retries."""
-    parts = []
-    if clock.lag_p99_ms is not None:
-        parts.append(f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}")
-    if clock.n_watched:
-        calls = plural(clock.n_watched, "call")
-        parts.append(f"{clock.n_flagged} of {calls} could be off by more than 1 ms or 1%")
-    if clock.n_retried:
-        calls = plural(clock.n_retried, "call")
-        parts.append(f"{calls} tried again, {format_duration(clock.retry_wait_ms)} waited")
-    if clock.busy:
-        parts.append(f"the machine was busy before the first call (load {_load(clock)})")
-    return "; ".join(parts)
+    watched, retried = plural(clock.n_watched, "call"), plural(clock.n_retried, "call")
+    parts = [
+        "" if clock.lag_p99_ms is None else f"loop lag p99 {_milliseconds(clock.lag_p99_ms)}",
+        f"{clock.n_flagged} of {watched} could be off by more than 1 ms or 1%" if clock.n_watched else "",
+        f"{retried} tried again, {format_duration(clock.retry_wait_ms)} waited" if clock.n_retried else "",
+        f"the machine was busy before the first call (load {_load(clock)})" if clock.busy else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def word_cost(clock: ClockTrust) -> str:
     """What the measuring itself took; empty where it was not watched."""
-    parts = []
-    if clock.resolution_ns is not None:
-        parts.append(f"clock resolution {clock.resolution_ns} ns")
-    if clock.client_cpu_s is not None:
-        parts.append(f"clawgauge used {clock.client_cpu_s:.1f} s of CPU")
-    if clock.load_1m is not None and not clock.busy:
-        parts.append(f"load {_load(clock)}")
-    return "; ".join(parts)
+    parts = [
+        "" if clock.resolution_ns is None else f"clock resolution {clock.resolution_ns} ns",
+        "" if clock.client_cpu_s is None else f"clawgauge used {clock.client_cpu_s:.1f} s of CPU",
+        "" if clock.load_1m is None or clock.busy else f"load {_load(clock)}",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def word_money(cost: CostSummary | None) -> str:

@@ -31,8 +31,6 @@ _TEXT_PREFIX = "text:"
 LATE_US = 1_000
 LATE_SHARE = 0.01
 TIMER_NOISE_US = 100
-TOOLS_DROPPED = "tools_dropped:"
-"""How the warning begins that a model was sent tools and did not see them."""
 
 
 class InvocationRow(msgspec.Struct, frozen=True, gc=False):

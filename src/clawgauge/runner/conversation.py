@@ -12,7 +12,7 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
-from clawgauge.records import ToolInvocation, TranscriptTurn
+from clawgauge.records import TOOLS_DROPPED, ToolInvocation, TranscriptTurn
 from clawgauge.runner.record import Asked, dropped_warning
 from clawgauge.timeline import TOKEN_COUNTS, Completion
 
@@ -66,7 +66,7 @@ def _join(
     first, last = asked[0].completion, asked[-1].completion
     turns = [turn.completion for turn in asked]
     warnings = [words for turn in turns for words in turn.warnings]
-    if warning and not any(words.startswith("tools_dropped:") for words in warnings):
+    if warning and not any(words.startswith(TOOLS_DROPPED) for words in warnings):
         warnings.append(warning)
     costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
     lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]

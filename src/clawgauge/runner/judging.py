@@ -60,7 +60,7 @@ class JudgingFault(Exception):
 
 def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
     """Whether an answer is to be judged aside."""
-    if (calls and prompt.world is not None) or (prompt.validator["type"] == "effect" and (calls or text)):
+    if prompt.needs_shell and (calls or (text and prompt.validator["type"] == "effect")):
         return True
     # About the size of the JSON values; given up as soon as they do not fit, however large they are.
     room = ASIDE_CHARS - len(text)

@@ -11,7 +11,7 @@ from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
-from clawgauge.records import Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
+from clawgauge.records import TOOLS_DROPPED, Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Cell
 from clawgauge.suites.tools import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion
@@ -50,7 +50,7 @@ def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None
     if input_tokens * _TOOL_CHARS_PER_TOKEN_AT_MOST >= chars:
         return None
     return (
-        f"tools_dropped: the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} "
+        f"{TOOLS_DROPPED} the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} "
         "characters; the model cannot have seen them all"
     )
 
@@ -179,7 +179,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         prompt_prefix=asked.prefix,
         turns=None if turns is None else len(turns),
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
-        engine=engine() if prompt.world is not None or prompt.validator.get("type") == "effect" else None,
+        engine=engine() if prompt.needs_shell else None,
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
@@ -252,7 +252,7 @@ def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[st
     chars, tokens = len(prompt.prompt), completion.input_tokens
     if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
         found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
-    told = any(warning.startswith("tools_dropped:") for warning in completion.warnings)
+    told = any(warning.startswith(TOOLS_DROPPED) for warning in completion.warnings)
     if prompt.tools and not told and completion.transcript is None:
         found += filter(None, [dropped_warning(prompt.tools, tokens)])
     turns, max_turns = completion.transcript or [], prompt.max_turns or DEFAULT_MAX_TURNS

@@ -12,6 +12,7 @@ from typing import Any
 
 from clawgauge.records import (
     SCHEMA_VERSION,
+    TOOLS_DROPPED,
     CostSummary,
     Event,
     FailureCount,
@@ -23,7 +24,6 @@ from clawgauge.records import (
     TaskSummary,
 )
 from clawgauge.run_data import Run, Schedule, read_schedule
-from clawgauge.run_data.row import TOOLS_DROPPED
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
 from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
 from clawgauge.summary.rates import (

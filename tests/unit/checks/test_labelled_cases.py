@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import detect_tools, tool_calls_of, tool_use_success
+from clawgauge.checks import detect_tools, tool_calls_of
+from clawgauge.checks.answer import tool_use_success
 from support.rows import every_row
 
 CASES = Path(__file__).parents[2] / "data" / "tool_detection_cases.jsonl"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import JsonRefused, decode_strictly
+from clawgauge.checks.json import JsonRefused, decode_strictly
 from support.rows import every_row
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.claude.failures import ERROR_CHARS, explain_failure
-from clawgauge.providers.claude.stream import AssistantLine, LimitInfo, ResultLine, StreamOutcome
+from clawgauge.providers.claude.stream import AssistantLine, ResultLine, StreamOutcome
 from support.rows import every_row
 from unit.providers.claude_calls import kind_of
 
@@ -98,7 +98,7 @@ def test_an_error_after_the_reply_began_came_inside_the_stream() -> None:
 def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
     """A subscription's limit is told apart from a passing 429, with the wait until its reset."""
     result = ResultLine(is_error=True, result="You've hit your limit", api_error_status=429)
-    outcome = StreamOutcome(result=result, limit=LimitInfo(status="rejected", resets_at=int(time.time()) + 7200))
+    outcome = StreamOutcome(result=result, limit={"status": "rejected", "resetsAt": int(time.time()) + 7200})
     failure = explain_failure(outcome, model="m", exit_code=1, stderr_tail="")
     assert kind_of(failure) == ("rate_limited", "usage_limit")
     assert failure is not None and not failure.retryable

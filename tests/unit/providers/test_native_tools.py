@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from clawgauge.providers.openai.responses import ResponsesReader
+from support.growth import grows_linearly
 from support.rows import every_row
 from support.scripted_server import RawBytes, ScriptedServer, SseBytes, Text
 from support.wire_frames import data_event
+from unit.providers.claude_calls import SeenCall
 from unit.providers.observed import attempt
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "wire" / "llama_cpp"
@@ -320,3 +324,14 @@ def test_a_count_of_tokens_is_one_or_nothing(kind: str, said: str, kept: int | N
     done, failure = attempt(kind, server.v1_url)
     assert failure is None and done.output_tokens == kept
     assert len(done.warnings) == (0 if kept is not None or said == "null" else 1)
+
+
+def test_a_response_of_many_items_is_read_in_linear_time() -> None:
+    """The loop that stamps bytes is not held up by what a server can put into one event."""
+
+    def read(n_items: int) -> None:
+        output = [{"type": "reasoning", "id": str(number)} for number in range(n_items)]
+        end = {"type": "response.completed", "response": {"output": output}}
+        ResponsesReader(SeenCall(), "m", None).event(0, b"", msgspec.json.encode(end))
+
+    assert grows_linearly(read, 1_000)

@@ -4,60 +4,21 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import answer_pieces
-from clawgauge.checks.detection.formats.json import BARE_OPENING, JSON_FORMATS, BareJson
-from clawgauge.checks.detection.formats.markup import MARKUP_FORMATS
-from clawgauge.checks.detection.formats.python import PYTHONIC_FORMATS, read_whole_message
-from clawgauge.checks.detection.formats.readings import Reader, end_of_thinking, invoke
+from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
-from clawgauge.checks.detection.shell import Call, Find, Vocabulary
+from clawgauge.checks.detection.shell import NOT_NEW_LINE, Call, Find, Vocabulary
 from clawgauge.records import ToolInvocation
-
-__all__ = ["STEPS", "Call", "Find", "Step", "Vocabulary", "detect_tools", "find_structured", "take_calls"]
-
-_FORMATS = (*JSON_FORMATS, *MARKUP_FORMATS, *PYTHONIC_FORMATS)
-# Every opening mark starts so, and this is much cheaper to look for.
-_MARK_START = lazy_pattern(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
-_OPENING = lazy_pattern("|".join([f"({opening})" for opening, _ in _FORMATS] + [f"({BARE_OPENING})"]))
-_READERS: dict[int | None, Reader] = dict(enumerate([read for _, read in _FORMATS], start=1))
-
-
-def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
-    position = end_of_thinking(text)
-    if position:
-        yield Find(0, position)
-    whole = read_whole_message(text, position)
-    if whole:
-        yield Find(position, whole.end, invoke(whole, position, vocabulary))
-        return
-    readers: dict[int | None, Reader] = {**_READERS, len(_READERS) + 1: BareJson(text).read}
-    while start := _MARK_START.search(text, position):
-        position = start.end()
-        opening = _OPENING.match(text, start.start())
-        reading = readers[opening.lastindex](text, opening) if opening else None
-        if reading:
-            yield Find(start.start(), reading.end, invoke(reading, start.start(), vocabulary))
-            position = reading.end
-
 
 # A step reads the text that earlier steps left and yields its finds in order, none overlapping.
 Step = Callable[[str, Vocabulary], Iterable[Find]]
-STEPS: tuple[Step, ...] = (
-    find_structured,
-    find_markers,
-    find_fenced,
-    find_inline_code,
-    find_prompts,
-    find_quoted,
-)
-
+STEPS: tuple[Step, ...] = (find_structured, find_markers, find_fenced, find_inline_code, find_prompts, find_quoted)
 # No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.
 BLANK = "\0"
-_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 _LINE_BREAK = lazy_pattern(r"\r\n?")
 # Every step starts at one of these, and plain prose has none of them: an apostrophe within a word opens nothing.
 _MARK = lazy_pattern(r"[<\[{`~$#\"'“‘](?<!\w')")
@@ -94,7 +55,7 @@ def take_calls(text: str, finds: Iterable[Find], limit: int) -> tuple[str, list[
     for find in finds:
         left.write(text[kept_until : find.start])
         used = text[find.start : find.end]
-        left.write(_NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
+        left.write(NOT_NEW_LINE.sub(BLANK, used) if "\n" in used else BLANK * len(used))
         kept_until = find.end
         calls.extend(find.calls)
         if len(calls) >= limit:

@@ -6,13 +6,14 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, pairwise
 
 import msgspec
 
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.shell import (
+    NOT_NEW_LINE,
     Call,
     Command,
     Find,
@@ -25,8 +26,8 @@ from clawgauge.checks.detection.shell import (
     mention,
     read_commands,
     read_name,
-    read_segment,
     split_segments,
+    starts_known,
 )
 from clawgauge.records import ToolInvocation
 
@@ -83,10 +84,16 @@ def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
     """The commands behind a prompt, none where it is no prompt after all."""
     segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
-    if prompt.midline:
-        return _read_midline(segments, vocabulary)
     first = first_word(segments)
     name = read_name(first.text) if first else None
+    if prompt.midline:
+        if first is not None and first.text.endswith("."):
+            segments = [Segment([first])]
+        if not is_command_like(segments, vocabulary):
+            return []
+        # Past the first, a segment may be the sentence going on, so it must convince, too.
+        going_on = (one for one in segments[1:] if starts_known(one, vocabulary) or is_command_like([one], vocabulary))
+        return read_commands([segments[0], *going_on], vocabulary)
     if prompt.hash_only:
         is_alone = len(segments) == 1 and segments[0].words[-1] is first
         is_command = vocabulary.is_known(name or "") and (is_alone or has_shell_syntax(segments))
@@ -108,25 +115,8 @@ def _first_of(mark: str, text: str, start: int, end: int) -> int:
     return place if place >= 0 else end
 
 
-def _read_midline(segments: list[Segment], vocabulary: Vocabulary) -> list[Command]:
-    """Commands in mid-sentence. Past the first, a segment may be the sentence going on, so it must convince, too."""
-    first = first_word(segments)
-    if first is not None and first.text.endswith("."):
-        segments = [Segment([first])]
-    if not is_command_like(segments, vocabulary):
-        return []
-    commands = read_segment(segments[0], vocabulary)
-    for segment in segments[1:]:
-        head = first_word([segment])
-        known = head is not None and vocabulary.is_known(read_name(head.text) or "")
-        if known or is_command_like([segment], vocabulary):
-            commands += read_segment(segment, vocabulary)
-    return commands
-
-
 _LINE = lazy_pattern(r"[^\n]+")
 _HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
-_NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 
 
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
@@ -183,7 +173,7 @@ def _without_here_documents(script: str) -> str:
         pieces.append(script[position : opening.end()])
         line_end = script.find("\n", ends[place])
         position = line_end if line_end >= 0 else len(script)
-        pieces.append(_NOT_NEW_LINE.sub(" ", script[opening.end() : position]))
+        pieces.append(NOT_NEW_LINE.sub(" ", script[opening.end() : position]))
     return "".join((*pieces, script[position:]))
 
 
@@ -213,23 +203,6 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     is_quoted: bool
 
 
-def _closings(text: str, pattern: re.Pattern[str]) -> Callable[[int, int], re.Match[str] | None]:
-    """What finds the first closing of at least so many marks at or after a position.
-
-    Every place of the text where a fence of one kind may close is kept as a number: there may be millions.
-    """
-    starts = array("I", (match.start() for match in pattern.finditer(text)))
-
-    def first_of(length: int, position: int) -> re.Match[str] | None:
-        for index in range(bisect_left(starts, position), len(starts)):
-            closing = pattern.match(text, starts[index])
-            if closing and len(closing["run"]) >= length:
-                return closing
-        return None
-
-    return first_of
-
-
 def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for block in scan_blocks(text):
         body = text[block.body_start : block.body_end]
@@ -246,7 +219,8 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 def scan_blocks(text: str) -> Iterator[Block]:
     """Every fenced block, in order."""
-    closings: dict[str, Callable[[int, int], re.Match[str] | None]] = {}
+    # Every place where a fence of one kind may close, as a number: there may be millions.
+    closings: dict[str, array[int]] = {}
     position = 0
     while opening := _FENCE_OPENING.search(text, position):
         kind = "ticks" if opening["ticks"] else "tildes"
@@ -254,13 +228,14 @@ def scan_blocks(text: str) -> Iterator[Block]:
         start, position = opening.start(kind), opening.end()
         lead = text[text.rfind("\n", 0, start) + 1 : start]
         body_start = min(position + 1, len(text))
+        pattern = _FENCE_CLOSING[fence[0]]
         if fence[0] not in closings:
-            closings[fence[0]] = _closings(text, _FENCE_CLOSING[fence[0]])
-        first_closing = closings[fence[0]]
-        if _LEAD_ONLY.fullmatch(lead):
-            closing = first_closing(len(fence), body_start)
-        else:
-            closing = first_closing(1, body_start)
+            closings[fence[0]] = array("I", (match.start() for match in pattern.finditer(text)))
+        starts = closings[fence[0]]
+        stands_alone = _LEAD_ONLY.fullmatch(lead) is not None
+        found = (pattern.match(text, starts[n]) for n in range(bisect_left(starts, body_start), len(starts)))
+        closing = next((one for one in found if one and (len(one["run"]) >= len(fence) or not stands_alone)), None)
+        if not stands_alone:
             # It opens a block with one info word at most, and where it would not close a code span.
             n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
             if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):
@@ -354,7 +329,6 @@ _MARKER_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.
 _MARKER_CLOSING = {True: lazy_pattern(r"</tool\s*>", re.IGNORECASE), False: lazy_pattern(r"\]")}
 # Bounded, so that a text of nothing but openings is not read to its end at each of them.
 _FIRST_WORD = lazy_pattern(r"\s*(\S{1,300})(?!\S)")
-_CHANNEL = "text:marker"
 
 
 def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
@@ -368,19 +342,15 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
             closings[is_tag] = closing.span() if closing else (len(text), len(text))
         inside_end, end = closings[is_tag]
         is_closed = inside_end < len(text)
-        call = _read_call(text, position, inside_end) if is_tag or is_closed else None
-        if call or (is_tag and is_closed):
-            yield Find(opening.start(), end, [call] if call else [])
+        word = _FIRST_WORD.match(text, position, inside_end) if is_tag or is_closed else None
+        name = read_name(word[1]) if word else None
+        calls = []
+        if word and name is not None:
+            arguments = text[word.end() : inside_end].strip() or None
+            calls = [Call(word.start(1), ToolInvocation(name=name.lower(), arguments=arguments, channel="text:marker"))]
+        if calls or (is_tag and is_closed):
+            yield Find(opening.start(), end, calls)
             position = end
-
-
-def _read_call(text: str, start: int, end: int) -> Call | None:
-    word = _FIRST_WORD.match(text, start, end)
-    name = read_name(word[1]) if word else None
-    if word is None or name is None:
-        return None
-    arguments = text[word.end() : end].strip()
-    return Call(word.start(1), ToolInvocation(name=name.lower(), arguments=arguments or None, channel=_CHANNEL))
 
 
 _MARK = lazy_pattern(r"[\"'“”‘’\n]")

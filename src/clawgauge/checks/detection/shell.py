@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ _MAX_WORD_CHARS = 1024
 _MAX_NAME_CHARS = 128
 _NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
 _RUNNABLE_PATH = lazy_pattern(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
+NOT_NEW_LINE = lazy_pattern(r"[^\n]")
 _NUMBER = lazy_pattern(
     r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?"
     r"|0[xX][0-9A-Fa-f]+"
@@ -217,8 +217,14 @@ def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
         places.append(index)
     elif last_wrapper is not None and not places:
         places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
-    commands = (_command_at(words, place, vocabulary) for place in places)
-    return [command for command in commands if command is not None]
+    commands = []
+    for place in places:
+        name = read_name(words[place].text)
+        if name is None or is_number(name) or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name)):
+            continue
+        arguments = " ".join([argument.text for argument in words[place + 1 :]])
+        commands.append(Command(words[place].at, name, arguments, words[place].text))
+    return commands
 
 
 def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:
@@ -231,17 +237,6 @@ def first_word(segments: list[Segment]) -> Word | None:
     words = segments[0].words if segments else []
     index = _skip_assignments(words, 0)
     return words[index] if index < len(words) else None
-
-
-def _command_at(words: list[Word], index: int, vocabulary: Vocabulary) -> Command | None:
-    word = words[index]
-    name = read_name(word.text)
-    if name is None or is_number(name):
-        return None
-    if name in _NEVER_A_COMMAND and not vocabulary.is_expected(name):
-        return None
-    arguments = " ".join([argument.text for argument in words[index + 1 :]])
-    return Command(word.at, name, arguments, word.text)
 
 
 def _skip_assignments(words: list[Word], index: int) -> int:
@@ -258,22 +253,16 @@ def _skip_wrapper_options(words: list[Word], index: int, wrapper: str, with_valu
             break
         if not word.startswith("-") or word == "-":
             break
-        index += 2 if _takes_next_word(word, with_value) else 1
+        # Its value is the word after it in `-u bob` and `-Hu bob`, not in `-ubob` and not in `--user=bob`.
+        taking = (place for place, letter in enumerate(word, start=1) if f"-{letter}" in with_value)
+        index += 2 if not word.startswith("--") and next(taking, 0) == len(word) else 1
     if wrapper == "timeout" and index < len(words) and _DURATION.fullmatch(words[index].text):
         index += 1
     return min(index, len(words))
 
 
-def _takes_next_word(option: str, with_value: list[str]) -> bool:
-    """Whether an option's value is the word after it: `-u bob` and `-Hu bob`, not `-ubob` and not `--user=bob`."""
-    if option.startswith("--"):
-        return False
-    for place, letter in enumerate(option[1:], start=2):
-        if f"-{letter}" in with_value:
-            return place == len(option)
-    return False
-
-
+# A word that shows a command line beside a name that is known, and one that does so beside any.
+_BESIDE_KNOWN, _ALONE = 1, 2
 _TRAILING_PUNCTUATION = ".,;:!?)]}\"'”’"
 _SIGN = lazy_pattern(r"[-$=+/.<>~]")
 _OPTION = lazy_pattern(r"--?[A-Za-z0-9?]")
@@ -289,14 +278,6 @@ _INITIALS = lazy_pattern(r"[A-Za-z](?:\.[A-Za-z])+")
 _LETTER = lazy_pattern(r"[A-Za-z]")
 
 
-class Evidence(Enum):
-    """What a word says about the line it stands in."""
-
-    NONE = 0
-    BESIDE_KNOWN = 1
-    ALONE = 2
-
-
 def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     """Whether a command line found in prose, or in a block of unknown kind, is one."""
     first = first_word(segments)
@@ -304,11 +285,17 @@ def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     if first is None or name is None or is_number(name) or vocabulary.is_prose(name):
         return False
     rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    convincing = (Evidence.ALONE, Evidence.BESIDE_KNOWN) if vocabulary.is_known(name) else (Evidence.ALONE,)
-    if any(evidence in convincing for evidence in _weigh_all(rest)) or _pipes(segments, vocabulary):
+    convincing = _BESIDE_KNOWN if vocabulary.is_known(name) else _ALONE
+    if any(weight >= convincing for weight in _weigh(rest)) or _pipes(segments, vocabulary):
         return True
     is_sentence = bool(rest) and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in vocabulary.lexicon.function_words
     return not is_sentence and vocabulary.is_certain(name)
+
+
+def starts_known(segment: Segment, vocabulary: Vocabulary) -> bool:
+    """Whether the first word of one command, assignments left out, is a command that is known."""
+    head = first_word([segment])
+    return head is not None and vocabulary.is_known(read_name(head.text) or "")
 
 
 def has_shell_syntax(segments: list[Segment]) -> bool:
@@ -317,47 +304,38 @@ def has_shell_syntax(segments: list[Segment]) -> bool:
     if first is None:
         return False
     rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    return any(segment.piped for segment in segments) or any(
-        evidence is not Evidence.NONE for evidence in _weigh_all(rest)
-    )
+    return any(segment.piped for segment in segments) or any(_weigh(rest))
 
 
 def _pipes(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     """Whether one side of a pipe is a known command; `"local | premium"` is a choice."""
-    for left, right in pairwise(segments):
-        if left.piped:
-            heads = (first_word([side]) for side in (left, right))
-            if any(head is not None and vocabulary.is_known(read_name(head.text) or "") for head in heads):
-                return True
-    return False
+    sides = (side for left, right in pairwise(segments) if left.piped for side in (left, right))
+    return any(starts_known(side, vocabulary) for side in sides)
 
 
-def _weigh_all(words: list[str]) -> Iterator[Evidence]:
+def _weigh(words: list[str]) -> Iterator[int]:
+    """What each word says about the line it stands in: nothing (0), or how much."""
     for index, word in enumerate(words):
         if word == "/":
             # The root directory as the last argument, or before an option; between words it is "or".
             alone = index + 1 < len(words) and not words[index + 1].startswith("-")
-            yield Evidence.NONE if alone else Evidence.BESIDE_KNOWN
+            yield 0 if alone else _BESIDE_KNOWN
+            continue
+        if _SIGN.search(word) is None:
+            yield 0
+            continue
+        is_quoted = len(word) >= 2 and word[0] in "\"'" and word[-1] == word[0]
+        inside = word[1:-1] if is_quoted else word
+        bare = inside.rstrip(_TRAILING_PUNCTUATION)
+        path = bare or inside
+        if _KEY_VALUE.match(word):
+            yield _ALONE
+        elif any(map(str.isspace, inside)):
+            yield 0  # a quoted phrase is someone's words, not syntax
+        elif _OPTION.match(inside) or _VARIABLE.search(inside) or inside.startswith("+%"):
+            yield _ALONE
         else:
-            yield _weigh(word)
-
-
-def _weigh(word: str) -> Evidence:
-    if _SIGN.search(word) is None:
-        return Evidence.NONE
-    if _KEY_VALUE.match(word):
-        return Evidence.ALONE
-    if len(word) >= 2 and word[0] in "\"'" and word[-1] == word[0]:
-        word = word[1:-1]
-    if any(map(str.isspace, word)):
-        return Evidence.NONE  # a quoted phrase is someone's words, not syntax
-    if _OPTION.match(word) or _VARIABLE.search(word) or word.startswith("+%"):
-        return Evidence.ALONE
-    if _REDIRECT.match(word) and not _PLACEHOLDER.fullmatch(word):
-        return Evidence.BESIDE_KNOWN
-    bare = word.rstrip(_TRAILING_PUNCTUATION)
-    path = bare or word
-    is_path = _ROOTED_PATH.match(path) or ("/" in path and "." in path and _LETTER.search(path))
-    if is_path or (_FILE_NAME.fullmatch(bare) and not _INITIALS.fullmatch(bare)):
-        return Evidence.BESIDE_KNOWN
-    return Evidence.NONE
+            is_redirect = _REDIRECT.match(inside) and not _PLACEHOLDER.fullmatch(inside)
+            is_path = _ROOTED_PATH.match(path) or ("/" in path and "." in path and _LETTER.search(path))
+            is_file = _FILE_NAME.fullmatch(bare) and not _INITIALS.fullmatch(bare)
+            yield _BESIDE_KNOWN if is_redirect or is_path or is_file else 0

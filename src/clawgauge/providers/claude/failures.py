@@ -38,10 +38,8 @@ _SYSTEM_CODES = {
         "EHOSTDOWN ERR_PROXY_TUNNEL",
         (_UNREACHABLE, "dns_error"): "ENOTFOUND EAI_AGAIN FailedToOpenSocket",
         (_UNREACHABLE, "connect_timeout"): "ETIMEDOUT",
-        (
-            "error",
-            "connection_reset",
-        ): "ECONNRESET ECONNABORTED EPIPE ConnectionClosed ERR_SOCKET_CLOSED UND_ERR_SOCKET",
+        ("error", "connection_reset"): "ECONNRESET ECONNABORTED EPIPE ConnectionClosed ERR_SOCKET_CLOSED "
+        "UND_ERR_SOCKET",
         ("error", "stream_interrupted"): "StreamTruncated StreamSuspended StreamNoResponse",
         ("error", "tls_error"): "UNABLE_TO_VERIFY_LEAF_SIGNATURE UNABLE_TO_GET_ISSUER_CERT DEPTH_ZERO_SELF_SIGNED_CERT "
         "UNABLE_TO_GET_ISSUER_CERT_LOCALLY SELF_SIGNED_CERT_IN_CHAIN CERT_HAS_EXPIRED ERR_TLS_CERT_ALTNAME_INVALID "
@@ -75,19 +73,21 @@ def explain_failure(
         if exit_code in (0, None):
             return None
         return _cli_error(f"claude reported success but {_ending(exit_code)}", stderr_tail)
-    if result.stop_reason == "refusal" or "max_output_tokens" in (result.api_error, outcome.error_kind):
+    if result.stop_reason == "refusal" or "max_output_tokens" in (result.api_error, error.error if error else None):
         return None
     return _classify(outcome, words, model) or _cli_error(words or f"claude {_ending(exit_code)}", "")
 
 
 def _classify(outcome: StreamOutcome, words: str, model: str) -> CallFailure | None:
     """By the fields that say more than an HTTP status does, by the status, else by the words."""
-    result, kind, limit = outcome.result or ResultLine(), outcome.error_kind, outcome.limit
+    result, limit = outcome.result or ResultLine(), outcome.limit
+    # The CLI's own name for the error it wrote in the model's place.
+    kind = outcome.error.error if outcome.error else None
     status = result.api_error_status
     if status is None and (opening := _OPENING_STATUS.match(words)):
         status = int(opening[1])
     if result.api_error in _LIMIT_ERRORS or (limit is not None and (status == 429 or kind == "rate_limit")):
-        reset_s = number(limit.resets_at) if limit else None
+        reset_s = number(limit.get("resetsAt")) if limit else None
         wait_s = max(0.0, reset_s - time.time()) if reset_s is not None else None
         return CallFailure("rate_limited", "usage_limit", words, retry_after_s=wait_s, http_status=status)
     if result.terminal_reason in _FULL_CONTEXT_REASONS:

@@ -103,20 +103,14 @@ class ClaudeProgram:
 def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
     """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
     search_path = environ.get("PATH", os.defpath)
-    if command is not None and os.sep in command:
-        candidates = [Path(command).expanduser()]
-    else:
-        name = command or PROGRAM_NAME
-        if found := shutil.which(name, path=search_path):
-            return Path(found).absolute()
-        candidates = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
-    present = [candidate for candidate in candidates if candidate.is_file()]
-    if not present:
-        where = f"at {candidates[0]}" if command is not None and os.sep in command else "on PATH"
-        raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
-    if not os.access(present[0], os.X_OK):
-        raise _not_executable(present[0], "it has no execute permission")
-    return present[0].absolute()
+    is_path = command is not None and os.sep in command
+    name = os.fspath(Path(command or PROGRAM_NAME).expanduser()) if is_path else command or PROGRAM_NAME
+    if found := shutil.which(name, path=search_path):
+        return Path(found).absolute()
+    if present := shutil.which(name, os.F_OK, path=search_path):
+        raise _not_executable(Path(present), "it has no execute permission")
+    where = f"at {name}" if is_path else "on PATH"
+    raise CallFailure("skipped_unavailable", "cli_missing", f"Claude Code is not {where}: {INSTALL_HINT}")
 
 
 async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
@@ -134,9 +128,8 @@ async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudePr
 
 
 async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:
-    command = ChildCommand(argv=(str(path), question), env=env, cwd=cwd)
     try:
-        return await capture(command, timeout_s=QUESTION_TIMEOUT_S)
+        return await capture(ChildCommand((str(path), question), env, cwd), timeout_s=QUESTION_TIMEOUT_S)
     except TimeoutError:
         return None
     except OSError as fault:
@@ -175,12 +168,6 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
     return tuple(arguments)
 
 
-def dropped_flags(program: ClaudeProgram, *, bare: bool) -> list[str]:
-    """The flags we would use that this program does not know."""
-    wanted = [switch[0] for switch in _SWITCHES] + (["--bare"] if bare else []) + ["--effort"]
-    return [flag for flag in wanted if not program.knows(flag)]
-
-
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
     """The child's environment but for what a single call sets."""
     environ = settings.environ
@@ -207,12 +194,8 @@ def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
     Thinking is off unless a level is asked. The CLI would otherwise think with nearly all of the token limit, and below
     1025 tokens it sends a thinking budget that is not under the limit, which the API refuses.
     """
-    env = dict(base)
-    if call.max_tokens is not None:
-        env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(call.max_tokens)
-    if call.thinking_level is None:
-        env["MAX_THINKING_TOKENS"] = "0"
-    return env
+    limits = {} if call.max_tokens is None else {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(call.max_tokens)}
+    return {**base, **limits, **({"MAX_THINKING_TOKENS": "0"} if call.thinking_level is None else {})}
 
 
 class ClaudeCodeCli(Provider):
@@ -326,11 +309,13 @@ class ClaudeCodeCli(Provider):
 
     def describe(self) -> dict[str, Any]:
         program = self._program
+        # The flags we would use that this program does not know.
+        wanted = [*(switch[0] for switch in _SWITCHES), *(["--bare"] if self._bare else []), "--effort"]
         return {
             **super().describe(),
             "command": program.path.name if program else None,
             "version": program.version if program else None,
-            "dropped_flags": dropped_flags(program, bare=self._bare) if program else [],
+            "dropped_flags": [flag for flag in wanted if not program.knows(flag)] if program else [],
             "bare": self._bare,
             "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
             "default_system_prompt": DEFAULT_SYSTEM_PROMPT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -16,18 +17,14 @@ from clawgauge.records import MAX_TOKENS, as_count
 SYNTHETIC_MODEL = "<synthetic>"
 
 
-class Delta(msgspec.Struct):
+class Block(msgspec.Struct):
+    """A block of a message, whole or as far as it has come; of a delta, what it adds."""
+
     type: str = ""
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
-
-
-class ContentBlock(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
     id: str | None = None
     name: str | None = None
     input: Any = None
@@ -36,7 +33,7 @@ class ContentBlock(msgspec.Struct):
 class Message(msgspec.Struct):
     id: str | None = None
     model: str | None = None
-    content: list[ContentBlock] = []
+    content: list[Block] = []
     usage: Any = None
 
 
@@ -46,8 +43,8 @@ class ApiEvent(msgspec.Struct):
     type: str = ""
     index: int = 0
     message: Message | None = None
-    content_block: ContentBlock | None = None
-    delta: Delta | None = None
+    content_block: Block | None = None
+    delta: Block | None = None
     usage: Any = None
 
 
@@ -95,15 +92,10 @@ class SystemLine(msgspec.Struct, tag_field="type", tag="system"):
     mcp_servers: Any = None
 
 
-class LimitInfo(msgspec.Struct):
-    status: str = ""
-    resets_at: Any = msgspec.field(default=None, name="resetsAt")
-
-
 class LimitLine(msgspec.Struct, tag_field="type", tag="rate_limit_event"):
     """Where a subscription stands; `rejected` means that its usage limit refused the call."""
 
-    rate_limit_info: LimitInfo
+    rate_limit_info: dict[str, Any]
 
 
 Line = StreamLine | AssistantLine | ResultLine | SystemLine | LimitLine
@@ -151,11 +143,10 @@ class TokenTally:
 
     def __init__(self) -> None:
         self._current: dict[str, Any] = {}
-        self._before: dict[str, int] = {}
+        self._before: Counter[str] = Counter()
 
     def next_reply(self) -> None:
-        for name in _COUNTS:
-            self._before[name] = self._before.get(name, 0) + (count(self._current, name) or 0)
+        self._before.update({name: count(self._current, name) or 0 for name in _COUNTS})
         self._current.clear()
 
     def note(self, usage: Any) -> None:
@@ -172,7 +163,7 @@ class TokenTally:
     def report(self, sink: Sink) -> None:
         """The counts over all replies so far; what the one under way does not tell is not told."""
         told = {name: count(self._current, name) for name in _COUNTS}
-        totals = {name: n + self._before.get(name, 0) for name, n in told.items() if n is not None}
+        totals = {name: n + self._before[name] for name, n in told.items() if n is not None}
         cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
         uncached = totals.get("input_tokens")
         sink.usage(
@@ -208,18 +199,13 @@ class StreamOutcome:
 
     result: ResultLine | None = None
     error: AssistantLine | None = None
-    limit: LimitInfo | None = None
+    limit: dict[str, Any] | None = None
     cut: str | None = None
     tools_refused: str | None = None
     replies: int = 0
     reply_open: bool = False
     turns_ended: int = 0
     plain_text: str = ""
-
-    @property
-    def error_kind(self) -> str | None:
-        """The CLI's own name for the error it wrote in the model's place."""
-        return self.error.error if self.error else None
 
 
 class ClaudeStream:
@@ -252,7 +238,7 @@ class ClaudeStream:
         self._called_tool = False
         self._streamed_ids: set[str | None] = set()
         self._whole_ids: set[str | None] = set()
-        self._pending_tools: dict[int, ContentBlock] = {}
+        self._pending_tools: dict[int, Block] = {}
         self._tool_ids: dict[int, str] = {}
         self._tokens = TokenTally()
         self._model: str | None = None
@@ -296,7 +282,7 @@ class ClaudeStream:
                     if missing := [name for name in self._tools if name not in shown]:
                         words = f"{len(missing)} of {len(self._tools)} are missing, servers {servers}"
                         self.outcome.tools_refused = words
-                case LimitLine(rate_limit_info=limit) if limit.status == "rejected":
+                case LimitLine(rate_limit_info={"status": "rejected"} as limit):
                     self.outcome.limit = limit
 
     def _take_event(self, at_ns: int, event: ApiEvent) -> None:
@@ -331,7 +317,7 @@ class ClaudeStream:
         if self._is_task:
             self._sink.turn()
 
-    def _begin_block(self, at_ns: int, index: int, block: ContentBlock) -> None:
+    def _begin_block(self, at_ns: int, index: int, block: Block) -> None:
         if block.type == "tool_use":
             self._pending_tools[index] = block
             # Indexes start again with each reply; ids do not.

@@ -19,7 +19,7 @@ from clawgauge.providers.embedded.model import DEFAULT_MODEL, GET_COMMAND, fetch
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.openai.chat import ChatServer
-from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.records import TOOLS_DROPPED, ModelInfo, ProviderProbe
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 
@@ -29,8 +29,8 @@ _INSTALL = "pip install 'clawgauge[embedded]'"
 # The fetching process has a limit of its own; this one is for when it does not keep it.
 FETCH_TIMEOUT_S = 660.0
 MAX_TEMPLATE_BYTES = 1 << 20
-_TOOLS_DROPPED = (
-    "tools_dropped: the model's chat template has no place for tools, so the model has not seen them; "
+_TEMPLATE_DROPS_TOOLS = (
+    f"{TOOLS_DROPPED} the model's chat template has no place for tools, so the model has not seen them; "
     "chat_template_file in the provider's table gives it another template"
 )
 
@@ -173,7 +173,7 @@ class Embedded(Provider):
         if self._chat is None:
             raise CallFailure("skipped_unavailable", "connection_refused", "the embedded server is not running")
         if call.tools and not self._shows_tools:
-            sink.note(warning=_TOOLS_DROPPED)
+            sink.note(warning=_TEMPLATE_DROPS_TOOLS)
         await self._chat.attempt(call, sink)
 
     def pids(self) -> list[int]:
@@ -204,11 +204,8 @@ class Embedded(Provider):
 
     def describe(self) -> dict[str, Any]:
         known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}
-        if template := self.settings.extra.get("chat_template_file"):
-            known["chat_template_file"] = template
-        if context := self.settings.extra.get("context"):
-            known["context"] = context
-        return known
+        given = self.settings.extra
+        return known | {name: given[name] for name in ("chat_template_file", "context") if given.get(name)}
 
 
 create = Embedded

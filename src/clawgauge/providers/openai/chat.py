@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -22,8 +23,6 @@ from clawgauge.providers.http.server import HttpServer
 from clawgauge.records import MAX_TOKENS, as_count
 
 _MAX_ID_CHARS = 200
-# What a decoder says to an event that is not as it should be.
-ODD = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
 E = TypeVar("E", bound=msgspec.Struct)
@@ -63,33 +62,52 @@ def encode_body(body: dict[str, Any], extra: dict[str, Any]) -> bytes:
         return json.dumps(body).encode("ascii")
 
 
-class EventReader(Generic[E]):
-    """Reads events of one kind, the odd ones as far as they can be, and knows a stream that had no other."""
+class EventReader(ABC, Generic[E]):
+    """Reads the events of one protocol, the odd ones as far as they can be, and knows a stream that had no other."""
 
-    __slots__ = ("_read_any", "_sink", "_unread", "model")
+    __slots__ = ("_ended", "_read_any", "_sink", "_unread", "model")
     _kind: type[E]
+    _decode: Callable[[bytes], E]
     _protocol: str
+    _last_word: str
+    # Whether `[DONE]` ends a stream that has not said why it stopped.
+    _done_ends: bool
 
     def __init__(self, sink: Sink, model: str) -> None:
         self.model = model
         self._sink = sink
+        self._ended = False
         self._read_any = False
         self._unread = b""
 
-    def _decode_odd(self, name: bytes, data: bytes) -> E | None:
-        """The event as far as it can be read; None, and a failure where it is named `error`, if it cannot be at all."""
-        fields = decode_lenient(data)
-        if fields is not None:
-            return fit(self._kind, fields)
-        if name == b"error":
-            raise stream_failure(data.decode("utf-8", "replace"))
-        self._unread = self._unread or data
-        return None
+    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
+        if data[:1] != b"{" and data.strip() == b"[DONE]":
+            # The stream says that it is over: it must have held something of the protocol.
+            if self._unread and not self._read_any:
+                raise self._not_the_protocol(self._unread)
+            return self._ended or self._done_ends
+        if len(data) > MAX_VALUES:
+            refuse_crowded(data)
+        try:
+            event = self._decode(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            fields = decode_lenient(data)
+            if fields is None:
+                if name == b"error":
+                    raise stream_failure(data.decode("utf-8", "replace")) from None
+                self._unread = self._unread or data
+                return False
+            event = fit(self._kind, fields)
+        self._read_any = True
+        return self._take(at_ns, name, event, data)
 
-    def _require_any_read(self) -> None:
-        """The stream says that it is over: it must have held something of the protocol."""
-        if self._unread and not self._read_any:
-            raise self._not_the_protocol(self._unread)
+    @abstractmethod
+    def _take(self, at_ns: int, name: bytes, event: E, data: bytes) -> bool:
+        """One event, and the bytes it came in. Returns whether it was the last."""
+
+    def close(self) -> None:
+        if not self._ended:
+            raise CallFailure("error", "stream_interrupted", f"the stream ended before {self._last_word}")
 
     def _not_the_protocol(self, data: bytes) -> CallFailure:
         """A 200 whose body is something else: a proxy's page, another API."""
@@ -176,54 +194,41 @@ class _Chunk(msgspec.Struct):
     model: str | None = None
 
 
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
-
-
 class ChatReader(EventReader[_Chunk]):
     """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_finished", "_model_seen", "_n_calls")
+    __slots__ = ("_calls", "_model_seen", "_n_calls")
     _kind = _Chunk
+    _decode = msgspec.json.Decoder(_Chunk).decode
     _protocol = "chat completions"
+    _last_word = "the server said that it was done"
+    _done_ends = True
 
     def __init__(self, sink: Sink, model: str) -> None:
         super().__init__(sink, model)
         self._calls: dict[int, _BegunCall] = {}
         self._n_calls = 0
-        self._finished = False
         self._model_seen = False
 
-    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        if data[:1] != b"{" and data.strip() == b"[DONE]":
-            self._require_any_read()
-            return True
-        if len(data) > MAX_VALUES:
-            refuse_crowded(data)
-        try:
-            chunk: _Chunk | None = _decode_chunk(data)
-        except ODD:
-            chunk = self._decode_odd(name, data)
-        if chunk is None:
-            return False
-        self._read_any = True
-        if chunk.error is not None:
-            raise stream_failure(chunk.error)
+    def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
+        if event.error is not None:
+            raise stream_failure(event.error)
         if name == b"error":
             raise stream_failure(decode_lenient(data) or data.decode("utf-8", "replace"))
-        if chunk.model and not self._model_seen:
+        if event.model and not self._model_seen:
             self._model_seen = True
-            self._sink.note(model_reported=chunk.model)
-        for choice in chunk.choices or ():
+            self._sink.note(model_reported=event.model)
+        for choice in event.choices or ():
             # Only the first choice is the answer; n > 1 is never asked for.
             if choice.index:
                 continue
             if choice.delta is not None:
                 self._report(at_ns, choice.delta)
             if choice.finish_reason:
-                self._finished = True
+                self._ended = True
                 self._sink.finish(choice.finish_reason)
-        if chunk.usage is not None:
-            report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
+        if event.usage is not None:
+            report_counts(self._sink, event.usage, "prompt_tokens", "completion_tokens")
         return False
 
     def _report(self, at_ns: int, delta: _Delta) -> None:
@@ -272,10 +277,6 @@ class ChatReader(EventReader[_Chunk]):
         if chunk.model:
             self._sink.note(model_reported=chunk.model)
         report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
-
-    def close(self) -> None:
-        if not self._finished:
-            raise CallFailure("error", "stream_interrupted", "the stream ended before the server said that it was done")
 
 
 @dataclass(slots=True)

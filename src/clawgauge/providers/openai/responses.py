@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import Any
 
 import msgspec
 
-from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink
 from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, refuse_crowded
+from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.chat import ODD, EventReader, arguments_text, encode_body, past_turns, report_counts
+from clawgauge.providers.openai.chat import EventReader, arguments_text, encode_body, past_turns, report_counts
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -53,37 +53,24 @@ class _Event(msgspec.Struct):
     message: Any = None
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
-
-
 class ResponsesReader(EventReader[_Event]):
     """Feeds one Responses reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_ended", "_max_tokens", "_told")
+    __slots__ = ("_calls", "_max_tokens", "_told")
     _kind = _Event
+    _decode = msgspec.json.Decoder(_Event).decode
     _protocol = "a Responses reply"
+    _last_word = "response.completed"
+    _done_ends = False
 
     def __init__(self, sink: Sink, model: str, max_tokens: int | None) -> None:
         super().__init__(sink, model)
         self._max_tokens = max_tokens
-        self._ended = False
         # The ids of the items that deltas have told, by the type of item.
         self._told: dict[str, set[str | None]] = {"message": set(), "reasoning": set()}
         self._calls = _StreamedCalls(sink)
 
-    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        if data.strip() == b"[DONE]":
-            self._require_any_read()
-            return self._ended
-        if len(data) > MAX_VALUES:
-            refuse_crowded(data)
-        try:
-            event: _Event | None = _decode_event(data)
-        except ODD:
-            event = self._decode_odd(name, data)
-        if event is None:
-            return False
-        self._read_any = True
+    def _take(self, at_ns: int, name: bytes, event: _Event, data: bytes) -> bool:
         delta = event.delta if isinstance(event.delta, str) else None
         match event.type or name.decode("utf-8", "replace"):
             case "response.output_text.delta" if delta is not None:
@@ -120,14 +107,15 @@ class ResponsesReader(EventReader[_Event]):
             # All of it came at the end: that is when it was sent, not when its first token was made.
             self._sink.note(first_token_captured=False)
         items = _items(response)
+        kinds = Counter(_text(item.get("type")) for item in items)
         for item in items:
-            if item.get("type") == "function_call":
-                self._calls.final(at_ns, item, sum(other.get("type") == "function_call" for other in items))
+            kind = _text(item.get("type"))
+            if kind == "function_call":
+                self._calls.final(at_ns, item, kinds[kind])
                 continue
             # By its id; where ids are left out or changed, as many items were told as there are of this type.
-            told = self._told.get(_text(item.get("type")), set())
-            n_alike = sum(other.get("type") == item.get("type") for other in items)
-            if _text(item.get("id")) not in told and len(told) < n_alike:
+            told = self._told.get(kind, set())
+            if _text(item.get("id")) not in told and len(told) < kinds[kind]:
                 report_item(self._sink, at_ns, item, "")
         report_response(self._sink, response, self._max_tokens)
         if failed:
@@ -146,10 +134,6 @@ class ResponsesReader(EventReader[_Event]):
         for position, item in enumerate(_items(reply)):
             report_item(self._sink, at_ns, item, str(position))
         report_response(self._sink, reply, self._max_tokens)
-
-    def close(self) -> None:
-        if not self._ended:
-            raise CallFailure("error", "stream_interrupted", "the stream ended before response.completed")
 
 
 class _StreamedCalls:

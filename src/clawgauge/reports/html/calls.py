@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -50,9 +49,9 @@ def choose_calls(survey: Survey, max_calls: int = MAX_CALLS) -> Choice:
     if n_calls <= max_calls:
         return Choice(everything=True, n_calls=n_calls, n_to_look_at=n_to_look_at)
     room = min(n_to_look_at, max_calls // 2)
-    firsts = share_room(_sizes(survey.digests_to_look_at), room)
+    firsts = share_room({target: len(found) for target, found in survey.digests_to_look_at.items()}, room)
     looked_at = {digest for target, n in firsts.items() for digest in islice(survey.digests_to_look_at[target], n)}
-    samples = share_room(_sizes(survey.digests), max_calls - room)
+    samples = share_room({target: len(found) for target, found in survey.digests.items()}, max_calls - room)
     # The smallest of what looks random is a fair sample, whatever order the calls were made in.
     sampled = {digest for target, n in samples.items() for digest in heapq.nsmallest(n, survey.digests[target])}
     return Choice(False, n_calls, n_to_look_at, frozenset(sampled), frozenset(looked_at))
@@ -69,26 +68,13 @@ def share_room(sizes: Mapping[int, int], room: int) -> dict[int, int]:
     return shares
 
 
-def _sizes(digests: Mapping[int, array[int]]) -> dict[int, int]:
-    return {target: len(found) for target, found in digests.items()}
-
-
-class StringTable:
-    """Each string once; calls name it by its number. -1 stands for none."""
-
-    def __init__(self) -> None:
-        self.strings: dict[str, int] = {}
-
-    def number(self, text: str | None) -> int:
-        return -1 if not text else self.strings.setdefault(text, len(self.strings))
-
-
 class CallColumns:
     """Grows by one row a call; `details` takes what is too long for a row."""
 
     def __init__(self, details: TextStore) -> None:
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-        self._strings = StringTable()
+        # Each string once; calls name it by its number.
+        self._strings: dict[str, int] = {}
         self._details = details
         self.n = 0
 
@@ -98,7 +84,7 @@ class CallColumns:
             name.prompt,
             name.repeat,
             classify(result),
-            self._strings.number(_shortened(_why(result), _MAX_WHY_CHARS)),
+            self._number(result.violation if result.success else result.failure_type, _MAX_WHY_CHARS),
             _milliseconds(result.timings_us.e2e, result.e2e_ms),
             _milliseconds(result.timings_us.ttft, result.ttft_ms),
             _milliseconds(result.timings_us.ttfa, result.ttfa_ms),
@@ -106,7 +92,7 @@ class CallColumns:
             result.input_tokens,
             result.output_tokens,
             None if result.cold_start is None else int(result.cold_start),
-            self._strings.number(_shortened(", ".join(result.tool_calls), _MAX_TOOLS_CHARS)),
+            self._number(", ".join(result.tool_calls), _MAX_TOOLS_CHARS),
             result.started_at_ms,
             len(result.attempts),
             _rounded(result.cost_usd, 6),
@@ -117,17 +103,20 @@ class CallColumns:
         self._details.add(_detail(result))
         self.n += 1
 
+    def _number(self, text: str | None, limit: int) -> int:
+        """-1 stands for none."""
+        if not text:
+            return -1
+        short = text if len(text) <= limit else f"{text[: limit - 1]}…"
+        return self._strings.setdefault(short, len(self._strings))
+
     def as_json(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {name: _folded(values) for name, values in self._columns.items()}
-        return {"n": self.n, "columns": columns, "strings": list(self._strings.strings)}
-
-
-def _why(result: Result) -> str | None:
-    return result.violation if result.success else result.failure_type
-
-
-def _shortened(text: str | None, limit: int) -> str | None:
-    return text if text is None or len(text) <= limit else f"{text[: limit - 1]}…"
+        # A column that says the same of every call, as that alone.
+        columns: dict[str, Any] = {
+            name: {"every": values[0]} if values and values.count(values[0]) == len(values) else values
+            for name, values in self._columns.items()
+        }
+        return {"n": self.n, "columns": columns, "strings": list(self._strings)}
 
 
 def _milliseconds(exact_us: int | None, rounded_ms: int | None) -> float | int | None:
@@ -144,11 +133,6 @@ def _rounded(value: float | None, digits: int) -> float | int | None:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _folded(values: list[Any]) -> Any:
-    """A column that says the same of every call, as that alone."""
-    return {"every": values[0]} if values and values.count(values[0]) == len(values) else values
-
-
 def _detail(result: Result) -> dict[str, Any]:
     """What the opened call shows beyond its row; a part that says nothing is left out."""
     timings = result.timings_us
@@ -157,7 +141,7 @@ def _detail(result: Result) -> dict[str, Any]:
         "answerBytes": result.raw_output_bytes if result.raw_output_truncated else None,
         "reasoning": Text(result.reasoning_text or ""),
         "error": Text(result.error or ""),
-        "warnings": [Text(warning) for warning in result.warnings],
+        "warnings": list(map(Text, result.warnings)),
         "violation": Text(result.violation or ""),
         "failure": result.failure_type,
         "status": result.availability_status,
@@ -167,7 +151,7 @@ def _detail(result: Result) -> dict[str, Any]:
             for a in result.attempts
         ],
         "calls": list(map(_invocation, result.tool_invocations)),
-        "expectedTools": [Text(tool) for tool in result.expected_tools],
+        "expectedTools": list(map(Text, result.expected_tools)),
         "toolUse": int(result.tool_use_success) if result.expected_tools else None,
         "channel": result.tool_channel,
         "transcript": [_turn(turn) for turn in result.transcript] if result.transcript else None,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,17 +21,9 @@ from clawgauge import __version__
 from clawgauge.errors import RunFolderError
 from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary
 from clawgauge.reports.clean import clean_terminal
-from clawgauge.reports.findings import Finding, describe_run, find_answers, short_names
+from clawgauge.reports.findings import describe_run, find_answers, short_names
 from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, Choice, choose_calls
-from clawgauge.reports.html.survey import (
-    OUTCOMES,
-    CallName,
-    PromptTexts,
-    RunSurvey,
-    Survey,
-    list_prompts,
-    register_prompts,
-)
+from clawgauge.reports.html.survey import OUTCOMES, CallName, RunSurvey, Survey, describe_prompt
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
 from clawgauge.reports.words import word_options, word_suites
 from clawgauge.run_data import Run
@@ -55,137 +48,120 @@ def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: In
     if summary.source == "first_harness":
         rows.append(["Made by", "the first harness; what it did not record is shown as a dash"])
     if config is not None:
-        rows += _plan(config)
+        rows += [
+            ["Suites", word_suites(config)],
+            ["Asked with", word_options(config.options)],
+            ["Prompts’ hash", config.prompts_sha256[:16]],
+            ["clawgauge", config.clawgauge_version],
+        ]
     if summary.run_wall_clock_ms is not None:
         rows.append(["Took", format_duration(summary.run_wall_clock_ms)])
     if inventory is not None:
-        rows += _machine(inventory)
+        host, cpu, total = inventory.host, inventory.cpu, inventory.memory.get("total_bytes")
+        cores = cpu.get("logical_cores") or cpu.get("physical_cores")
+        rows += [
+            ["System", _words(host.get("distribution") or host.get("system"), host.get("machine"))],
+            ["Processor", _words(cpu.get("model"), plural(cores, "core") if isinstance(cores, int) else "")],
+            ["Memory", format_bytes(total) if isinstance(total, int | float) else ""],
+            ["Graphics", ", ".join(_words(gpu.get("name")) for gpu in inventory.gpus)],
+            ["Python", inventory.python_version],
+        ]
     return [[name, value] for name, value in rows if value]
-
-
-def _plan(config: RunConfig) -> list[list[str]]:
-    return [
-        ["Suites", word_suites(config)],
-        ["Asked with", word_options(config.options)],
-        ["Prompts’ hash", config.prompts_sha256[:16]],
-        ["clawgauge", config.clawgauge_version],
-    ]
-
-
-def _machine(inventory: Inventory) -> list[list[str]]:
-    host, cpu, memory = inventory.host, inventory.cpu, inventory.memory
-    total = memory.get("total_bytes")
-    return [
-        ["System", _words(host.get("distribution") or host.get("system"), host.get("machine"))],
-        ["Processor", _words(cpu.get("model"), _cores(cpu))],
-        ["Memory", format_bytes(total) if isinstance(total, int | float) else ""],
-        ["Graphics", ", ".join(_words(gpu.get("name")) for gpu in inventory.gpus)],
-        ["Python", inventory.python_version],
-    ]
-
-
-def _cores(cpu: dict[str, Any]) -> str:
-    cores = cpu.get("logical_cores") or cpu.get("physical_cores")
-    return plural(cores, "core") if isinstance(cores, int) else ""
 
 
 def _words(*parts: Any) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-@dataclass(frozen=True)
-class ReportRun:
+class ReportRun(NamedTuple):
     """One run to report on: what it amounts to, and where its calls are."""
 
     run: Run
     summary: RunSummary
     calls: RunSurvey
 
-    @property
-    def config(self) -> RunConfig | None:
-        return self.run.config
-
-    @property
-    def inventory(self) -> Inventory | None:
-        # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
-        try:
-            return self.run.inventory
-        except RunFolderError:
-            return None
-
 
 def read_runs(paths: Sequence[Path], survey: Survey) -> list[ReportRun]:
     """The runs in these folders, each gone through once; `survey` counts their calls."""
     runs = [Run.open(path) for path in paths]
-    for run in runs:
-        register_prompts(run.config, survey)
-    return [_read_run(run, number, survey) for number, run in enumerate(runs)]
+    # Prompts are numbered in the order of the suites, asked or not.
+    for prompt in (prompt for run in runs if run.config for prompt in run.config.prompts):
+        survey.prompt_number(prompt.suite, prompt.id, prompt.name)
+    found = []
+    for number, run in enumerate(runs):
+        for target in run.config.targets if run.config else ():
+            survey.target_number(number, target)
+        strata, calls = Strata(), RunSurvey(survey, number)
+        found.append(ReportRun(run, summarize(run.feed(strata, calls), strata), calls))
+    return found
 
 
-def _read_run(run: Run, number: int, survey: Survey) -> ReportRun:
-    for target in run.config.targets if run.config else ():
-        survey.target_number(number, target)
-    strata, calls = Strata(), RunSurvey(survey, number)
-    return ReportRun(run, summarize(run.feed(strata, calls), strata), calls)
-
-
-@dataclass(frozen=True)
-class ReportDocument:
-    """Everything the page shows: plain data, the packed texts, and the findings for readers without scripts."""
-
-    data: dict[str, Any]
-    texts: TextBlocks
-    findings: list[tuple[str, list[Finding]]]
-
-
-def build_document(
-    runs: Sequence[ReportRun], survey: Survey, *, generated_at: datetime, version: str, max_calls: int = MAX_CALLS
-) -> ReportDocument:
-    """The data of a page about `runs`."""
+def _build(
+    runs: Sequence[ReportRun], survey: Survey, generated_at: datetime, max_calls: int
+) -> tuple[dict[str, Any], TextBlocks]:
+    """The data of a page about `runs`, and the packed texts."""
     choice = choose_calls(survey, max_calls)
     store = TextStore()
-    prompt_texts = PromptTexts(store)
-    run_entries, findings = [], []
-    for number, run in enumerate(runs):
-        found = find_answers(run.summary, _violations(survey, number))
-        findings.append((run.summary.run_id, found))
-        entry = _run_entry(run, found)
-        run_entries.append(entry | {"promptTexts": prompt_texts.number_by_prompt(run.config, survey)})
+    known: dict[str, int] = {}
+    entries = [_run_entry(number, run, survey) for number, run in enumerate(runs)]
+    for entry, run in zip(entries, runs, strict=True):
+        entry["promptTexts"] = _prompt_texts(run, survey, store, known)
     first_detail = len(store)
     columns = _embed_calls(runs, survey, choice, store, max_calls)
     texts = store.pack()
     data = {
         "generatedAt": generated_at.isoformat(timespec="seconds"),
-        "version": version,
+        "version": __version__,
         "outcomes": OUTCOMES,
-        "runs": run_entries,
+        "runs": entries,
         "targets": _target_entries(runs, survey),
-        "prompts": list_prompts(survey),
+        "prompts": [[suite, prompt_id, survey.prompt_names[n]] for (suite, prompt_id), n in survey.prompts.items()],
         "matrix": [[*cell, n] for cell, n in sorted(survey.outcomes.items())],
         "calls": columns.as_json(),
-        "shown": _shown(columns, choice, texts),
+        # What the page leaves out, in numbers, for the page to say.
+        "shown": {
+            "all": choice.everything,
+            "calls": columns.n,
+            "ofCalls": choice.n_calls,
+            "sampled": len(choice.sampled),
+            "wrong": len(choice.looked_at),
+            "ofWrong": choice.n_to_look_at,
+            "cutChars": texts.cut_chars if texts.n_cut else None,
+            "cutTexts": texts.n_cut,
+        },
         "texts": {"starts": texts.starts, "firstDetail": first_detail},
     }
-    return ReportDocument(data, texts, findings)
+    return data, texts
 
 
-def _violations(survey: Survey, run: int) -> Counter[str]:
-    of_run = {number for (found_in, _), number in survey.targets.items() if found_in == run}
-    counts: Counter[str] = Counter()
+def _prompt_texts(run: ReportRun, survey: Survey, store: TextStore, known: dict[str, int]) -> dict[str, int]:
+    """The number of each prompt's text by the prompt's own, a string as in JSON; the same words are kept once."""
+    numbers = {}
+    for prompt in run.run.config.prompts if run.run.config else ():
+        detail = describe_prompt(prompt)
+        if (words := repr(detail)) not in known:
+            known[words] = store.add(detail)
+        numbers[str(survey.prompts[prompt.key])] = known[words]
+    return numbers
+
+
+def _run_entry(number: int, run: ReportRun, survey: Survey) -> dict[str, Any]:
+    config, inventory = run.run.config, None
+    # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
+    with contextlib.suppress(RunFolderError):
+        inventory = run.run.inventory
+    targets = {target for (found_in, _), target in survey.targets.items() if found_in == number}
+    violations: Counter[str] = Counter()
     for (target, code), n in survey.violations.items():
-        if target in of_run:
-            counts[code] += n
-    return counts
-
-
-def _run_entry(run: ReportRun, findings: Sequence[Finding]) -> dict[str, Any]:
+        if target in targets:
+            violations[code] += n
     return {
         "id": run.summary.run_id,
         "about": describe_run(run.summary),
-        "startedAt": run.config.created_at_ms if run.config else None,
+        "startedAt": config.created_at_ms if config else None,
         "source": run.summary.source,
-        "findings": [asdict(finding) for finding in findings],
-        "conditions": list_conditions(run.summary, run.config, run.inventory),
+        "findings": [asdict(finding) for finding in find_answers(run.summary, violations)],
+        "conditions": list_conditions(run.summary, config, inventory),
     }
 
 
@@ -219,58 +195,39 @@ def _embed_calls(
     return columns
 
 
-def _shown(columns: CallColumns, choice: Choice, texts: TextBlocks) -> dict[str, Any]:
-    """What the page leaves out, in numbers, for the page to say."""
-    return {
-        "all": choice.everything,
-        "calls": columns.n,
-        "ofCalls": choice.n_calls,
-        "sampled": len(choice.sampled),
-        "wrong": len(choice.looked_at),
-        "ofWrong": choice.n_to_look_at,
-        "cutChars": texts.cut_chars if texts.n_cut else None,
-        "cutTexts": texts.n_cut,
-    }
-
-
 def render_report(
-    runs: Sequence[ReportRun],
-    survey: Survey,
-    *,
-    generated_at: datetime | None = None,
-    max_calls: int = MAX_CALLS,
+    runs: Sequence[ReportRun], survey: Survey, *, generated_at: datetime | None = None, max_calls: int = MAX_CALLS
 ) -> str:
     """A whole HTML document about `runs`, at most `max_calls` of their calls in it."""
-    document = build_document(
-        runs, survey, generated_at=generated_at or datetime.now(UTC), version=__version__, max_calls=max_calls
-    )
+    data, texts = _build(runs, survey, generated_at or datetime.now(UTC), max_calls)
     style = "\n".join(_read(name) for name in _STYLES)
     script = _read("wrapper.js").replace("/*{{scripts}}*/", "\n".join(_read(name) for name in _SCRIPTS))
     block = _read("block.html").rstrip("\n")
+    plain = []  # the answer for a browser without scripts
+    for entry in data["runs"]:
+        plain.append(entry["id"])
+        for found in entry["findings"]:
+            plain += ["", f"{found['question']} {found['answer']}", *(f"    {note}" for note in found["notes"])]
+        plain.append("")
+    policy = (
+        "default-src 'none'",
+        f"style-src '{_fingerprint(style)}'",
+        f"script-src '{_fingerprint(script)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
     return _filled(
         _read("page.html"),
-        policy=_policy(style, script),
+        policy="; ".join(policy),
         title=escape(clean_terminal(", ".join(run.summary.run_id for run in runs)), quote=True),
         version=escape(__version__),
         style=style,
         script=script,
-        data=embed_json(document.data),
-        blocks="\n".join(_filled(block, packed=packed) for packed in document.texts.blocks),
-        findings=escape(clean_terminal(_plain_findings(document))),
-    )
-
-
-def _policy(style: str, script: str) -> str:
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_fingerprint(style)}'",
-            f"script-src '{_fingerprint(script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
+        data=embed_json(data),
+        blocks="\n".join(_filled(block, packed=packed) for packed in texts.blocks),
+        findings=escape(clean_terminal("\n".join(plain))),
     )
 
 
@@ -281,17 +238,6 @@ def _fingerprint(source: str) -> str:
 def _filled(template: str, **values: str) -> str:
     """Every slot filled, in one pass: what comes in is not looked through for slots again."""
     return _SLOT.sub(lambda slot: values[slot[1]], template)
-
-
-def _plain_findings(document: ReportDocument) -> str:
-    """The answer for a browser without scripts."""
-    lines = []
-    for run_id, findings in document.findings:
-        lines.append(run_id)
-        for finding in findings:
-            lines += ["", f"{finding.question} {finding.answer}", *(f"    {note}" for note in finding.notes)]
-        lines.append("")
-    return "\n".join(lines)
 
 
 def _read(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.records import Prompt, Result, RunConfig, Target
-from clawgauge.reports.html.texts import Text, TextStore, show_json
+from clawgauge.records import Prompt, Result, Target
+from clawgauge.reports.html.texts import Text, show_json
 from clawgauge.run_data import Row
 
 PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
@@ -33,43 +33,7 @@ def classify(call: Row | Result) -> int:
     return PASS if call.objective_pass else FAIL
 
 
-def needs_a_look(outcome: int) -> bool:
-    """Whether a reader wants to see this call even where not all can be shown."""
-    return outcome not in (PASS, ANSWERED)
-
-
-class PromptTexts:
-    """What each run asked, prompt by prompt; the same words are kept once."""
-
-    def __init__(self, texts: TextStore) -> None:
-        self._texts = texts
-        self._known: dict[str, int] = {}
-
-    def number_by_prompt(self, config: RunConfig | None, survey: Survey) -> dict[str, int]:
-        """The text's number for every prompt of a run, by the prompt's number; keys are strings as in JSON."""
-        prompts = config.prompts if config else []
-        return {str(survey.prompts[p.key]): self._number(p) for p in prompts if p.key in survey.prompts}
-
-    def _number(self, prompt: Prompt) -> int:
-        detail = _prompt_detail(prompt)
-        key = repr(detail)
-        if key not in self._known:
-            self._known[key] = self._texts.add(detail)
-        return self._known[key]
-
-
-def register_prompts(config: RunConfig | None, survey: Survey) -> None:
-    """Number the prompts in the order of the suites, asked or not."""
-    for prompt in config.prompts if config else ():
-        survey.prompt_number(prompt.suite, prompt.id, prompt.name)
-
-
-def list_prompts(survey: Survey) -> list[list[str]]:
-    """`[suite, id, name]` of every prompt, by number."""
-    return [[suite, prompt_id, survey.prompt_names[n]] for (suite, prompt_id), n in survey.prompts.items()]
-
-
-def _prompt_detail(prompt: Prompt) -> dict[str, Any]:
+def describe_prompt(prompt: Prompt) -> dict[str, Any]:
     detail: dict[str, Any] = {
         "prompt": Text(prompt.prompt),
         "system": Text(prompt.system or ""),
@@ -143,5 +107,6 @@ class RunSurvey:
             digest = CallName(target, prompt, row.repeat).digest
             self.digests.append(digest)
             survey.digests.setdefault(target, array("Q")).append(digest)
-            if needs_a_look(outcome):
+            # What a reader wants to see even where not all can be shown.
+            if outcome not in (PASS, ANSWERED):
                 survey.digests_to_look_at.setdefault(target, array("Q")).append(digest)

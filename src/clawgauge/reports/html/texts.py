@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -104,65 +104,52 @@ class _CutText(Text):
     __slots__ = ("n_whole",)
 
 
-def _cut(value: Packed, limit: int) -> Packed:
-    if isinstance(value, Text):
-        if len(value) <= limit:
-            return value
-        cut = _CutText(value[:limit])
-        cut.n_whole = value.n_whole if isinstance(value, _CutText) else len(value)
-        return cut
-    if isinstance(value, dict):
-        return {key: _cut(item, limit) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_cut(item, limit) for item in value]
-    return value
-
-
-def _texts(value: Packed) -> Iterator[str]:
+def _map_texts(value: Packed, change: Callable[[str], Any]) -> Any:
+    """The value with every string in it changed."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map_texts(item, change) for key, item in value.items()}
+    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _cut(value: Packed, limit: int) -> Packed:
+    def shorten(text: str) -> str:
+        if not isinstance(text, Text) or len(text) <= limit:
+            return text
+        cut = _CutText(text[:limit])
+        cut.n_whole = text.n_whole if isinstance(text, _CutText) else len(text)
+        return cut
+
+    return _map_texts(value, shorten)
+
+
+def _texts(value: Packed) -> list[str]:
+    found: list[str] = []
+    _map_texts(value, found.append)
+    return found
 
 
 def _n_chars(value: Packed) -> int:
     return sum(map(len, _texts(value)))
 
 
-def _plain(value: Packed) -> Any:
-    if isinstance(value, _CutText):
-        return {"t": well_formed(str(value)), "n": value.n_whole}
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value
+def _plain(text: str) -> Any:
+    return {"t": well_formed(text), "n": text.n_whole} if isinstance(text, _CutText) else well_formed(text)
 
 
 def _compress(values: Sequence[Packed]) -> tuple[list[str], list[int]]:
+    """The values in groups of about as many characters, and the number of each group's first."""
     blocks: list[str] = []
     starts: list[int] = []
-    for start, group in _grouped(values):
-        encoded = json.dumps([_plain(value) for value in group], ensure_ascii=False, separators=(",", ":"))
-        # No time stamp: the same folders give the same page.
-        blocks.append(b64encode(gzip.compress(encoded.encode(), mtime=0)).decode())
-        starts.append(start)
-    return blocks, starts
-
-
-def _grouped(values: Sequence[Packed]) -> Iterator[tuple[int, list[Packed]]]:
-    start, group, n_chars = 0, [], 0
-    for number, value in enumerate(values):
-        group.append(value)
+    start = n_chars = 0
+    for end, value in enumerate(values, start=1):
         n_chars += _n_chars(value)
-        if n_chars >= _BLOCK_CHARS:
-            yield start, group
-            start, group, n_chars = number + 1, [], 0
-    if group:
-        yield start, group
+        if n_chars >= _BLOCK_CHARS or end == len(values):
+            plain = [_map_texts(one, _plain) for one in values[start:end]]
+            encoded = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            # No time stamp: the same folders give the same page.
+            blocks.append(b64encode(gzip.compress(encoded.encode(), mtime=0)).decode())
+            starts.append(start)
+            start, n_chars = end, 0
+    return blocks, starts

@@ -10,13 +10,11 @@ from typing import Any
 
 from clawgauge.checks.detection.formats.readings import (
     WRITTEN_NAME,
-    Format,
-    Reader,
     Reading,
     WrittenCall,
     find_stop,
-    first_of,
     read_tool_name,
+    skip,
 )
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import Block, scan_blocks
@@ -64,25 +62,7 @@ def read_payload(
     Where the closing mark is left out, the payload is the first value and those joined to it by a comma or semicolon.
     One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing.
     """
-    start = _skip(_BEFORE_PAYLOAD, text, start)
-    values, ends, n_joined = _read_values(text, start, most)
-    end = ends[-1] if ends else start
-    tail = _skip(_BEHIND_PAYLOAD, text, end)
-    found = stop.search(text, tail)
-    is_closed = found is not None and found.end() > found.start()
-    if found and found.start() == tail and (is_closed or not values):
-        return values, text[start:end], found.end()
-    if is_closed or not values:
-        # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
-        whole_end, is_whole = scan_json(text, start)
-        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
-        return None, text[start:payload_end].strip(), end
-    end = ends[n_joined - 1]
-    return values[:n_joined], text[start:end], end
-
-
-def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], list[int], int]:
-    """The values in a row, where each ends, and how many from the first on are joined; up to one that is broken."""
+    start = skip(_BEFORE_PAYLOAD, text, start)
     values: list[Any] = []
     ends: list[int] = []
     n_joined = 0
@@ -98,12 +78,20 @@ def _read_values(text: str, start: int, most: int | None) -> tuple[list[Any], li
         if not n_joined and not (between and between["sign"]):
             n_joined = len(values)
         position = between.end() if between else end
-    return values, ends, n_joined or len(values)
-
-
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    end = ends[-1] if ends else start
+    tail = skip(_BEHIND_PAYLOAD, text, end)
+    found = stop.search(text, tail)
+    is_closed = found is not None and found.end() > found.start()
+    if found and found.start() == tail and (is_closed or not values):
+        return values, text[start:end], found.end()
+    if is_closed or not values:
+        # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
+        whole_end, is_whole = scan_json(text, start)
+        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
+        return None, text[start:payload_end].strip(), end
+    n_joined = n_joined or len(values)
+    end = ends[n_joined - 1]
+    return values[:n_joined], text[start:end], end
 
 
 _NAME_KEYS = ("name", "tool_name")
@@ -112,33 +100,6 @@ _RULE_WORDS = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "all
 _SCHEMA_WORDS = _RULE_WORDS | {"properties", "required", "additionalProperties", "title", "description", "$schema"}
 _NAME_MEMBER = lazy_pattern(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']")
 _FIRST_KEY = lazy_pattern(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
-
-
-def read_meant_calls(value: Any, *, keyed: bool) -> list[WrittenCall]:
-    """The calls in a value that stands between the marks of a format, malformed ones included.
-
-    `keyed` where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`.
-    """
-    calls: list[WrittenCall] = []
-    for item in _unwrapped(value):
-        if keyed and isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
-            calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
-        else:
-            calls.append(_read_meant(item))
-    return calls
-
-
-def read_certain_calls(value: Any) -> list[WrittenCall]:
-    """The calls in a value that stands anywhere: all of its objects are calls, or it is data and holds none."""
-    calls = []
-    for item in _unwrapped(value):
-        if not isinstance(item, dict) or _is_definition(item) or not isinstance(_given(item), dict | str):
-            return []
-        call = _read_meant(item)
-        if not call.valid or _given(item) == "":
-            return []
-        calls.append(call)
-    return calls
 
 
 def _unwrapped(value: Any) -> Iterator[Any]:
@@ -188,55 +149,52 @@ def _is_definition(item: dict[str, Any]) -> bool:
 
 _PAYLOAD = lazy_pattern(r"(?=\s*+(?:```[A-Za-z_]*+\s*+)?(?:\{|\[\s*+[\[{\]\"]))")
 
-TOOL_CALL = r"<tool_call>"
-LONGCAT_TOOL_CALL = r"<longcat_tool_call>"
-TOOL_CALLS = r"\[TOOL_CALLS\]"
-LFM2_START = r"<\|tool_call_start\|>"
-PYTHON_TAG = r"<\|python_tag\|>"
 
+def read_json(
+    format_id: str, text: str, mark: re.Match[str], stop: re.Pattern[str], *, keyed: bool = False
+) -> Reading | None:
+    """The calls behind a mark, malformed ones included.
 
-def json_reader(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Reader:
-    """A reader of the calls behind `opening`; `keyed` where the names are the keys."""
-    stop = lazy_pattern(f"(?={opening})" if closing is None else f"{closing}|(?={opening})")
-
-    def read(text: str, mark: re.Match[str]) -> Reading | None:
-        if _PAYLOAD.match(text, mark.end()) is None:
-            return None
-        values, written, end = read_payload(text, mark.end(), stop)
-        if values is None:
-            # Under the name it seems to have.
-            member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
-            return Reading(end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)])
-        return Reading(end, format_id, [call for value in values for call in read_meant_calls(value, keyed=keyed)])
-
-    return read
-
-
-def _format(format_id: str, opening: str, closing: str | None = None, *, keyed: bool = False) -> Format:
-    return opening, json_reader(format_id, opening, closing, keyed=keyed)
-
-
-read_hermes = json_reader("hermes", TOOL_CALL, r"</tool_call>")
-read_longcat = json_reader("longcat", LONGCAT_TOOL_CALL, r"</longcat_tool_call>")
-read_mistral_list = json_reader("mistral", TOOL_CALLS, r"\[/TOOL_CALLS\]")
-read_lfm2_json = json_reader("lfm2", LFM2_START, r"<\|tool_call_end\|>")
-read_python_tag_json = json_reader("llama3_json", PYTHON_TAG, r"<\|eo[mt]_id\|>")
+    `keyed` where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`.
+    """
+    if _PAYLOAD.match(text, mark.end()) is None:
+        return None
+    values, written, end = read_payload(text, mark.end(), stop)
+    if values is None:
+        # Under the name it seems to have.
+        member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
+        return Reading(end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)])
+    calls: list[WrittenCall] = []
+    for item in (item for value in values for item in _unwrapped(value)):
+        if keyed and isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
+            calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
+        else:
+            calls.append(_read_meant(item))
+    return Reading(end, format_id, calls)
 
 
 # DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
-_CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
+CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
+CALL_END = r"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>"
 _SEPARATOR = r"<[｜|]tool[▁_]sep[｜|]>"
-
-_MISTRAL_HEAD = lazy_pattern(
+MISTRAL_HEAD = lazy_pattern(
     rf"\s*+(?P<name>{WRITTEN_NAME})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))"
 )
-_MISTRAL_STOP = lazy_pattern(rf"\[/TOOL_CALLS\]|(?={TOOL_CALLS})")
-_DEEPSEEK_HEAD = lazy_pattern(
+DEEPSEEK_HEAD = lazy_pattern(
     rf"\s*+(?:function\s*+{_SEPARATOR})?\s*+(?P<name>{WRITTEN_NAME})\s*+(?:{_SEPARATOR}|(?=```|\{{))"
 )
-_KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{WRITTEN_NAME})\s*+<\|tool_call_argument_begin\|>")
-_KIMI_INDEX = lazy_pattern(r":[0-9]+\Z")
-_CALL_STOP = lazy_pattern(rf"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>|(?={_CALL_BEGIN})")
+KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{WRITTEN_NAME}?)(?::[0-9]+)?\s*+<\|tool_call_argument_begin\|>")
+
+
+def read_named(
+    format_id: str, head: re.Pattern[str], text: str, mark: re.Match[str], stop: re.Pattern[str]
+) -> Reading | None:
+    """One call behind a mark: its `head`, which has the name, then the object of its arguments."""
+    found = head.match(text, mark.end())
+    if found is None:
+        return None
+    call, end = read_named_arguments(text, found.end(), stop, found["name"])
+    return Reading(end, format_id, [call])
 
 
 def read_named_arguments(text: str, start: int, stop: re.Pattern[str], name: str) -> tuple[WrittenCall, int]:
@@ -246,39 +204,6 @@ def read_named_arguments(text: str, start: int, stop: re.Pattern[str], name: str
         return WrittenCall(name, written, valid=False), end
     arguments = values[0] if values else {}
     return WrittenCall(name, arguments, isinstance(arguments, dict)), end
-
-
-def _read_mistral_call(text: str, mark: re.Match[str]) -> Reading | None:
-    head = _MISTRAL_HEAD.match(text, mark.end())
-    if head is None:
-        return None
-    call, end = read_named_arguments(text, head.end(), _MISTRAL_STOP, head["name"])
-    return Reading(end, "mistral", [call])
-
-
-def _read_call_begin(text: str, mark: re.Match[str]) -> Reading | None:
-    head = _KIMI_HEAD.match(text, mark.end())
-    if head:
-        call, end = read_named_arguments(text, head.end(), _CALL_STOP, _KIMI_INDEX.sub("", head["name"]))
-        return Reading(end, "kimi", [call])
-    head = _DEEPSEEK_HEAD.match(text, mark.end())
-    if head is None:
-        return None
-    call, end = read_named_arguments(text, head.end(), _CALL_STOP, head["name"])
-    return Reading(end, "deepseek", [call])
-
-
-JSON_FORMATS: tuple[Format, ...] = (
-    _format("jamba", r"<tool_calls>", r"</tool_calls>"),
-    _format("granite", r"<\|tool_call\|>", r"<\|/tool_call\|>"),
-    _format("granite", r"<function_call>", r"</function_call>"),
-    _format("apertus", r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", keyed=True),
-    _format("internlm", r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>"),
-    _format("cohere", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),
-    _format("phi4", r"(?<![\w.])functools(?=\[)"),
-    (TOOL_CALLS, first_of(read_mistral_list, _read_mistral_call)),
-    (_CALL_BEGIN, _read_call_begin),
-)
 
 
 BARE_OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
@@ -297,33 +222,41 @@ class BareJson:
         self._text = text
         self._seen_until = 0
 
-    def read(self, _: str, mark: re.Match[str]) -> Reading | None:
-        """The calls in a run of objects that starts at `mark`, if it is one."""
-        if mark.start() < self._seen_until:
+    def read(self, start: int) -> Reading | None:
+        """The calls in a run of objects that starts there, if it is one."""
+        if start < self._seen_until:
             return None
         calls: list[WrittenCall] = []
-        at = mark.start()
+        at = start
         while found := self._read_object(at):
             calls += found
             end = self._seen_until
             following = _NEXT_OBJECT.match(self._text, end)
             if following is None:
                 is_last = _LINE_END.match(self._text, end) is not None
-                return Reading(end, "json", calls) if is_last and self._may_hold_calls(mark.start()) else None
+                return Reading(end, "json", calls) if is_last and self._may_hold_calls(start) else None
             at = following.end()
         return None
 
     def _read_object(self, at: int) -> list[WrittenCall]:
-        """The calls in the object or list at `at`; none where it is data, or broken."""
+        """The calls in the object or list at `at`; none where it is broken, or any object of it is data."""
         self._seen_until, is_whole = scan_json(self._text, at)
         written = self._text[at : self._seen_until]
         if not is_whole or 'name"' not in written:
             return []
         try:
-            calls = read_certain_calls(decode_strictly(written))
+            value = decode_strictly(written)
         except JsonRefused:
             return []
-        return calls if all(read_tool_name(call.name) for call in calls) else []
+        calls = []
+        for item in _unwrapped(value):
+            if not isinstance(item, dict) or _is_definition(item) or not isinstance(_given(item), dict | str):
+                return []
+            call = _read_meant(item)
+            if not call.valid or _given(item) == "" or read_tool_name(call.name) is None:
+                return []
+            calls.append(call)
+        return calls
 
     def _may_hold_calls(self, at: int) -> bool:
         place = bisect_right(self._blocks, at, key=lambda block: block.start)

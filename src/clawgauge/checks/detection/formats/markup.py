@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
-from clawgauge.checks.detection.formats.json import (
-    LONGCAT_TOOL_CALL,
-    TOOL_CALL,
-    read_hermes,
-    read_longcat,
-    read_named_arguments,
-)
+from clawgauge.checks.detection.formats.json import read_named_arguments
 from clawgauge.checks.detection.formats.python import LiteralRefused, read_container, read_literal, skip_space
-from clawgauge.checks.detection.formats.readings import (
-    WRITTEN_NAME,
-    Format,
-    Reader,
-    Reading,
-    WrittenCall,
-    find_stop,
-    first_of,
-)
+from clawgauge.checks.detection.formats.readings import WRITTEN_NAME, Reader, Reading, WrittenCall, find_stop, skip
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.json import JsonRefused, decode_strictly
 
@@ -52,7 +37,10 @@ def trim_line_ends(text: str) -> str:
     return text.removeprefix("\n").removesuffix("\n")
 
 
-def _reader(word: str) -> Reader:
+TAG_OPENINGS = {word: rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>" for word in ("function", "invoke")}
+
+
+def tag_reader(word: str) -> Reader:
     """The reader of calls in tags of this word; the other word may stand in a value."""
     tool = _PREFIX + word
     head_of = lazy_pattern(rf"<(?P<tag>{tool})(?P<naming>{_NAMED})(?P<name>{_NAME})")
@@ -61,7 +49,7 @@ def _reader(word: str) -> Reader:
     stop = lazy_pattern(rf"</{tool}\s*>|(?=<{tool}[\s=])")
     closing = lazy_pattern(rf"\s*+</{tool}\s*>")
 
-    def read(text: str, mark: re.Match[str]) -> Reading | None:
+    def read(text: str, mark: re.Match[str], _: re.Pattern[str]) -> Reading | None:
         head = head_of.match(text, mark.start())
         body = body_of.match(text, mark.end())
         if head is None or body is None:
@@ -72,21 +60,16 @@ def _reader(word: str) -> Reader:
             call, end = read_named_arguments(text, body.end(), stop, name)
         else:
             call, end = _read_arguments(text, body.end(), name, value_stop)
-            closed = closing.match(text, end)
-            end = closed.end() if closed else end
-        return Reading(end, _format_of(head, is_json=is_json), [call])
+            end = skip(closing, text, end)
+        if "DSML" in head["tag"]:
+            return Reading(end, "deepseek", [call])
+        if word == "invoke":
+            return Reading(end, "invoke", [call])
+        if "name" in head["naming"]:
+            return Reading(end, "minicpm", [call])
+        return Reading(end, "llama3_json" if is_json else "qwen3_coder", [call])
 
     return read
-
-
-def _format_of(head: re.Match[str], *, is_json: bool) -> str:
-    if "DSML" in head["tag"]:
-        return "deepseek"
-    if head["tag"].endswith("invoke"):
-        return "invoke"
-    if "name" in head["naming"]:
-        return "minicpm"
-    return "llama3_json" if is_json else "qwen3_coder"
 
 
 def _read_arguments(text: str, start: int, name: str, value_stop: re.Pattern[str]) -> tuple[WrittenCall, int]:
@@ -94,27 +77,22 @@ def _read_arguments(text: str, start: int, name: str, value_stop: re.Pattern[str
     valid = True
     end = start
     while head := _ARGUMENT_HEAD.match(text, end):
-        key = head["key"].strip(_QUOTES)
-        value, end = _read_value(text, head.end(), value_stop)
+        is_verbatim = text.startswith(_VERBATIM, head.end())
+        verbatim_end = text.find(_VERBATIM_END, head.end()) if is_verbatim else head.end()
+        value_end, end = find_stop(text, verbatim_end if verbatim_end >= 0 else len(text), value_stop)
+        value: Any = trim_line_ends(text[head.end() : value_end])
+        if is_verbatim:
+            value = value.removeprefix(_VERBATIM).removesuffix(_VERBATIM_END)
         is_text = _IS_TEXT.match(head["attributes"])
-        arguments[key] = value if is_text else decode_containers(value)
-        if is_text and is_text[1] == "false":
+        if is_text is None:
+            value = decode_containers(value)
+        elif is_text[1] == "false":
             try:
-                arguments[key] = decode_strictly(value)
+                value = decode_strictly(value)
             except JsonRefused:
                 valid = False
+        arguments[head["key"].strip(_QUOTES)] = value
     return WrittenCall(name, arguments, valid), end
-
-
-def _read_value(text: str, start: int, stop: re.Pattern[str]) -> tuple[str, int]:
-    """A value and where its tag ends."""
-    is_verbatim = text.startswith(_VERBATIM, start)
-    verbatim_end = text.find(_VERBATIM_END, start) if is_verbatim else start
-    value_end, end = find_stop(text, verbatim_end if verbatim_end >= 0 else len(text), stop)
-    value = trim_line_ends(text[start:value_end])
-    if is_verbatim:
-        value = value.removeprefix(_VERBATIM).removesuffix(_VERBATIM_END)
-    return value, end
 
 
 _LONGCAT_PREFIX = r"(?:longcat_)?"
@@ -130,10 +108,9 @@ _PAIR_VALUE_STOP = lazy_pattern(
 )
 _PAIR_CLOSING = lazy_pattern(rf"\s*+</{_LONGCAT_PREFIX}tool_call>")
 _KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_LONGCAT_PREFIX}arg_key>")
-_PAIR_STOP = lazy_pattern(rf"</{_LONGCAT_PREFIX}tool_call>|(?=<{_LONGCAT_PREFIX}tool_call>)")
 
 
-def _read_pairs(format_id: str, text: str, mark: re.Match[str]) -> Reading | None:
+def read_pairs(format_id: str, text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
     head = _PAIR_HEAD.match(text, mark.end())
     if head is None:
         return None
@@ -144,13 +121,12 @@ def _read_pairs(format_id: str, text: str, mark: re.Match[str]) -> Reading | Non
         value_end, end = find_stop(text, key.end(), _PAIR_VALUE_STOP)
         arguments[key["key"].strip()] = decode_containers(trim_line_ends(text[key.end() : value_end]))
     if _KEY_WITHOUT_VALUE.match(text, end):
-        payload_end, end = find_stop(text, end, _PAIR_STOP)
+        payload_end, end = find_stop(text, end, stop)
         return Reading(end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)])
-    closing = _PAIR_CLOSING.match(text, end)
-    return Reading(closing.end() if closing else end, format_id, [WrittenCall(name, arguments)])
+    return Reading(skip(_PAIR_CLOSING, text, end), format_id, [WrittenCall(name, arguments)])
 
 
-_XTML_OPENING = r"<\|open\|>call\s[^<\n]{0,400}<\|sep\|>"
+XTML_OPENING = r"<\|open\|>call\s[^<\n]{0,400}<\|sep\|>"
 _ATTRIBUTE = lazy_pattern(r"(?P<key>[A-Za-z_]{1,40})=\"(?P<value>[^\"<]{0,300})\"")
 _XTML_ARGUMENT = lazy_pattern(r"\s*+<\|open\|>argument\s(?P<attributes>[^<\n]{0,400})<\|sep\|>")
 _XTML_VALUE_STOP = lazy_pattern(r"<\|close\|>argument<\|sep\|>|(?=<\|(?:open|close)\|>)")
@@ -159,21 +135,15 @@ _JSON_STOP = lazy_pattern(r"<\|close\|>json<\|sep\|>|(?=<\|(?:open|close)\|>)")
 _XTML_CLOSING = lazy_pattern(r"\s*+<\|close\|>call<\|sep\|>")
 
 
-def _read_xtml_call(text: str, mark: re.Match[str]) -> Reading:
+def read_xtml(text: str, mark: re.Match[str], _: re.Pattern[str]) -> Reading:
     name = _attributes(mark[0]).get("tool", "")
     whole = _JSON.match(text, mark.end())
     if whole:
         call, end = read_named_arguments(text, whole.end(), _JSON_STOP, name)
-    else:
-        call, end = _read_xtml_arguments(text, mark.end(), name)
-    closing = _XTML_CLOSING.match(text, end)
-    return Reading(closing.end() if closing else end, "kimi", [call])
-
-
-def _read_xtml_arguments(text: str, start: int, name: str) -> tuple[WrittenCall, int]:
+        return Reading(skip(_XTML_CLOSING, text, end), "kimi", [call])
     arguments: dict[str, Any] = {}
     valid = True
-    end = start
+    end = mark.end()
     while head := _XTML_ARGUMENT.match(text, end):
         value_end, end = find_stop(text, head.end(), _XTML_VALUE_STOP)
         attributes = _attributes(head["attributes"])
@@ -184,7 +154,8 @@ def _read_xtml_arguments(text: str, start: int, name: str) -> tuple[WrittenCall,
             except JsonRefused:
                 valid = False
         arguments[attributes.get("key", "")] = value
-    return WrittenCall(name, arguments, valid and "" not in arguments), end
+    call = WrittenCall(name, arguments, valid and "" not in arguments)
+    return Reading(skip(_XTML_CLOSING, text, end), "kimi", [call])
 
 
 def _attributes(written: str) -> dict[str, str]:
@@ -194,29 +165,28 @@ def _attributes(written: str) -> dict[str, str]:
     }
 
 
-_HARMONY_OPENING = r"<\|(?:start|channel)\|>"
+HARMONY_OPENING, HARMONY_CLOSING = r"<\|(?:start|channel)\|>", r"<\|(?:call|end|return)\|>"
 _HARMONY_HEAD = lazy_pattern(
     r"(?:<\|start\|>(?P<author>[^<\n]{0,200}))?(?:<\|channel\|>(?P<channel>[^<\n]{0,200}))?"
     r"(?:<\|constrain\|>[^<\n]{0,100})?<\|message\|>"
 )
 _RECIPIENT = lazy_pattern(r"(?:^|\s)to=([^\s<]{1,200})")
-_HARMONY_STOP = lazy_pattern(rf"<\|(?:call|end|return)\|>|(?={_HARMONY_OPENING})")
 _PEOPLE = frozenset(("assistant", "user", "system", "developer"))
 # Takes source code where every other tool takes an object.
 _CODE_TOOL = "python"
 
 
-def _read_message(text: str, mark: re.Match[str]) -> Reading | None:
+def read_message(text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
     head = _HARMONY_HEAD.match(text, mark.start())
     if head is None:
         return None
     author, channel = head["author"] or "", head["channel"] or ""
     recipient = _RECIPIENT.search(author) or _RECIPIENT.search(channel)
-    body_end, end = find_stop(text, head.end(), _HARMONY_STOP)
+    body_end, end = find_stop(text, head.end(), stop)
     if recipient and recipient[1] == _CODE_TOOL:
         return Reading(end, "harmony", [WrittenCall(_CODE_TOOL, text[head.end() : body_end].strip())])
     if recipient and recipient[1] not in _PEOPLE:
-        call, end = read_named_arguments(text, head.end(), _HARMONY_STOP, recipient[1])
+        call, end = read_named_arguments(text, head.end(), stop, recipient[1])
         return Reading(end, "harmony", [call])
     return Reading(end, "harmony", []) if channel.split()[:1] == ["analysis"] else None
 
@@ -257,32 +227,16 @@ def _read_gemma_key(text: str, at: int) -> tuple[str, int]:
     return key["key"], key.end()
 
 
-def _gemma_reader(opening: str, closing: str) -> Reader:
-    stop = lazy_pattern(f"{closing}|(?={opening})")
-
-    def read(text: str, mark: re.Match[str]) -> Reading | None:
-        calls: list[WrittenCall] = []
-        end = mark.end()
-        while head := _GEMMA_HEAD.match(text, end):
-            try:
-                arguments, end = read_container(text, head.end() - 1, -1, _read_gemma_key, _read_gemma_value)
-            except LiteralRefused:
-                payload_end, end = find_stop(text, head.end(), stop)
-                written = text[head.end() : payload_end].strip()
-                return Reading(end, "gemma", [*calls, WrittenCall(head["name"], written, valid=False)])
-            calls.append(WrittenCall(head["name"], arguments))
-        closed = stop.match(text, skip_space(text, end))
-        return Reading(closed.end() if closed else end, "gemma", calls) if calls else None
-
-    return read
-
-
-MARKUP_FORMATS: tuple[Format, ...] = (
-    (TOOL_CALL, first_of(read_hermes, partial(_read_pairs, "glm"))),
-    (LONGCAT_TOOL_CALL, first_of(read_longcat, partial(_read_pairs, "longcat"))),
-    *((rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>", _reader(word)) for word in ("function", "invoke")),
-    (_XTML_OPENING, _read_xtml_call),
-    (_HARMONY_OPENING, _read_message),
-    (r"<start_function_call>", _gemma_reader(r"<start_function_call>", r"<end_function_call>")),
-    (r"<\|tool_call>", _gemma_reader(r"<\|tool_call>", r"<tool_call\|>")),
-)
+def read_gemma(text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
+    calls: list[WrittenCall] = []
+    end = mark.end()
+    while head := _GEMMA_HEAD.match(text, end):
+        try:
+            arguments, end = read_container(text, head.end() - 1, -1, _read_gemma_key, _read_gemma_value)
+        except LiteralRefused:
+            payload_end, end = find_stop(text, head.end(), stop)
+            written = text[head.end() : payload_end].strip()
+            return Reading(end, "gemma", [*calls, WrittenCall(head["name"], written, valid=False)])
+        calls.append(WrittenCall(head["name"], arguments))
+    closed = stop.match(text, skip_space(text, end))
+    return Reading(closed.end() if closed else end, "gemma", calls) if calls else None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import read_script
-from clawgauge.checks.detection.shell import Call, Command, Lexicon, Vocabulary, is_number, mention, read_name
+from clawgauge.checks.detection.shell import Call, Lexicon, Vocabulary, is_number, mention, read_name
 from clawgauge.records import ToolInvocation
 
 # A name as it may stand between marks; what is a tool's name and what is not is decided later, in one place.
@@ -35,17 +34,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     calls: list[WrittenCall]
 
 
-# Reads on from an opening mark. None: the mark is only mentioned, and the text goes on right behind it.
-Reader = Callable[[str, re.Match[str]], Reading | None]
+# Reads on from an opening mark, up to what matches the closing mark or, with no width, the next opening one. None: the
+# mark is only mentioned, and the text goes on right behind it.
+Reader = Callable[[str, re.Match[str], re.Pattern[str]], Reading | None]
 
 
-# The pattern of an opening mark, free of groups, and what reads on from it.
-Format = tuple[str, Reader]
-
-
-def first_of(*readers: Reader) -> Reader:
-    """A reader for a mark that several formats open with: the first that finds something counts."""
-    return lambda text, mark: next(filter(None, (read(text, mark) for read in readers)), None)
+def skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
 
 
 def find_stop(text: str, start: int, stop: re.Pattern[str]) -> tuple[int, int]:
@@ -56,7 +52,6 @@ def find_stop(text: str, start: int, stop: re.Pattern[str]) -> tuple[int, int]:
 
 # The namespace in which chat servers list the tools on offer; it is no part of a tool's name.
 _NAMESPACE = "functions."
-_SEVERAL_LINES = "commands"
 
 
 def read_tool_name(written: str) -> str | None:
@@ -75,20 +70,13 @@ def invoke(reading: Reading, at: int, vocabulary: Vocabulary) -> list[Call]:
         invocation = ToolInvocation(name=name or "", arguments=written.arguments, channel=channel, valid=valid)
         calls.append(Call(at, invocation))
         if valid and name in vocabulary.lexicon.exec_tools:
-            calls += [
-                Call(at, mention(command, 0, channel).invocation)
-                for command in _commands_in(written.arguments, vocabulary)
-            ]
+            given = written.arguments if isinstance(written.arguments, dict) else {}
+            for key, value in given.items():
+                if key.lower() in vocabulary.lexicon.exec_args:
+                    scripts = _scripts_in(value, key.lower() == "commands", vocabulary.lexicon)
+                    commands = [command for script in scripts for command in read_script(script, vocabulary)]
+                    calls += [Call(at, mention(command, 0, channel).invocation) for command in commands]
     return calls
-
-
-def _commands_in(arguments: Any, vocabulary: Vocabulary) -> Iterator[Command]:
-    if not isinstance(arguments, dict):
-        return
-    for key, value in arguments.items():
-        if key.lower() in vocabulary.lexicon.exec_args:
-            for script in _scripts_in(value, key.lower() == _SEVERAL_LINES, vocabulary.lexicon):
-                yield from read_script(script, vocabulary)
 
 
 def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
@@ -106,9 +94,6 @@ def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
     return [shlex.join(value)]
 
 
-_OPENING = lazy_pattern(
-    r"\s*+(?P<mark><\|START_THINKING\|>|<\|open\|>think<\|sep\|>|<\|inner_prefix\|>|<seed:think>|\[THINK\])"
-)
 _CLOSING_OF = {
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
@@ -120,9 +105,9 @@ _CLOSING_OF = {
 
 def end_of_thinking(text: str) -> int:
     """Where the answer begins; 0 for a text that does not open with thinking."""
-    opening = _OPENING.match(text)
-    if opening is None:
-        return 0
-    closing = _CLOSING_OF[opening["mark"]]
-    place = text.find(closing, opening.end())
-    return place + len(closing) if place >= 0 else len(text)
+    start = len(text) - len(text.lstrip())
+    for opening, closing in _CLOSING_OF.items():
+        if text.startswith(opening, start):
+            place = text.find(closing, start + len(opening))
+            return place + len(closing) if place >= 0 else len(text)
+    return 0
