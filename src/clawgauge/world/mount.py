@@ -16,7 +16,7 @@ from typing import Any
 
 from clawgauge.world import paths, refusals
 from clawgauge.world.effects import Clock
-from clawgauge.world.files import READ, WRITE, FileTree, Node, from_bytes, to_bytes
+from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, to_bytes
 from clawgauge.world.refusals import FileFault, OutOfFuel
 
 _CAPSULE = b"bashkit.FileSystem.v1"
@@ -205,7 +205,7 @@ class TreeMount:
             return name
         operand = asked["operand"]
         meant = operand if self._tree.exists(operand) else paths.resolve(operand[1:], asked["workdir"])
-        return meant if self._tree.allows(meant, READ if asked["wish"] == "r" else WRITE) else name
+        return meant if self._tree.is_reachable(meant, READ if asked["wish"] == "r" else WRITE) else name
 
     def _lend(self, out: _Text, content: bytes) -> None:
         out.at, out.size = None, len(content)
@@ -219,4 +219,6 @@ class TreeMount:
         out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._clock.now_s
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
-        out.mode = node.mode_for(self._tree.user)
+        # Without the bits that are of no use to the user: bashkit takes any bit for a permission.
+        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._tree.user, wish))
+        out.mode = node.mode & ~(denied * 0o111)

@@ -18,7 +18,7 @@ from typing import Any
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
+from clawgauge.world.commands.call import Command, NotSimulated, UsageFault
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
@@ -236,11 +236,11 @@ class Shell:
         """Run one of our commands; whatever it refuses is on its standard error."""
         try:
             self._machine.fuel.spend()
-            if call.args == ["--version"] and "--version" not in command.long and not command.raw:
+            if call.args == ["--version"] and not command.raw:
                 call.print(f"{call.name} (GNU coreutils) 9.1\n")
                 return 0
             if not command.raw:
-                call.options = parse_options(command, call.args)
+                call.options = command.parse(call.args)
             return command.run(call)
         except UsageFault as fault:
             if isinstance(fault, NotSimulated):

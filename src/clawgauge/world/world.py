@@ -51,8 +51,7 @@ class World:
     """
 
     def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
-        own_seed = spec.get("seed", 0)
-        self.machine = build_machine(spec, seed if seed is not None else own_seed if isinstance(own_seed, int) else 0)
+        self.machine = build_machine(spec, seed)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []
@@ -86,7 +85,7 @@ class World:
         self._n_acted_on += 1
         machine.clock.advance(machine.incidentals.between(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
-        struck = machine.faults.strike(name)
+        struck = machine.strike(name)
         if struck is not None:
             return ToolAnswer(struck, is_error=True)
         given = Arguments(name, arguments)
@@ -162,7 +161,7 @@ def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
 def web_fetch(machine: Machine, arguments: Arguments) -> ToolAnswer:
     page = machine.web.fetch(arguments.text("url"))
     head = f"HTTP {page.status} {page.reason}\ncontent-type: {page.content_type}"
-    if page.retry_after_s is not None:
+    if page.retry_after_s:
         head += f"\nretry-after: {page.retry_after_s}"
     return ToolAnswer(f"{head}\n\n{page.body}", is_error=page.status >= 400)
 
@@ -194,12 +193,13 @@ def memory(machine: Machine, arguments: Arguments) -> str:
     notes, nothing = machine.notes.notes, "No notes."
     match arguments.action("store", "search", "list", "delete"):
         case "store":
-            return f"Stored as {machine.notes.store(arguments.text('text')).id}"
+            return f"Stored as {machine.notes.store(arguments.text('text'))}"
         case "delete":
-            return f"Deleted {machine.notes.delete(arguments.text('id')).id}"
+            machine.notes.delete(arguments.text("id"))
+            return f"Deleted {arguments.text('id').strip()}"
         case "search":
             notes, nothing = machine.notes.search(arguments.text("query")), "No note matches."
-    return "\n".join(f"{note.id}: {note.text}" for note in notes) or nothing
+    return "\n".join(f"{note_id}: {text}" for note_id, text in notes.items()) or nothing
 
 
 def process(machine: Machine, arguments: Arguments) -> str:
@@ -229,7 +229,7 @@ def process(machine: Machine, arguments: Arguments) -> str:
 
 
 def ask_user(machine: Machine, arguments: Arguments) -> str:
-    return f"The user answered: {machine.mailbox.ask(arguments.text('question')).text}"
+    return f"The user answered: {machine.mailbox.ask(arguments.text('question'))}"
 
 
 # All but `exec`, which needs the shell too.

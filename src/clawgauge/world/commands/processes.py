@@ -1,8 +1,9 @@
-"""Commands on processes: ps, top, pgrep, pidof, pkill, kill, killall, lsof, fuser."""
+"""Commands on processes and what they listen on: ps, top, pgrep, pkill, kill, killall, lsof, ss, netstat."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -14,7 +15,6 @@ from clawgauge.world.commands.call import (
     Options,
     UsageFault,
     command,
-    parse_options,
     read_options,
     table,
 )
@@ -28,17 +28,18 @@ _FORMS = {
     "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
     "": "pid,tty,time,cmd",
 }
-
-
 # The columns by name, with their titles; what others are called that mean the same.
 _TITLES = {
     "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
     "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
     "stat": "STAT", "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ",
-    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
+    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "c": "C",
 }  # fmt: skip
-_ALIASES = {"pcpu": "%cpu", "pmem": "%mem", "args": "command", "state": "s", "cputime": "time", "tt": "tty"}
-_LEFT = frozenset({"user", "euser", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
+_ALIASES = {
+    "pcpu": "%cpu", "cpu": "%cpu", "pmem": "%mem", "mem": "%mem", "args": "command", "state": "s", "cputime": "time",
+    "tt": "tty", "euser": "user", "start_time": "start", "size": "vsz",
+}  # fmt: skip
+_LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
 
 
 @command("ps", raw=True)
@@ -53,11 +54,11 @@ def ps(call: Call) -> int:
             # A plain `u` is the form for people, and not the user of `-u`.
             args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
     options = read_options(
-        args, flags="aAexdTfFlZ", valued="opCUut", idle="wjHLr",
+        args, short="aAexdTfFlZo:p:C:U:u:t:", idle="wjHLr",
         long="sort= pid:p= user:u= no-headers no-heading:no-headers ppid= format:o=",
     )  # fmt: skip
     processes = list(call.machine.processes)
-    chosen: dict[str, Any] = {
+    chosen: dict[str, Callable[[Process], str]] = {
         "p": lambda process: str(process.pid),
         "ppid": lambda process: "0" if process.pid == 1 else "1",
         "C": lambda process: process.name,
@@ -72,8 +73,11 @@ def ps(call: Call) -> int:
         processes.sort(key=lambda one: _rank(one, column.lstrip("+-")), reverse=column.startswith("-"))
     if not options.has(*chosen, *"aAexdT"):
         # Without a selection ps shows what runs on this terminal, which is the shell itself.
-        here = call.machine.shell_pid, call.machine.user, call.machine.clock.now_s
-        processes = [Process(here[0], name, name, here[1], 0, 2, here[2]) for name in ("bash", "ps")]
+        pid, user, now_s = call.machine.shell_pid, call.machine.user, call.machine.clock.now_s
+        processes = [
+            Process(pid=pid, name=name, command=name, user=user, cpu=0, memory_mb=2, started_s=now_s)
+            for name in ("bash", "ps")
+        ]
     kind = "u" if options.has("Z") else "f" if options.has("f", "F") else "l" if options.has("l") else ""
     if kind == "f" and "f" in "".join(arg for arg in call.args if not arg.startswith("-")):
         kind = ""
@@ -103,56 +107,50 @@ def _cells(call: Call, process: Process) -> dict[str, str]:
     start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
     days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
     return {
-        "%mem": f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
+        "%mem": f"{process.memory_mb * 100 / call.machine.spec.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
         "rss": str(int(process.memory_mb * 1024)), "vsz": str(int(process.memory_mb * 1024 * 3)),
         "comm": process.name[:15], "ucmd": process.name[:15], "cmd": process.command, "command": process.command,
         "etime": f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", "etimes": str(age_s),
         "time": f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", "start": start, "stime": start,
         "lstart": f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", "stat": state, "s": state,
-        **dict.fromkeys(("pid", "pgid", "sid"), str(process.pid)),
-        **dict.fromkeys(("user", "euser", "uid"), process.user),
+        "pid": str(process.pid), "user": process.user, "uid": process.user, "tty": "?",
         "ppid": "0" if process.pid == 1 else "1", "c": str(int(process.cpu)), "ni": "0", "pri": "20", "nlwp": "1",
-        "tty": "?",
     }  # fmt: skip
 
 
 def _rank(process: Process, column: str) -> Any:
+    column = _ALIASES.get(column.lower(), column.lower())
     ranks: dict[str, Any] = {
-        **dict.fromkeys(("%cpu", "cpu", "time", "c"), process.cpu),
-        **dict.fromkeys(("%mem", "rss", "vsz", "mem", "size"), process.memory_mb),
-        **dict.fromkeys(("start", "start_time"), process.started_s),
-        **dict.fromkeys(("etime", "etimes", "lstart"), -process.started_s),
+        **dict.fromkeys(("%cpu", "time", "c"), process.cpu),
+        **dict.fromkeys(("%mem", "rss", "vsz"), process.memory_mb),
         **dict.fromkeys(("comm", "cmd", "command"), process.name),
-        "user": process.user,
-        "pid": process.pid,
-    }
-    column = column.lower()
-    if _ALIASES.get(column, column) not in ranks:
+        "start": process.started_s, "etime": -process.started_s, "etimes": -process.started_s,
+        "user": process.user, "pid": process.pid,
+    }  # fmt: skip
+    if column not in ranks:
         raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
-    return ranks[_ALIASES.get(column, column)]
+    return ranks[column]
 
 
-@command("top", flags="bc", valued="nopud", idle="wHSdin")
+@command("top", short="bcn:o:p:u:d:", idle="wHSdin")
 def top(call: Call) -> int:
     options = call.options
     if not options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
     machine, memory, processes = call.machine, call.machine.memory(), list(call.machine.processes)
-    busy = min(100.0, sum(process.cpu for process in processes) / machine.n_cpus)
+    busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
     shown = sorted(processes, key=lambda process: -_rank(process, options.value("o", "%cpu").lstrip("+-")))
     if options.has("p"):
         shown = [process for process in shown if str(process.pid) in options.members("p")]
     if options.has("u"):
         shown = [process for process in shown if process.user == options.value("u")]
-    mib = 1024**2
-    call.print(f"top -{summary_line(call)}\n")
-    call.print(f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n")
-    call.print(f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n")
+    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in memory._asdict().items()}
     call.print(
-        f"MiB Mem : {memory.total / mib:>8.1f} total, {memory.free / mib:>8.1f} free, {memory.used / mib:>8.1f} used, "
-        f"{memory.cache / mib:>8.1f} buff/cache\nMiB Swap: {memory.swap_total / mib:>8.1f} total, "
-        f"{(memory.swap_total - memory.swap_used) / mib:>8.1f} free, {memory.swap_used / mib:>8.1f} used. "
-        f"{memory.available / mib:>8.1f} avail Mem\n\n"
+        f"top -{summary_line(call)}\n"
+        f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
+        f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n"
+        f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
+        f"MiB Swap: {mib['swap_total']} total, {mib['swap_used']} used. {mib['available']} avail Mem\n\n"
     )
     last = "command" if options.has("c") else "comm"
     _print_table(call, shown, ["pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last])
@@ -172,12 +170,12 @@ def _matching(call: Call, options: Options) -> list[Process]:
         expression = re2.compile(pattern, settings)
     except re2.error:
         raise UsageFault(f"invalid pattern '{pattern[:60]}'", 2) from None
-    full, exact, negated = options.has("f"), options.has("x"), options.has("v")
+    full, exact = options.has("f"), options.has("x")
 
     def fits(process: Process) -> bool:
         text = process.command if full else process.name
         found = (expression.fullmatch(text) if exact else expression.search(text)) is not None
-        return found != negated and (not users or process.user in users)
+        return found and (not users or process.user in users)
 
     found = sorted(filter(fits, call.machine.processes), key=lambda process: process.started_s)
     found = found[:1] if options.has("o") else found[-1:] if options.has("n") else found
@@ -185,9 +183,8 @@ def _matching(call: Call, options: Options) -> list[Process]:
 
 
 @command(
-    "pgrep", flags="flaxoncvi", valued="uUd",
-    long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c inverse:v ignore-case:i "
-    "euid:u= uid:U= delimiter:d=",
+    "pgrep", short="flaxonicu:U:d:",
+    long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c ignore-case:i euid:u= uid:U= delimiter:d=",
 )  # fmt: skip
 def pgrep(call: Call) -> int:
     options, found = call.options, _matching(call, call.options)
@@ -200,82 +197,59 @@ def pgrep(call: Call) -> int:
     return call.print(f"{len(found)}\n" if options.has("c") else listed, 0 if found else 1)
 
 
-@command("pidof", flags="s", idle="qx")
+@command("pidof", short="s", idle="qx")
 def pidof(call: Call) -> int:
     found = [p for name in call.require_operands() for p in call.machine.processes.named(name.rpartition("/")[2])]
-    found = found[:1] if call.options.has("s") else found
-    call.print(" ".join(str(process.pid) for process in found) + "\n" * bool(found))
-    return 0 if found else 1
+    shown = " ".join(str(process.pid) for process in (found[:1] if call.options.has("s") else found))
+    return call.print(f"{shown}\n" if found else "", int(not found))
 
 
-def _split_signal(args: list[str]) -> tuple[str, list[str]]:
-    """The signal and the other arguments of kill, pkill and killall."""
-    rest, signal, waiting = [], "TERM", list(reversed(args))
-    while waiting:
-        arg = waiting.pop()
-        word = waiting.pop() if arg in ("-s", "--signal", "-n") and waiting else ""
-        word = word or (arg.removeprefix("--signal=") if arg.startswith("--signal=") else "")
-        if word or (arg.startswith("-") and signal_name(arg[1:])):
-            found = signal_name(word or arg[1:])
-            if found is None:
-                raise UsageFault("invalid signal specification")
-            signal = found
-        elif arg != "--":
-            rest.append(arg)
-    return signal, rest
-
-
-@command("kill", raw=True)
+@command("kill", "pkill", "killall", raw=True)
 def kill(call: Call) -> int:
     if call.args[:1] == ["-l"]:
         return call.print(" 1) SIGHUP\t 2) SIGINT\t 3) SIGQUIT\t 9) SIGKILL\t15) SIGTERM\n")
-    signal, targets = _split_signal(call.args)
-    if not targets:
-        raise UsageFault("usage: kill [-s sigspec | -n signum | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
-    code = 0
-    for target in targets:
-        try:
-            if not target.isdecimal() or len(target) > 9:
-                code = call.say(f"bash: line 1: kill: {target[:40]}: arguments must be process or job IDs\n")
-                continue
-            call.machine.processes.signal(int(target), signal)
-        except Refusal as refusal:
-            code = call.say(f"bash: line 1: kill: ({target}) - {refusal}\n")
-    return code
-
-
-@command("pkill", raw=True)
-def pkill(call: Call) -> int:
-    signal, rest = _split_signal(call.args)
-    options = parse_options(COMMANDS["pgrep"], [word for word in rest if word not in ("-e", "--echo")])
-    return _signal_all(call, _matching(call, options), signal)
-
-
-@command("killall", raw=True)
-def killall(call: Call) -> int:
-    signal, words = _split_signal(call.args)
-    options = read_options(words, flags="q", valued="u", long="quiet:q user:u=", idle="ewv", idle_words="exact wait")
-    users, code = options.all("u"), 0
-    if not options.operands and not users:
-        raise UsageFault("usage: killall [OPTION]... [--] NAME...")
+    words: list[str] = []
+    signal: str | None = "TERM"
+    waiting = list(reversed(call.args))
+    while waiting:
+        word = waiting.pop()
+        if word in ("-s", "--signal") and waiting:
+            signal = signal_name(waiting.pop())
+        elif word.startswith("--signal=") or (word.startswith("-") and signal_name(word[1:])):
+            signal = signal_name(word.removeprefix("--signal=").lstrip("-"))
+        else:
+            words.append(word)
+    if signal is None:
+        raise UsageFault("invalid signal specification")
+    if call.name == "kill":
+        words = [word for word in words if word != "--"]
+        if not words:
+            raise UsageFault("usage: kill [-s sigspec | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
+        for word in words:
+            if not word.isdecimal() or len(word) > 9:
+                return call.say(f"bash: line 1: kill: {word[:40]}: arguments must be process or job IDs\n")
+        return max([_signal(call, int(word), signal, "bash: line 1: kill: ({}) - {}\n") for word in words])
+    failure = f"{call.name}: killing pid {{}} failed: {{}}\n"
+    if call.name == "pkill":
+        options = COMMANDS["pgrep"].parse([word for word in words if word not in ("-e", "--echo")])
+        return min([_signal(call, process.pid, signal, failure) for process in _matching(call, options)], default=1)
+    options = read_options(words, short="qu:", long="quiet:q user:u=", idle="ewv", idle_words="exact wait")
+    users, codes = options.all("u"), [0]
     for name in options.operands or [""]:
         found = [p for p in call.machine.processes if name in ("", p.name) and (not users or p.user in users)]
-        if found:
-            code = _signal_all(call, found, signal) or code
-        else:
-            code = 1 if options.has("q") else call.complain(f"{name}: no process found")
-    return code
+        if not found or not (name or users):
+            codes.append(1 if options.has("q") else call.complain(f"{name}: no process found"))
+            continue
+        codes.append(min(_signal(call, process.pid, signal, failure) for process in found))
+    return codes[-1]
 
 
-def _signal_all(call: Call, processes: list[Process], signal: str) -> int:
-    code = 1
-    for process in processes:
-        try:
-            call.machine.processes.signal(process.pid, signal)
-            code = 0
-        except Refusal as refusal:
-            call.complain(f"killing pid {process.pid} failed: {refusal}")
-    return code
+def _signal(call: Call, pid: int, signal: str, failure: str) -> int:
+    try:
+        call.machine.processes.signal(pid, signal)
+    except Refusal as refusal:
+        return call.say(failure.format(pid, refusal))
+    return 0
 
 
 @command("lsof", raw=True)
@@ -286,9 +260,7 @@ def lsof(call: Call) -> int:
         r"(^|\s)-(\w*)i\s+(?=:|tcp|4)", r"\1-\2i", "\n".join(word for word in call.args if word != "+D"), flags=re.I
     )
     words = [f"{word}any" if re.fullmatch(r"-[tnPl]*i", word) else word for word in text.split("\n") if word]
-    if any(word.startswith("+") for word in words):
-        raise NotSimulated("options with '+' are not supported here")
-    options = read_options(words, flags="t", valued="ipucs", idle="nPl")
+    options = read_options(words, short="ti:p:u:c:s:", idle="nPl")
     ports = [port for value in options.all("i") for port in re.findall(r"\d+", value.partition(":")[2])]
     operands = [call.resolve(operand) for operand in options.operands]
     pids, users, names = options.members("p"), options.members("u"), tuple(options.members("c"))
@@ -306,23 +278,33 @@ def lsof(call: Call) -> int:
         for port in process.ports if not operands else ():
             if not ports or str(port) in ports:
                 rows.append([*start, "5u", "IPv4", "0t0", f"TCP *:{port} (LISTEN)"])
-    if len(rows) == 1:
-        return 1
     found = "".join(f"{pid}\n" for pid in dict.fromkeys(row[1] for row in rows[1:]))
-    return call.print(found if options.has("t") else table(rows, (0, 2, 6)))
+    return call.print(found if options.has("t") else table(rows, (0, 2, 6)) if found else "", int(not found))
 
 
-@command("fuser", valued="n", idle="v")
-def fuser(call: Call) -> int:
-    code = 1
-    for operand in call.require_operands():
-        port = operand if call.options.has("n") else operand.removesuffix("/tcp") if operand.endswith("/tcp") else ""
-        found = [
-            f" {process.pid}"
-            for process in call.machine.processes
-            if call.resolve(operand) in call.machine.open_files(process) or port in map(str, process.ports)
+@command(
+    "ss", "netstat", short="tupH", long="tcp:t udp:u listening:l numeric:n processes:p all:a programs:p no-header:H",
+    idle="46Waeilno",
+)  # fmt: skip
+def ss(call: Call) -> int:
+    """Who listens where."""
+    options = call.options
+    sockets = sorted((port, process.pid, process.name) for process in call.machine.processes for port in process.ports)
+    if options.has("u") and not options.has("t"):
+        sockets = []
+    wanted = re.search(r"\bs?port\s*=?=?\s*:?(\d+)", " ".join(options.operands))
+    if options.operands and wanted is None:
+        raise NotSimulated(f"the filter '{' '.join(options.operands)[:60]}' is not supported here")
+    sockets = [one for one in sockets if wanted is None or one[0] == int(wanted[1])]
+    if call.name == "netstat":
+        rows = [["Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address", "State", "PID/Program name"]]
+        rows += [["tcp", "0", "0", f"0.0.0.0:{p}", "0.0.0.0:*", "LISTEN", f"{pid}/{name}"] for p, pid, name in sockets]
+        call.print("Active Internet connections (only servers)\n")
+    else:
+        rows = [["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"]]
+        rows += [
+            ["LISTEN", "0", "511", f"0.0.0.0:{port}", "0.0.0.0:*", f'users:(("{name}",pid={pid},fd=5))']
+            for port, pid, name in sockets
         ]
-        if found:
-            call.say(f"{operand}:")
-            code = call.print("".join(found) + "\n")
-    return code
+    rows = rows if options.has("p") else [row[:-1] for row in rows]
+    return call.print(table(rows[1:] if options.has("H") else rows, [0, 5, 6], "  "))

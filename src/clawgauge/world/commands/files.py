@@ -1,0 +1,493 @@
+"""Commands on files that bashkit leaves words of out of, or that must go by this world's clock, owners and disks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+from clawgauge.world import paths
+from clawgauge.world.commands.call import (
+    Call,
+    NotSimulated,
+    UsageFault,
+    command,
+    fill,
+    human,
+    read_size,
+    table,
+    unescape,
+)
+from clawgauge.world.commands.dates import format_moment, read_moment
+from clawgauge.world.files import DEVICES, Node, blocks_of, from_bytes, to_bytes
+from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
+
+_HALF_YEAR_S = 180 * 86_400
+_TIME_STYLES = {
+    "long-iso": "%Y-%m-%d %H:%M", "full-iso": "%Y-%m-%d %H:%M:%S.%N +0000", "iso": "%m-%d %H:%M",
+}  # fmt: skip
+_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_STAMP = re.compile(r"(\d\d)??(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?")  # [[CC]YY]MMDDhhmm[.ss]
+_STAT = (
+    "  File: %n\n  Size: %s\tBlocks: %b\tIO Block: 4096   %F\nDevice: fe01h/65025d\tInode: %i\tLinks: %h\n"
+    "Access: (%04a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
+)
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "ls", short="laAhtSrRdFpngoi",
+    long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F inode:i full-time sort= "
+    "time-style= group-directories-first numeric-uid-gid:n", idle="1GLNbk", idle_words="color hyperlink",
+)  # fmt: skip
+def ls(call: Call) -> int:
+    options, operands = call.options, call.options.operands or ["."]
+    plain: list[str] = []
+    directories: list[str] = []
+
+    def sort(operand: str) -> None:
+        is_listed = call.files.node(call.resolve(operand)).is_directory and not options.has("d")
+        (directories if is_listed else plain).append(operand)
+
+    code = 2 * call.each(operands, sort, "cannot access '{}': {}")
+    _print_entries(call, {name: call.resolve(name) for name in sorted(plain)}, total=False)
+    headed = len(operands) > 1 or options.has("R")
+    for index, operand in enumerate(sorted(directories)):
+        call.print(f"{chr(10) if index or plain else ''}{operand}:\n" if headed else "")
+        code = max(code, _list_directory(call, operand))
+    return code
+
+
+def _list_directory(call: Call, operand: str) -> int:
+    options, path, code = call.options, call.resolve(operand), 0
+    try:
+        names = [name for name in call.files.names(path) if options.has("a", "A") or not name.startswith(".")]
+    except FileFault as fault:
+        return call.complain(f"cannot open directory '{operand}': {fault}", 2)
+    entries = {name: paths.join(path, name) for name in names}
+    own = {".": path, "..": paths.parent(path)} if options.has("a") else {}
+    _print_entries(call, own | entries, total=True)
+    for name in names if options.has("R") else ():
+        if call.files.is_directory(entries[name]):
+            shown = f"{operand.rstrip('/')}/{name}"
+            call.print(f"\n{shown}:\n")
+            code = max(code, _list_directory(call, shown))
+    return code
+
+
+def _print_entries(call: Call, entries: dict[str, str], *, total: bool) -> None:
+    options, nodes = call.options, {name: call.files.peek(path) for name, path in entries.items()}
+    order = options.value("sort", "time" if options.has("t") else "size" if options.has("S") else "name")
+    if order not in ("time", "size", "name", "none"):
+        raise NotSimulated(f"'--sort={order[:20]}' is not supported here", 2)
+    names = sorted(nodes, key=lambda name: {"time": -nodes[name].modified_s, "size": -nodes[name].size}.get(order, 0))
+    names = names[::-1] if options.has("r") else names
+    if options.has("group-directories-first"):
+        names.sort(key=lambda name: not nodes[name].is_directory)
+    is_long, all_marks = options.has("l", "n", "g", "o", "full-time"), options.has("F")
+    marks = all_marks or options.has("p")
+    if total and is_long:
+        blocks = sum(blocks_of(node.size) for node in nodes.values())
+        call.print(f"total {human(blocks) if options.has('h') else blocks // 1024}\n")
+    # Whoever marks programs (-F) marks directories too.
+    shown = {
+        name: name + ("/" if marks and node.is_directory else "*" if all_marks and node.mode & 0o111 else "")
+        for name, node in nodes.items()
+    }
+    inodes = [f"{_inode(call, entries[name])} " if options.has("i") else "" for name in names]
+    rows = [_long_cells(call, entries[name], nodes[name]) for name in names] if is_long else []
+    left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if rows else ()
+    before = [f"{line} " for line in table(rows, left).splitlines()] if rows else [""] * len(names)
+    lines = zip(inodes, before, (shown[name] for name in names), strict=True)
+    call.print("".join(f"{''.join(parts)}\n" for parts in lines))
+
+
+def _long_cells(call: Call, path: str, node: Node) -> list[str]:
+    options, clock = call.options, call.machine.clock
+    style = "full-iso" if options.has("full-time") else options.value("time-style")
+    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
+    is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
+    time = format_moment(clock.moment(node.modified_s), form or ("%b %e %H:%M" if is_recent else "%b %e  %Y"))
+    owners = [*([] if options.has("g") else [node.owner]), *([] if options.has("o") else [node.group])]
+    owners = [_user_id(call, owner) if options.has("n") else owner for owner in owners]
+    size = human(node.size) if options.has("h") else str(node.size)
+    return [node.shown_mode, str(call.files.n_links(path)), *owners, size, time]
+
+
+def _user_id(call: Call, name: str) -> str:
+    return str(call.machine.users().get(name, 1000))
+
+
+def _inode(call: Call, path: str) -> str:
+    return str(call.machine.incidentals.between(100_000, 999_999, "inode", path))
+
+
+@command("stat", short="c:", long="format:c= printf= dereference:L", idle="L")
+def stat(call: Call) -> int:
+    form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
+
+    def work(operand: str) -> None:
+        path = call.resolve(operand)
+        node = call.files.node(path)
+        moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
+        kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
+        values = {
+            "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode, "F": kind, "B": "512",
+            "h": str(call.files.n_links(path)), "o": "4096", "m": call.machine.disks.disk_of(path).mount,
+            "U": node.owner, "u": _user_id(call, node.owner), "G": node.group, "g": _user_id(call, node.group),
+            "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
+            **dict.fromkeys("XYZW", str(node.modified_s)), **dict.fromkeys("xyzw", moment),
+        }  # fmt: skip
+        call.print(fill(r"%([-0]?\d*)(.)", form, values, "directive"))
+
+    return call.each(call.require_operands(), work, "cannot statx '{}': {}")
+
+
+@command("find", raw=True)
+def find(call: Call) -> int:
+    """bashkit's find, with what it cannot know of this world put in its own words, and the rest refused by name."""
+    words: list[str] = []
+    owner, form = "", ""
+    waiting, now = list(reversed(call.args)), call.machine.clock.moment()
+    while waiting:
+        word = waiting.pop()
+        if word == "-newermt" and waiting:
+            age_s = (now - read_moment(now, waiting.pop())).total_seconds()
+            words += ["-mmin", f"-{max(0, -int(-age_s // 60))}"]
+        elif word == "-user" and waiting and words[-1:] not in (["!"], ["-not"]):
+            owner = waiting.pop()
+        elif word == "-ls" and not waiting:
+            form = "%i %8b %M %n %u %g %s %Tb %Te %TH:%TM %p\n"
+        elif word == "-printf" and len(waiting) == 1 and re.search(r"%-?\d*[Ttugibn]", waiting[0]):
+            form = unescape(waiting.pop())
+        elif re.fullmatch(
+            r"-(f?ls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acB].|samefile|links"
+            r"|inum|fstype|used|context)", word,
+        ) or (word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1])):  # fmt: skip
+            raise NotSimulated(f"'{word}' is not supported here")
+        else:
+            words.append(word)
+    if (owner or form) and {"-exec", "-execdir", "-delete", "-o", "-or", "-print0", "-printf", "-quit"} & {*words}:
+        raise NotSimulated("'-user' and '-printf' together with other actions or '-o' are not supported here")
+    result = call.shell.run_native(shlex.join(["find", *words]), call)
+    call.say(result.errors)
+    if not owner and not form:
+        return call.print(result.text, result.code)
+    for shown in result.text.splitlines():
+        path = call.resolve(shown)
+        if call.files.exists(path) and owner in ("", call.files.peek(path).owner):
+            call.print(_written(call, form, shown) if form else f"{shown}\n")
+    return result.code
+
+
+def _written(call: Call, form: str, shown: str) -> str:
+    """One file as find's `-printf` writes it."""
+    path = call.resolve(shown)
+    node = call.files.peek(path)
+    moment = call.machine.clock.moment(node.modified_s)
+    values = {
+        "p": shown, "f": paths.base(path), "h": shown.rpartition("/")[0] or ".", "m": f"{node.mode:o}", "%": "%",
+        "M": node.shown_mode, "y": "d" if node.is_directory else "f", "k": str(blocks_of(node.size) // 1024),
+        "b": str(blocks_of(node.size) // 512), "s": str(node.size), "u": node.owner, "g": node.group,
+        "t": format_moment(moment, "%a %b %e %H:%M:%S.0000000000 %Y"), "T@": f"{node.modified_s}.0000000000",
+        "T+": format_moment(moment, "%F+%T.0000000000"), "i": _inode(call, path), "n": str(call.files.n_links(path)),
+        **{f"T{part}": format_moment(moment, f"%{part}") for part in "YmdeHMSyjaAbBuwpITFDRcs"},
+    }  # fmt: skip
+    return fill(r"%(-?\d*)(T.|.)", form, values, "'-printf'")
+
+
+@command(
+    "du", short="shabckmd:B:",
+    long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x "
+    "block-size:B=", idle="lLx",
+)  # fmt: skip
+def du(call: Call) -> int:
+    options, total = call.options, 0
+    deepest = 0 if options.has("s") else options.whole("d", 1_000)
+    unit = {"M": 1024**2, "G": 1024**3, "1": 1}.get(options.value("B")[:1].upper(), 1024)
+    unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024 if options.has("k") else unit
+
+    def line(size: int, name: str) -> None:
+        call.print(f"{human(size) if options.has('h') else -(-size // unit)}\t{name}\n")
+
+    def work(operand: str) -> None:
+        nonlocal total
+        top = call.resolve(operand)
+        call.files.node(top)
+        stem, sizes = len(top.rstrip("/")), dict.fromkeys([top, *call.files.inside(top)], 0)
+        for path in sizes:
+            node = call.files.peek(path)
+            size = node.size if options.has("b", "apparent-size") else blocks_of(node.size)
+            for above in {path, *paths.ancestors(path)} & sizes.keys():
+                sizes[above] += size
+        # Children before their parents, and otherwise in the order of their names.
+        for path in sorted(sizes, key=lambda member: [*member[stem:].split("/"), "\U0010ffff"]):
+            is_shown = path[stem:].count("/") <= deepest and (options.has("a") or call.files.is_directory(path))
+            if path == top or (is_shown and path not in DEVICES):
+                line(sizes[path], operand if path == top else operand.rstrip("/") + path[stem:])
+        total += sizes[top]
+
+    code = call.each(options.operands or ["."], work, "cannot access '{}': {}")
+    if options.has("c"):
+        line(total, "total")
+    return code
+
+
+@command("which", idle="sa")
+def which(call: Call) -> int:
+    known = [name for name in call.require_operands() if call.shell.has_command(name)]
+    return call.print("".join(f"/usr/bin/{name}\n" for name in known), int(len(known) < len(call.options.operands)))
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+@command("mkdir", short="pvm:", long="parents:p verbose:v mode:m=")
+def mkdir(call: Call) -> int:
+    options, mode = call.options, call.options.value("m", "755")
+    if not re.fullmatch("[0-7]{1,4}", mode):
+        raise NotSimulated(f"the mode '{mode[:40]}' is not supported here; give it as a number")
+
+    def make(operand: str) -> None:
+        path, parents = call.resolve(operand), options.has("p")
+        above = [one for one in paths.ancestors(path) if parents and not call.files.exists(one)]
+        made = [*above, operand] if options.has("v") and not call.files.exists(path) else []
+        call.files.make_directory(path, parents=parents, mode=int(mode, 8))
+        call.print("".join(f"mkdir: created directory '{one}'\n" for one in made))
+
+    return call.each(call.require_operands(), make, "cannot create directory '{}': {}")
+
+
+@command(
+    "rm", short="rRfvdiI", long="recursive:r force:f verbose:v dir:d no-preserve-root interactive:i",
+    idle_words="one-file-system preserve-root",
+)  # fmt: skip
+def rm(call: Call) -> int:
+    if not call.options.operands and call.options.has("f"):
+        return 0
+    return max([_remove(call, operand) for operand in call.require_operands()])
+
+
+def _remove(call: Call, operand: str) -> int:
+    options, files, path, code = call.options, call.files, call.resolve(operand), 0
+    recursive, is_verbose, by_force = options.has("r", "R"), options.has("v"), options.has("f")
+    if path == "/" and recursive and not options.has("no-preserve-root"):
+        return call.complain(
+            "it is dangerous to operate recursively on '/'\nrm: use --no-preserve-root to override this failsafe"
+        )
+    if operand.rstrip("/").rpartition("/")[2] in (".", ".."):
+        return call.complain(f"refusing to remove '.' or '..' directory: skipping '{operand}'")
+    try:
+        node = files.node(path)
+    except FileFault as fault:
+        return 0 if str(fault) == NOT_FOUND and by_force else call.complain(f"cannot remove '{operand}': {fault}")
+    if node.is_directory and not recursive and not options.has("d"):
+        return call.complain(f"cannot remove '{operand}': Is a directory")
+    # Nobody is there to say yes, unless the input does.
+    if options.has("i", "I") and not call.stdin.lower().startswith("y"):
+        return call.say(f"rm: remove {'directory' if node.is_directory else 'regular file'} '{operand}'? ", 0)
+    for target in reversed([path, *(files.inside(path) if recursive else [])]):
+        shown = operand.rstrip("/") + target[len(path) :] if target != path else operand
+        kind = "directory " if files.is_directory(target) else ""
+        try:
+            files.remove(target)
+            call.print(f"removed {kind}'{shown}'\n" if is_verbose else "")
+        except FileFault as fault:
+            # A directory that keeps something is not a second complaint.
+            code = 1 if code and str(fault) == NOT_EMPTY else call.complain(f"cannot remove '{shown}': {fault}")
+    return code
+
+
+def _transfer(call: Call, verb: str, work: Callable[[str, str, str], int]) -> int:
+    """For mv and cp: `work` with each source as written, its target as it is to be shown, and the target's path."""
+    options, files, code = call.options, call.files, 0
+    *sources, last = [*options.operands, *options.all("t")[-1:]] or [""]
+    if not sources:
+        raise UsageFault(f"missing destination file operand after '{last}'" if last else "missing file operand")
+    folder = call.resolve(last)
+    into = files.is_directory(folder) and not options.has("T")
+    if not into and (len(sources) > 1 or options.has("t") or last[-1:] == "/") and not (
+        len(sources) == 1 and files.is_directory(call.resolve(sources[0]))
+    ):  # fmt: skip
+        problem = "Not a directory" if files.exists(folder) else "No such file or directory"
+        raise UsageFault(f"target '{last}': {problem}")
+    for source in sources:
+        path, shown, target = call.resolve(source), last, folder
+        if into:
+            name = source.strip("/") if options.has("parents") else paths.base(path)
+            shown, target = paths.join(last.rstrip("/") or "/", name), paths.join(folder, name)
+        try:
+            files.node(path)
+            if path == target:
+                raise UsageFault(f"'{source}' and '{shown}' are the same file")
+            if target.startswith(paths.prefix_of(path)):
+                raise UsageFault(f"cannot {verb} '{source}' into itself, '{shown}'")
+            # What `-n`, `-i` or `-u` keep stays as it is: nobody is there to say yes.
+            keeps = files.exists(target) and not files.is_directory(target)
+            is_newer = keeps and files.node(path).modified_s > files.node(target).modified_s
+            if not keeps or not (options.has("n", "i") or (options.has("u") and not is_newer)):
+                code = work(source, shown, target) or code
+        except FileFault as fault:
+            what = f"{verb} '{source}' to '{shown}'" if files.exists(path) else f"stat '{source}'"
+            code = call.complain(f"cannot {what}: {fault}")
+    return code
+
+
+@command(
+    "mv", short="nivuTt:", long="interactive:i force:f no-clobber:n verbose:v update:u target-directory:t= "
+    "no-target-directory:T", idle="f",
+)  # fmt: skip
+def mv(call: Call) -> int:
+    def move(source: str, shown: str, target: str) -> int:
+        call.files.move(call.resolve(source), target)
+        return call.print(f"renamed '{source}' -> '{shown}'\n" if call.options.has("v") else "")
+
+    return _transfer(call, "move", move)
+
+
+@command(
+    "cp", short="rRapnivuTt:",
+    long="interactive:i recursive:r archive:a force:f no-clobber:n verbose:v update:u target-directory:t= parents "
+    "preserve:p no-target-directory:T", idle="fLPHd",
+)  # fmt: skip
+def cp(call: Call) -> int:
+    options, files = call.options, call.files
+
+    def copy(source: str, shown: str, target: str) -> int:
+        path, exact = call.resolve(source), options.has("a", "p")
+        if files.is_directory(path) and not options.has("r", "R", "a"):
+            return call.complain(f"-r not specified; omitting directory '{source}'")
+        if options.has("parents"):
+            files.make_directory(paths.parent(target), parents=True)
+        for inner in [path, *files.inside(path)]:
+            rest, node = inner[len(path) :], files.peek(inner)
+            if node.is_directory:
+                files.make_directory(target + rest, parents=True)
+            else:
+                files.copy(inner, target + rest)
+                if exact:
+                    files.touch(target + rest, node.modified_s)
+                    files.node(target + rest).mode = node.mode
+            said = f"'{source.rstrip('/') if rest else source}{rest}' -> '{shown}{rest}'\n"
+            call.print(said if options.has("v") else "")
+        return 0
+
+    return _transfer(call, "copy", copy)
+
+
+@command("touch", short="cd:t:r:", long="no-create:c date:d= reference:r=", idle="ahm")
+def touch(call: Call) -> int:
+    options, now = call.options, call.machine.clock.moment()
+    at_s = call.files.node(call.resolve(options.value("r"))).modified_s if options.has("r") else None
+    written = options.value("d")
+    if options.has("t"):
+        found = _STAMP.fullmatch(options.value("t"))
+        if found is None:
+            raise UsageFault(f"invalid date format '{options.value('t')[:40]}'")
+        year = f"{found[1] or '20'}{found[2]}" if found[2] else str(now.year)
+        written = f"{year}-{found[3]}-{found[4]} {found[5]}:{found[6]}:{found[7] or '00'}"
+    if written:
+        at_s = int(read_moment(now, written).timestamp())
+
+    def work(operand: str) -> None:
+        if not options.has("c") or call.files.exists(call.resolve(operand)):
+            call.files.touch(call.resolve(operand), at_s)
+
+    return call.each(call.require_operands("missing file operand"), work, "cannot touch '{}': {}")
+
+
+@command("truncate", short="cs:", long="size:s= no-create:c")
+def truncate(call: Call) -> int:
+    options, size = call.options, call.options.value("s")
+
+    def work(operand: str) -> None:
+        path = call.resolve(operand)
+        if options.has("c") and not call.files.exists(path):
+            return
+        before = call.files.node(path).size if call.files.exists(path) else 0
+        change = {"+": 1, "-": -1}.get(size[:1], 0)
+        wanted = max(0, before + change * read_size(size[1:])) if change else read_size(size)
+        kept = (call.files.text_of(path) or "").encode()[:wanted].decode("utf-8", "ignore")
+        call.files.write(path, kept, hidden_bytes=wanted - len(kept.encode()))
+
+    return call.each(call.require_operands("missing file operand"), work, "cannot open '{}' for writing: {}")
+
+
+@command("dd", raw=True)
+def dd(call: Call) -> int:
+    words = dict(arg.partition("=")[::2] for arg in call.args)
+    unknown = words.keys() - {"if", "of", "bs", "count", "status"}
+    source, target, count = words.get("if", "-"), words.get("of", ""), words.get("count", "")
+    if unknown or not target or (source.startswith("/dev/") and not count.isdecimal()):
+        raise NotSimulated("only 'dd if=… of=… bs=… count=…' is supported here")
+    block = read_size(words.get("bs", "512"))
+    most = block * int(count) if count.isdecimal() else None
+    # Zeros have only a size, like all that is large and not text.
+    content = b"" if source == "/dev/zero" else to_bytes(call.read_operand(source))[:most]
+    hidden_bytes = (most or 0) if source == "/dev/zero" else 0
+    call.files.write(call.resolve(target), from_bytes(content), hidden_bytes=hidden_bytes)
+    total = len(content) + hidden_bytes
+    records = f"{total // block}+{int(total % block > 0)}"
+    said = f"{records} records in\n{records} records out\n{total} bytes copied, 0.01 s\n"
+    return call.say("" if words.get("status") == "none" else said, 0)
+
+
+@command("tee", short="a", long="append:a", idle="ip")
+def tee(call: Call) -> int:
+    append = call.options.has("a")
+    call.print(call.stdin)
+    return call.each(
+        call.options.operands, lambda operand: call.files.write(call.resolve(operand), call.stdin, append=append)
+    )
+
+
+@command("mktemp", short="dtp:", long="directory:d tmpdir:p= suffix=", idle="q")
+def mktemp(call: Call) -> int:
+    """Names drawn at random that are the same in every replay."""
+    options, machine = call.options, call.machine
+    template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
+    if "XXX" not in template:
+        raise UsageFault(f"too few X's in template '{template}'")
+    machine.n_drawn += 1
+    number, draw = machine.n_drawn, machine.incidentals.between
+    drawn = re.sub("X(?=X*$|X+[^X]*$)", lambda found: _LETTERS[draw(0, 55, "mktemp", number, found.start())], template)
+    folder = options.value("p") or ("/tmp" if options.has("t") or not options.operands else "")  # noqa: S108 - simulated
+    shown = f"{folder.rstrip('/')}/" * bool(folder) + drawn + options.value("suffix")
+    if options.has("d"):
+        call.files.make_directory(call.resolve(shown), mode=0o700)
+    else:
+        call.files.write(call.resolve(shown), "", mode=0o600)
+    return call.print(f"{shown}\n")
+
+
+@command("chmod", raw=True)
+def chmod(call: Call) -> int:
+    """bashkit's, which does not go into directories."""
+    words = [arg for arg in call.args if not re.fullmatch(r"-[Rvcf]+|--recursive|--verbose|--changes|--silent|--", arg)]
+    recursive = any(re.fullmatch(r"-[vcf]*R[Rvcf]*|--recursive", arg) for arg in call.args)
+    if words and words[0].startswith("--"):
+        raise NotSimulated(f"option '{words[0][:40]}' is not supported here")
+    inside = [path for word in words[1:] for path in call.files.inside(call.resolve(word)) if recursive]
+    return call.shell.pass_on(shlex.join(["chmod", *words, *inside]), call)
+
+
+@command("chown", "chgrp", short="R", long="recursive:R", idle="chf")
+def chown(call: Call) -> int:
+    if len(call.options.operands) < 2:
+        raise UsageFault("missing operand")
+    whom, *operands = call.options.operands
+    owner, colon, group = whom.partition(":") if call.name == "chown" else ("", "", whom)
+    group = group or (owner if colon else "")
+    for name in (owner, group):
+        if name and name not in call.machine.users():
+            raise UsageFault(f"invalid {'user' if call.name == 'chown' else 'group'}: '{whom[:60]}'")
+
+    def work(operand: str) -> None:
+        path = call.resolve(operand)
+        call.files.node(path)
+        for target in [path, *(call.files.inside(path) if call.options.has("R") else [])]:
+            call.files.set_owner(target, owner, group)
+
+    what = "ownership" if call.name == "chown" else "group"
+    return call.each(operands, work, f"changing {what} of '{{}}': {{}}")
