@@ -44,8 +44,9 @@ class Reply(Noun):
 
     who: Word = msgspec.field(name="from")
     text: Word
-    contains: Word | list[Word] = []
-    lacks: Word | list[Word] = []
+    # Not `Word | list[Word]`: msgspec 0.22 crashes on it when Python ends.
+    contains: str | list[Word] = []
+    lacks: str | list[Word] = []
     after_s: Seconds = 0
 
     def fits(self, message: Message) -> bool:
@@ -173,10 +174,12 @@ class Notes:
         found = sorted(filter(shared.get, shared), key=lambda note_id: -shared[note_id])
         return {note_id: self.notes[note_id] for note_id in found[:limit]}
 
-    def delete(self, note_id: str) -> None:
-        if note_id.strip() not in self.notes:
+    def delete(self, note_id: str) -> str:
+        note_id = note_id.strip()
+        if note_id not in self.notes:
             raise Refusal(f"no note has the id '{note_id[:100]}'")
-        self._effects.note("forgotten", self.notes.pop(note_id.strip()))
+        self._effects.note("forgotten", self.notes.pop(note_id))
+        return note_id
 
 
 def _words(text: str) -> set[str]:

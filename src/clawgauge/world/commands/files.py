@@ -14,12 +14,11 @@ from clawgauge.world.commands.call import (
     command,
     fill,
     human,
-    read_size,
     table,
     unescape,
 )
 from clawgauge.world.commands.dates import format_moment, read_moment
-from clawgauge.world.files import DEVICES, Node, blocks_of, from_bytes, to_bytes
+from clawgauge.world.files import DEVICES, Node, blocks_of
 from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
 
 _HALF_YEAR_S = 180 * 86_400
@@ -27,7 +26,6 @@ _TIME_STYLES = {
     "long-iso": "%Y-%m-%d %H:%M", "full-iso": "%Y-%m-%d %H:%M:%S.%N +0000", "iso": "%m-%d %H:%M",
 }  # fmt: skip
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-_STAMP = re.compile(r"(\d\d)??(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?")  # [[CC]YY]MMDDhhmm[.ss]
 _STAT = (
     "  File: %n\n  Size: %s\tBlocks: %b\tIO Block: 4096   %F\nDevice: fe01h/65025d\tInode: %i\tLinks: %h\n"
     "Access: (%04a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
@@ -38,8 +36,8 @@ _STAT = (
 
 @command(
     "ls", short="laAhtSrRdFpngoi",
-    long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F inode:i full-time sort= "
-    "time-style= group-directories-first numeric-uid-gid:n", idle="1GLNbk", idle_words="color hyperlink",
+    long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F inode:i full-time "
+    "time-style= numeric-uid-gid:n", idle="1GLNbk", idle_words="color hyperlink",
 )  # fmt: skip
 def ls(call: Call) -> int:
     options, operands = call.options, call.options.operands or ["."]
@@ -78,29 +76,22 @@ def _list_directory(call: Call, operand: str) -> int:
 
 def _print_entries(call: Call, entries: dict[str, str], *, total: bool) -> None:
     options, nodes = call.options, {name: call.files.peek(path) for name, path in entries.items()}
-    order = options.value("sort", "time" if options.has("t") else "size" if options.has("S") else "name")
-    if order not in ("time", "size", "name", "none"):
-        raise NotSimulated(f"'--sort={order[:20]}' is not supported here", 2)
-    names = sorted(nodes, key=lambda name: {"time": -nodes[name].modified_s, "size": -nodes[name].size}.get(order, 0))
-    names = names[::-1] if options.has("r") else names
-    if options.has("group-directories-first"):
-        names.sort(key=lambda name: not nodes[name].is_directory)
     is_long, all_marks = options.has("l", "n", "g", "o", "full-time"), options.has("F")
     marks = all_marks or options.has("p")
+    names = list(nodes)
+    if options.has("t", "S"):
+        names.sort(key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size)
+    names = names[::-1] if options.has("r") else names
+    blocks = sum(blocks_of(node.size) for node in nodes.values())
     if total and is_long:
-        blocks = sum(blocks_of(node.size) for node in nodes.values())
         call.print(f"total {human(blocks) if options.has('h') else blocks // 1024}\n")
-    # Whoever marks programs (-F) marks directories too.
-    shown = {
-        name: name + ("/" if marks and node.is_directory else "*" if all_marks and node.mode & 0o111 else "")
-        for name, node in nodes.items()
-    }
-    inodes = [f"{_inode(call, entries[name])} " if options.has("i") else "" for name in names]
-    rows = [_long_cells(call, entries[name], nodes[name]) for name in names] if is_long else []
-    left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if rows else ()
-    before = [f"{line} " for line in table(rows, left).splitlines()] if rows else [""] * len(names)
-    lines = zip(inodes, before, (shown[name] for name in names), strict=True)
-    call.print("".join(f"{''.join(parts)}\n" for parts in lines))
+    rows = [_long_cells(call, entries[name], nodes[name]) for name in names] if is_long else [[""]] * len(names)
+    left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if is_long and rows else ()
+    for name, before in zip(names, table(rows, left).splitlines(), strict=True):
+        node, inode = nodes[name], f"{_inode(call, entries[name])} " if options.has("i") else ""
+        # Whoever marks programs (-F) marks directories too.
+        mark = "/" if marks and node.is_directory else "*" if all_marks and node.mode & 0o111 else ""
+        call.print(f"{inode}{before}{' ' * bool(before)}{name}{mark}\n")
 
 
 def _long_cells(call: Call, path: str, node: Node) -> list[str]:
@@ -123,6 +114,14 @@ def _inode(call: Call, path: str) -> str:
     return str(call.machine.incidentals.between(100_000, 999_999, "inode", path))
 
 
+def _facts(call: Call, shown: str, node: Node) -> dict[str, str]:
+    """What stat and find write of a file under the same letters."""
+    return {
+        "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, call.resolve(shown)), "%": "%",
+        "u": _user_id(call, node.owner), "U": node.owner, "g": _user_id(call, node.group), "G": node.group,
+    }  # fmt: skip
+
+
 @command("stat", short="c:", long="format:c= printf= dereference:L", idle="L")
 def stat(call: Call) -> int:
     form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
@@ -132,11 +131,9 @@ def stat(call: Call) -> int:
         node = call.files.node(path)
         moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
-        values = {
+        values = _facts(call, operand, node) | {
             "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode, "F": kind, "B": "512",
             "h": str(call.files.n_links(path)), "o": "4096", "m": call.machine.disks.disk_of(path).mount,
-            "U": node.owner, "u": _user_id(call, node.owner), "G": node.group, "g": _user_id(call, node.group),
-            "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
             **dict.fromkeys("XYZW", str(node.modified_s)), **dict.fromkeys("xyzw", moment),
         }  # fmt: skip
         call.print(fill(r"%([-0]?\d*)(.)", form, values, "directive"))
@@ -186,27 +183,26 @@ def _written(call: Call, form: str, shown: str) -> str:
     path = call.resolve(shown)
     node = call.files.peek(path)
     moment = call.machine.clock.moment(node.modified_s)
-    values = {
-        "p": shown, "f": paths.base(path), "h": shown.rpartition("/")[0] or ".", "m": f"{node.mode:o}", "%": "%",
+    values = _facts(call, shown, node) | {
+        "p": shown, "f": paths.base(path), "h": shown.rpartition("/")[0] or ".", "m": f"{node.mode:o}",
         "M": node.shown_mode, "y": "d" if node.is_directory else "f", "k": str(blocks_of(node.size) // 1024),
-        "b": str(blocks_of(node.size) // 512), "s": str(node.size), "u": node.owner, "g": node.group,
-        "t": format_moment(moment, "%a %b %e %H:%M:%S.0000000000 %Y"), "T@": f"{node.modified_s}.0000000000",
-        "T+": format_moment(moment, "%F+%T.0000000000"), "i": _inode(call, path), "n": str(call.files.n_links(path)),
+        "u": node.owner, "g": node.group, "n": str(call.files.n_links(path)), "T@": f"{node.modified_s}.0000000000",
+        "t": format_moment(moment, "%a %b %e %H:%M:%S.0000000000 %Y"),
+        "T+": format_moment(moment, "%F+%T.0000000000"),
         **{f"T{part}": format_moment(moment, f"%{part}") for part in "YmdeHMSyjaAbBuwpITFDRcs"},
     }  # fmt: skip
     return fill(r"%(-?\d*)(T.|.)", form, values, "'-printf'")
 
 
 @command(
-    "du", short="shabckmd:B:",
-    long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x "
-    "block-size:B=", idle="lLx",
+    "du", short="shabcmd:",
+    long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x",
+    idle="klLx",
 )  # fmt: skip
 def du(call: Call) -> int:
     options, total = call.options, 0
     deepest = 0 if options.has("s") else options.whole("d", 1_000)
-    unit = {"M": 1024**2, "G": 1024**3, "1": 1}.get(options.value("B")[:1].upper(), 1024)
-    unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024 if options.has("k") else unit
+    unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024
 
     def line(size: int, name: str) -> None:
         call.print(f"{human(size) if options.has('h') else -(-size // unit)}\t{name}\n")
@@ -241,22 +237,6 @@ def which(call: Call) -> int:
 
 
 # --- changing --------------------------------------------------------------------------------------------------------
-
-
-@command("mkdir", short="pvm:", long="parents:p verbose:v mode:m=")
-def mkdir(call: Call) -> int:
-    options, mode = call.options, call.options.value("m", "755")
-    if not re.fullmatch("[0-7]{1,4}", mode):
-        raise NotSimulated(f"the mode '{mode[:40]}' is not supported here; give it as a number")
-
-    def make(operand: str) -> None:
-        path, parents = call.resolve(operand), options.has("p")
-        above = [one for one in paths.ancestors(path) if parents and not call.files.exists(one)]
-        made = [*above, operand] if options.has("v") and not call.files.exists(path) else []
-        call.files.make_directory(path, parents=parents, mode=int(mode, 8))
-        call.print("".join(f"mkdir: created directory '{one}'\n" for one in made))
-
-    return call.each(call.require_operands(), make, "cannot create directory '{}': {}")
 
 
 @command(
@@ -307,9 +287,7 @@ def _transfer(call: Call, verb: str, work: Callable[[str, str, str], int]) -> in
         raise UsageFault(f"missing destination file operand after '{last}'" if last else "missing file operand")
     folder = call.resolve(last)
     into = files.is_directory(folder) and not options.has("T")
-    if not into and (len(sources) > 1 or options.has("t") or last[-1:] == "/") and not (
-        len(sources) == 1 and files.is_directory(call.resolve(sources[0]))
-    ):  # fmt: skip
+    if not into and (len(sources) > 1 or options.has("t") or (last[-1:] == "/" and verb == "copy")):
         problem = "Not a directory" if files.exists(folder) else "No such file or directory"
         raise UsageFault(f"target '{last}': {problem}")
     for source in sources:
@@ -376,61 +354,18 @@ def cp(call: Call) -> int:
     return _transfer(call, "copy", copy)
 
 
-@command("touch", short="cd:t:r:", long="no-create:c date:d= reference:r=", idle="ahm")
+@command("touch", short="cd:r:", long="no-create:c date:d= reference:r=", idle="ahm")
 def touch(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
     at_s = call.files.node(call.resolve(options.value("r"))).modified_s if options.has("r") else None
-    written = options.value("d")
-    if options.has("t"):
-        found = _STAMP.fullmatch(options.value("t"))
-        if found is None:
-            raise UsageFault(f"invalid date format '{options.value('t')[:40]}'")
-        year = f"{found[1] or '20'}{found[2]}" if found[2] else str(now.year)
-        written = f"{year}-{found[3]}-{found[4]} {found[5]}:{found[6]}:{found[7] or '00'}"
-    if written:
-        at_s = int(read_moment(now, written).timestamp())
+    if options.has("d"):
+        at_s = int(read_moment(now, options.value("d")).timestamp())
 
     def work(operand: str) -> None:
         if not options.has("c") or call.files.exists(call.resolve(operand)):
             call.files.touch(call.resolve(operand), at_s)
 
     return call.each(call.require_operands("missing file operand"), work, "cannot touch '{}': {}")
-
-
-@command("truncate", short="cs:", long="size:s= no-create:c")
-def truncate(call: Call) -> int:
-    options, size = call.options, call.options.value("s")
-
-    def work(operand: str) -> None:
-        path = call.resolve(operand)
-        if options.has("c") and not call.files.exists(path):
-            return
-        before = call.files.node(path).size if call.files.exists(path) else 0
-        change = {"+": 1, "-": -1}.get(size[:1], 0)
-        wanted = max(0, before + change * read_size(size[1:])) if change else read_size(size)
-        kept = (call.files.text_of(path) or "").encode()[:wanted].decode("utf-8", "ignore")
-        call.files.write(path, kept, hidden_bytes=wanted - len(kept.encode()))
-
-    return call.each(call.require_operands("missing file operand"), work, "cannot open '{}' for writing: {}")
-
-
-@command("dd", raw=True)
-def dd(call: Call) -> int:
-    words = dict(arg.partition("=")[::2] for arg in call.args)
-    unknown = words.keys() - {"if", "of", "bs", "count", "status"}
-    source, target, count = words.get("if", "-"), words.get("of", ""), words.get("count", "")
-    if unknown or not target or (source.startswith("/dev/") and not count.isdecimal()):
-        raise NotSimulated("only 'dd if=… of=… bs=… count=…' is supported here")
-    block = read_size(words.get("bs", "512"))
-    most = block * int(count) if count.isdecimal() else None
-    # Zeros have only a size, like all that is large and not text.
-    content = b"" if source == "/dev/zero" else to_bytes(call.read_operand(source))[:most]
-    hidden_bytes = (most or 0) if source == "/dev/zero" else 0
-    call.files.write(call.resolve(target), from_bytes(content), hidden_bytes=hidden_bytes)
-    total = len(content) + hidden_bytes
-    records = f"{total // block}+{int(total % block > 0)}"
-    said = f"{records} records in\n{records} records out\n{total} bytes copied, 0.01 s\n"
-    return call.say("" if words.get("status") == "none" else said, 0)
 
 
 @command("tee", short="a", long="append:a", idle="ip")

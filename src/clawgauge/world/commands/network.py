@@ -72,15 +72,13 @@ def wget(call: Call) -> int:
         page = _fetch(call, url, min(5, options.whole("t", 1) - 1))
     except Refusal as refusal:
         return 4 if quiet else call.complain(f"{refusal}", 4)
-    if page.status >= 400:
-        return call.say("" if quiet else f"ERROR {page.status}: {page.reason}.\n", 8)
-    if options.has("spider"):
-        return call.say("" if quiet else "Remote file exists.\n", 0)
+    if page.status >= 400 or options.has("spider"):
+        is_bad, words = page.status >= 400, f"ERROR {page.status}: {page.reason}.\n"
+        return call.say("" if quiet else words if is_bad else "Remote file exists.\n", 8 if is_bad else 0)
     folder = f"{options.value('P').rstrip('/')}/" if options.has("P") else ""
     target = options.value("O") or folder + _name_of(url)
     code = _deliver(call, page.body, target)
-    if not quiet and not code and target != "-":
-        call.say(f"'{target}' saved [{len(page.body.encode())}]\n")
+    call.say("" if quiet or code or target == "-" else f"'{target}' saved [{len(page.body.encode())}]\n")
     return code
 
 

@@ -1,4 +1,4 @@
-"""Commands on processes and what they listen on: ps, top, pgrep, pkill, kill, killall, lsof, ss, netstat."""
+"""Commands on processes and what they listen on: ps, top, pgrep, pidof, pkill, kill, killall, lsof, ss."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _FORMS = {
 # The columns by name, with their titles; what others are called that mean the same.
 _TITLES = {
     "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
-    "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
-    "stat": "STAT", "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ",
-    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "c": "C",
+    "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID", "stat": "STAT",
+    "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ", "tty": "TT",
+    "ni": "NI", "pri": "PRI", "c": "C",
 }  # fmt: skip
 _ALIASES = {
     "pcpu": "%cpu", "cpu": "%cpu", "pmem": "%mem", "mem": "%mem", "args": "command", "state": "s", "cputime": "time",
-    "tt": "tty", "euser": "user", "start_time": "start", "size": "vsz",
+    "tt": "tty", "euser": "user", "start_time": "start", "size": "vsz", "ucmd": "comm",
 }  # fmt: skip
-_LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
+_LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid"})
 
 
 @command("ps", raw=True)
@@ -70,7 +70,7 @@ def ps(call: Call) -> int:
             members = re.split(r"[,\s]+", ",".join(options.all(option)))
             processes = [process for process in processes if value_of(process) in members]
     for column in reversed(options.members("sort")):
-        processes.sort(key=lambda one: _rank(one, column.lstrip("+-")), reverse=column.startswith("-"))
+        processes = _sorted(call, processes, column.lstrip("+"))
     if not options.has(*chosen, *"aAexdT"):
         # Without a selection ps shows what runs on this terminal, which is the shell itself.
         pid, user, now_s = call.machine.shell_pid, call.machine.user, call.machine.clock.now_s
@@ -94,57 +94,47 @@ def _print_table(call: Call, processes: list[Process], columns: list[str], *, he
             raise UsageFault(f'error: unknown user-defined format specifier "{column[:40]}"')
     titles = [title if sign else _TITLES[column] for column, sign, title in named]
     rows = [titles] if headed and any(titles) else []
-    for cells in (_cells(call, process) for process in processes):
-        rows.append([cells[column] for column, _, _ in named])
+    rows += [[_cells(call, process)[column][0] for column, _, _ in named] for process in processes]
     call.print(table(rows, [index for index, (column, _, _) in enumerate(named) if column in _LEFT]))
 
 
-def _cells(call: Call, process: Process) -> dict[str, str]:
-    age_s = call.machine.clock.now_s - process.started_s
-    busy_s = int(age_s * process.cpu / 100)
-    moment = call.machine.clock.moment(process.started_s)
+def _sorted(call: Call, processes: list[Process], column: str) -> list[Process]:
+    """By a column, those with the most first where it begins with a minus."""
+    name = _ALIASES.get(column.lstrip("-").lower(), column.lstrip("-").lower())
+    if name not in _TITLES:
+        raise UsageFault(f'error: unknown sort specifier "{name[:40]}"')
+    return sorted(processes, key=lambda process: _cells(call, process)[name][-1], reverse=column.startswith("-"))
+
+
+def _cells(call: Call, process: Process) -> dict[str, tuple[Any, ...]]:
+    """What each column says, and where that is another thing, what it is sorted by."""
+    age_s, moment = call.machine.clock.now_s - process.started_s, call.machine.clock.moment(process.started_s)
     state = process.state or ("R" if process.cpu > 50 else "S")
     start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
     days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
+    busy_s, memory_mb = int(age_s * process.cpu / 100), process.memory_mb
     return {
-        "%mem": f"{process.memory_mb * 100 / call.machine.spec.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
-        "rss": str(int(process.memory_mb * 1024)), "vsz": str(int(process.memory_mb * 1024 * 3)),
-        "comm": process.name[:15], "ucmd": process.name[:15], "cmd": process.command, "command": process.command,
-        "etime": f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", "etimes": str(age_s),
-        "time": f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", "start": start, "stime": start,
-        "lstart": f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", "stat": state, "s": state,
-        "pid": str(process.pid), "user": process.user, "uid": process.user, "tty": "?",
-        "ppid": "0" if process.pid == 1 else "1", "c": str(int(process.cpu)), "ni": "0", "pri": "20", "nlwp": "1",
+        "%mem": (f"{memory_mb * 100 / call.machine.spec.ram_mb:.1f}", memory_mb),
+        "%cpu": (f"{process.cpu:.1f}", process.cpu), "etimes": (str(age_s), age_s),
+        "rss": (str(int(memory_mb * 1024)), memory_mb), "vsz": (str(int(memory_mb * 1024 * 3)), memory_mb),
+        "comm": (process.name[:15],), "cmd": (process.command,), "command": (process.command,),
+        "etime": (f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", age_s),
+        "time": (f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", busy_s),
+        "start": (start, process.started_s), "stime": (start, process.started_s), "stat": (state,), "s": (state,),
+        "lstart": (f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", process.started_s),
+        "pid": (str(process.pid), process.pid), "user": (process.user,), "uid": (process.user,), "tty": ("?",),
+        "ppid": ("0" if process.pid == 1 else "1",), "c": (str(int(process.cpu)), process.cpu), "ni": ("0",),
+        "pri": ("20",),
     }  # fmt: skip
 
 
-def _rank(process: Process, column: str) -> Any:
-    column = _ALIASES.get(column.lower(), column.lower())
-    ranks: dict[str, Any] = {
-        **dict.fromkeys(("%cpu", "time", "c"), process.cpu),
-        **dict.fromkeys(("%mem", "rss", "vsz"), process.memory_mb),
-        **dict.fromkeys(("comm", "cmd", "command"), process.name),
-        "start": process.started_s, "etime": -process.started_s, "etimes": -process.started_s,
-        "user": process.user, "pid": process.pid,
-    }  # fmt: skip
-    if column not in ranks:
-        raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
-    return ranks[column]
-
-
-@command("top", short="bcn:o:p:u:d:", idle="wHSdin")
+@command("top", short="bcn:o:d:", idle="wHSdin")
 def top(call: Call) -> int:
-    options = call.options
-    if not options.has("b"):
+    if not call.options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
-    machine, memory, processes = call.machine, call.machine.memory(), list(call.machine.processes)
+    machine, processes = call.machine, list(call.machine.processes)
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
-    shown = sorted(processes, key=lambda process: -_rank(process, options.value("o", "%cpu").lstrip("+-")))
-    if options.has("p"):
-        shown = [process for process in shown if str(process.pid) in options.members("p")]
-    if options.has("u"):
-        shown = [process for process in shown if process.user == options.value("u")]
-    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in memory._asdict().items()}
+    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory()._asdict().items()}
     call.print(
         f"top -{summary_line(call)}\n"
         f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
@@ -152,7 +142,8 @@ def top(call: Call) -> int:
         f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
         f"MiB Swap: {mib['swap_total']} total, {mib['swap_used']} used. {mib['available']} avail Mem\n\n"
     )
-    last = "command" if options.has("c") else "comm"
+    shown = _sorted(call, processes, f"-{call.options.value('o', '%cpu').lstrip('+-')}")
+    last = "command" if call.options.has("c") else "comm"
     _print_table(call, shown, ["pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last])
     return 0
 
@@ -256,19 +247,16 @@ def _signal(call: Call, pid: int, signal: str, failure: str) -> int:
 def lsof(call: Call) -> int:
     """Who has which file open, and who listens on which port."""
     # What follows `-i` may stand apart, or not at all, and `+D` is a folder like any other.
-    text = re.sub(
-        r"(^|\s)-(\w*)i\s+(?=:|tcp|4)", r"\1-\2i", "\n".join(word for word in call.args if word != "+D"), flags=re.I
-    )
+    text = "\n".join(word for word in call.args if word != "+D")
+    text = re.sub(r"(?im)^-([tnPl]*)i\n(?=:|tcp|4)", r"-\1i", text)
     words = [f"{word}any" if re.fullmatch(r"-[tnPl]*i", word) else word for word in text.split("\n") if word]
     options = read_options(words, short="ti:p:u:c:s:", idle="nPl")
     ports = [port for value in options.all("i") for port in re.findall(r"\d+", value.partition(":")[2])]
     operands = [call.resolve(operand) for operand in options.operands]
-    pids, users, names = options.members("p"), options.members("u"), tuple(options.members("c"))
     rows = [["COMMAND", "PID", "USER", "FD", "TYPE", "SIZE/OFF", "NAME"]]
     for process in call.machine.processes:
-        if (pids and str(process.pid) not in pids) or (users and process.user not in users):
-            continue
-        if names and not process.name.startswith(names):
+        wanted = {"p": str(process.pid), "u": process.user, "c": process.name}
+        if any(options.has(option) and value not in options.members(option) for option, value in wanted.items()):
             continue
         start = [process.name[:9], str(process.pid), process.user]
         for path in [] if options.has("i") else call.machine.open_files(process):
@@ -283,28 +271,20 @@ def lsof(call: Call) -> int:
 
 
 @command(
-    "ss", "netstat", short="tupH", long="tcp:t udp:u listening:l numeric:n processes:p all:a programs:p no-header:H",
-    idle="46Waeilno",
+    "ss", short="tupH", long="tcp:t udp:u listening:l numeric:n processes:p all:a no-header:H", idle="46Waeilno",
 )  # fmt: skip
 def ss(call: Call) -> int:
     """Who listens where."""
     options = call.options
-    sockets = sorted((port, process.pid, process.name) for process in call.machine.processes for port in process.ports)
-    if options.has("u") and not options.has("t"):
-        sockets = []
     wanted = re.search(r"\bs?port\s*=?=?\s*:?(\d+)", " ".join(options.operands))
     if options.operands and wanted is None:
         raise NotSimulated(f"the filter '{' '.join(options.operands)[:60]}' is not supported here")
-    sockets = [one for one in sockets if wanted is None or one[0] == int(wanted[1])]
-    if call.name == "netstat":
-        rows = [["Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address", "State", "PID/Program name"]]
-        rows += [["tcp", "0", "0", f"0.0.0.0:{p}", "0.0.0.0:*", "LISTEN", f"{pid}/{name}"] for p, pid, name in sockets]
-        call.print("Active Internet connections (only servers)\n")
-    else:
-        rows = [["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"]]
-        rows += [
-            ["LISTEN", "0", "511", f"0.0.0.0:{port}", "0.0.0.0:*", f'users:(("{name}",pid={pid},fd=5))']
-            for port, pid, name in sockets
-        ]
+    rows = [["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"]]
+    rows += [
+        ["LISTEN", "0", "511", f"0.0.0.0:{port}", "0.0.0.0:*", f'users:(("{process.name}",pid={process.pid},fd=5))']
+        for process in call.machine.processes
+        for port in process.ports
+        if (options.has("t") or not options.has("u")) and (wanted is None or port == int(wanted[1]))
+    ]
     rows = rows if options.has("p") else [row[:-1] for row in rows]
-    return call.print(table(rows[1:] if options.has("H") else rows, [0, 5, 6], "  "))
+    return call.print(table(rows[1:] if options.has("H") else rows, [0, 5], "  "))

@@ -25,16 +25,8 @@ def systemctl(call: Call) -> int:
     action, *names = call.options.operands or ["list-units"]
     if action in ("list-units", "list-unit-files", "list-timers"):
         return _list_units(call, action, names)
-    if action in ("daemon-reload", "reset-failed"):
-        for service in call.machine.services:
-            if action == "reset-failed" and service.state == "failed" and (not names or service.name in names):
-                service.state = "inactive"
+    if action == "daemon-reload":
         return 0
-    if action == "is-system-running":
-        failed = any(service.state == "failed" for service in call.machine.services)
-        return call.print("degraded\n" if failed else "running\n", int(failed))
-    if action == "status" and not names:
-        return call.print(f"● {call.machine.host}\n    State: running\n")
     if action not in (*_CHANGES, *_QUESTIONS):
         raise NotSimulated(f"'{action[:40]}' is not supported here")
     if not names:

@@ -62,11 +62,15 @@ def yes(call: Call) -> int:
     return call.print(f"{' '.join(call.args) or 'y'}\n" * 1_000)
 
 
-@command("seq", "bc", "sed", "split", "tail", "zgrep", "zcat", "less", "more", raw=True)
+@command("mkdir", "seq", "bc", "sed", "split", "tail", "zgrep", "zcat", "less", "more", raw=True)
 def guarded(call: Call) -> int:
     """bashkit's own, unless it would stop, or leave something out, without a word."""
     words, tool = list(call.args), call.name
     match call.name:
+        case "mkdir":
+            for word in words:
+                if re.match(r"-(?!p+$|-parents$|-$)", word):
+                    raise NotSimulated(f"option '{word[:40]}' is not supported here; use chmod for the mode")
         case "seq":
             numbers = [float(word) for word in words if _NUMBER.fullmatch(word)][-3:] or [0.0]
             first, step = numbers[0] if len(numbers) > 1 else 1.0, numbers[1] if len(numbers) > 2 else 1.0
@@ -111,7 +115,7 @@ def _texts(call: Call) -> list[str]:
 @command(
     "assert", "csv", "dotenv", "glob", "help", "http", "json", "log", "retry", "semver", "template", "verify", "tomlq",
     "busybox", "yq", "parallel", "man", "bind", "history", "fc", "compgen", "complete", "compopt", "python", "dc",
-    "openssl", "shuf", "uuidgen", "fallocate", "unlink", "vi", "watch", "git", "ping", "dig", raw=True,
+    "openssl", "shuf", "uuidgen", "unlink", "link", "vi", "nano", "watch", "who", "users", "rg", "make", raw=True,
 )  # fmt: skip
 def not_found(call: Call) -> int:
     """bashkit has some of these; a small server has not."""
