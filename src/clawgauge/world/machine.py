@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -29,15 +31,7 @@ TOOL_ERRORS = {
 }
 _MIB = 1024**2
 _DAY_S = 86_400
-_SYSTEM_DIRECTORIES = (
-    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/proc", "/root", "/run", "/sbin", "/sys",
-    "/usr",
-    "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin", "/usr/sbin", "/usr/share", "/var", "/var/lib",
-)  # fmt: skip
-_OS_RELEASE = (
-    'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nNAME="Debian GNU/Linux"\nVERSION_ID="12"\n'
-    'VERSION="12 (bookworm)"\nVERSION_CODENAME=bookworm\nID=debian\nHOME_URL="https://www.debian.org/"\n'
-)
+_SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
 
 
 class FileSpec(Noun):
@@ -138,10 +132,6 @@ class Machine:
     def home(self) -> str:
         return home_of(self.user)
 
-    @property
-    def shell_pid(self) -> int:
-        return self.incidentals.between(29_001, 32_000, "shell")
-
     def users(self) -> dict[str, int]:
         """The users there are and their ids."""
         known = {"root": 0, "www-data": 33, "nobody": 65_534, "postgres": 105}
@@ -205,7 +195,7 @@ class Machine:
     def _place_files(self, files: Mapping[str, Any]) -> None:
         """Put the directories every server has and the files of the specification into an empty tree."""
         start_s = self.clock.start_s
-        modes = dict.fromkeys(_SYSTEM_DIRECTORIES, 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
+        modes = dict.fromkeys(_SERVER["directories"], 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
         owners = dict.fromkeys(modes, "root") | dict.fromkeys(("/opt", "/srv", "/var/log", self.home), self.user)
         for path, owner in owners.items():
             self.files.place(path, Node(owner, modes.get(path, 0o755), start_s - 400 * _DAY_S, is_directory=True))
@@ -236,28 +226,15 @@ class Machine:
         users = sorted(self.users().items(), key=lambda pair: pair[1])
         shells = {number: "bin/bash" if number in (0, 1000) else "sbin/nologin" for _, number in users}
         texts = {
-            "/etc/hostname": f"{self.host}\n",
-            "/etc/hosts": f"127.0.0.1\tlocalhost\n127.0.1.1\t{self.host}\n",
-            "/etc/os-release": _OS_RELEASE,
-            "/etc/debian_version": "12.9\n",
+            path: text.format(host=self.host, release=RELEASE) for path, text in _SERVER["files"].items()
+        } | {
             "/etc/passwd": "".join(f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users),
             "/etc/group": "".join(f"{who}:x:{n}:\n" for who, n in users),
-            "/etc/resolv.conf": "nameserver 10.0.0.1\n",
-            "/etc/timezone": "Etc/UTC\n",
-            "/etc/issue": "Debian GNU/Linux 12 \\n \\l\n\n",
-            "/etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",
-            "/etc/crontab": "SHELL=/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin\n",
-            "/etc/shells": "/bin/sh\n/bin/bash\n",
-            "/proc/version": f"Linux version {RELEASE} (debian-kernel@lists.debian.org)\n",
-            "/etc/shadow": "root:*:19800:0:99999:7:::\n",
-        }
+        }  # fmt: skip
         texts |= {f"/etc/systemd/system/{service.unit}": service.unit_text for service in self.services}
         self.files.live = {
             "/proc/meminfo": self._meminfo,
-            "/proc/loadavg": lambda: (
-                " ".join(f"{load:.2f}" for load in self.loads())
-                + f" 1/{len(list(self.processes)) + 90} {self.shell_pid}\n"
-            ),
+            "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
             "/proc/cpuinfo": lambda: "\n".join(
                 f"processor\t: {number}\nmodel name\t: QEMU Virtual CPU\ncpu MHz\t\t: 2445.406\n"
                 for number in range(self.spec.cpus)

@@ -77,7 +77,8 @@ class McpServer:
             return None
         if not isinstance(request, dict) or request.get("id") is None or not isinstance(request.get("method"), str):
             return None
-        params = request.get("params") if isinstance(request.get("params"), dict) else {}
+        params: Any = request.get("params")
+        params = params if isinstance(params, dict) else {}
         reply: dict[str, Any] = {}
         match request["method"]:
             case "initialize":

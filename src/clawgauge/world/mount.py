@@ -91,12 +91,14 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface. Keep it as long as a shell may use `capsule`."""
 
-    def __init__(self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], None]
+    ) -> None:
+        """`on_exhausted` is called when the tree has done all the work that one call may cost."""
         self._tree = tree
         self._clock = clock
         self._polish = polish
-        # Called when the tree has done all the work that one call may cost.
-        self.on_exhausted: Callable[[], None] = lambda: None
+        self._on_exhausted = on_exhausted
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
         # Nothing to count: the tree lives as long as its machine.
@@ -119,7 +121,7 @@ class TreeMount:
                 words = str(refused)
             except OutOfFuel:
                 words = "Killed"
-                self.on_exhausted()
+                self._on_exhausted()
             except Exception as error:  # the boundary to C: an exception here would be printed and lost
                 words = f"{type(error).__name__}: {error}"
             else:

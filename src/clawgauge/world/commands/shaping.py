@@ -62,7 +62,7 @@ def yes(call: Call) -> int:
     return call.print(f"{' '.join(call.args) or 'y'}\n" * 1_000)
 
 
-@command("mkdir", "seq", "bc", "sed", "split", "tail", "zgrep", "zcat", "less", "more", raw=True)
+@command("mkdir", "dd", "seq", "bc", "sed", "split", "tail", "zgrep", "zcat", "less", "more", raw=True)
 def guarded(call: Call) -> int:
     """bashkit's own, unless it would stop, or leave something out, without a word."""
     words, tool = list(call.args), call.name
@@ -71,6 +71,8 @@ def guarded(call: Call) -> int:
             for word in words:
                 if re.match(r"-(?!p+$|-parents$|-$)", word):
                     raise NotSimulated(f"option '{word[:40]}' is not supported here; use chmod for the mode")
+        case "dd" if "random" in " ".join(words):
+            raise NotSimulated("random bytes are not supported here")
         case "seq":
             numbers = [float(word) for word in words if _NUMBER.fullmatch(word)][-3:] or [0.0]
             first, step = numbers[0] if len(numbers) > 1 else 1.0, numbers[1] if len(numbers) > 2 else 1.0
