@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import Command, NotSimulated, Options, UsageFault
+from clawgauge.world.commands.call import ABSENT, NATIVE, Command, NotSimulated, Options, UsageFault
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
@@ -104,7 +104,7 @@ class Shell:
         return call.say(output.errors, output.code)
 
     def has_command(self, name: str) -> bool:
-        return COMMANDS[name].run.__name__ != "not_found" if name in COMMANDS else name in _NATIVE
+        return name in {*COMMANDS, *NATIVE} - {*ABSENT}
 
     def _exhaust(self) -> None:
         self._exhausted = True
@@ -182,10 +182,10 @@ class Shell:
                 for folder in ("", "/bin/", "/usr/bin/")
             }
             builtins["__stdin"] = lambda context: self._stdin[-1] if self._stdin else ""
-            limits = {"max_commands": _MAX_COMMANDS, "max_loop_iterations": _MAX_LOOPS, "max_memory": _MEMORY_BYTES}
             shell = self._shells[key] = bashkit.Bash(
-                username=key[0], hostname=self._machine.host, env=env, timeout_seconds=_TIMEOUT_S,
-                custom_builtins=builtins, **limits,
+                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins,
+                max_commands=_MAX_COMMANDS, max_loop_iterations=_MAX_LOOPS, max_memory=_MEMORY_BYTES,
+                timeout_seconds=_TIMEOUT_S,
             )  # fmt: skip
         else:
             shell.reset()
@@ -267,17 +267,6 @@ def _n_written_out(word: str) -> int:
     return count
 
 
-_NATIVE = frozenset({
-    "arch", "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum",
-    "clear", "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand",
-    "expr", "factor", "false", "fgrep", "file", "flock", "fmt", "fold", "gawk", "getconf", "grep", "groups", "gunzip",
-    "gzip", "head", "hexdump", "hostid", "iconv", "install", "join", "jq", "link", "ln", "locale", "logname", "mawk",
-    "md5sum", "mkfifo", "nice", "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd",
-    "readlink", "realpath", "rev", "rmdir", "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum",
-    "shasum", "sort", "split", "strings", "sum", "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree",
-    "true", "tty", "unexpand", "uniq", "unzip", "wc", "whoami", "xargs", "xxd", "zip",
-})  # fmt: skip
-
 # Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
 _GIVE_AWAYS = (
     # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
@@ -288,7 +277,7 @@ _GIVE_AWAYS = (
     (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
     (
         re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
-            "|".join(_NATIVE).encode(), re.escape(bashkit.__version__).encode(),
+            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
         )),
         rb"\1\2 (GNU coreutils) 9.1",
     ),

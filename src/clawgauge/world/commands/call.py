@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import getopt
+import pathlib
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clawgauge.world import paths
 from clawgauge.world.files import FileTree
@@ -63,31 +65,22 @@ class Options:
         return int(text)
 
 
+_TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
+NATIVE, ABSENT = frozenset(_TABLE["native"]), tuple(_TABLE["absent"])
+
+
 class Command:
-    """A command and the options it reads. What is none of them is refused by name.
+    """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
 
-    `short` is as getopt has it (`lat:`); `long` are words such as `all:a`, `max-depth:d=` or `sort=`: after the colon
-    the letter it stands for, `=` where a value follows. `idle` letters and words change nothing here (colours, pagers,
-    time-outs). A `raw` command reads its words itself.
-    """
-
-    def __init__(
-        self,
-        run: Callable[[Call], int],
-        short: str = "",
-        long: str = "",
-        idle: str = "",
-        idle_words: str = "",
-        *,
-        raw: bool = False,
-    ) -> None:
+    def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
         self.run = run
         self.raw = raw
-        self.short = short + idle
-        self.idle = {*idle, *idle_words.split()}
-        items = [item.rstrip("=").partition(":") for item in long.split()]
+        long, idle = table.get("long", "").split(), table.get("idle", "")
+        self.short = table.get("short", "") + idle
+        self.idle = {*idle, *table.get("idle_words", "").split()}
+        items = [item.rstrip("=").partition(":") for item in long]
         self.letters = {word: letter or word for word, _, letter in items}
-        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long.split()]
+        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
 
     def takes_value(self, option: str) -> bool:
         return f"{option}:" in self.short if len(option) == 1 else f"{option}=" in self.words
@@ -119,19 +112,15 @@ class Command:
 COMMANDS: dict[str, Command] = {}
 
 
-def command(*names: str, **options: Any) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Enter a function into the table of commands, with its options as `Command` takes them."""
+def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+    """Enter a function into the table of commands, under names that share the options of the first."""
 
     def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
-        COMMANDS.update(dict.fromkeys(names, Command(function, **options)))
+        for name in names:
+            COMMANDS[name] = Command(function, _TABLE.get(name, _TABLE.get(names[0], {})), raw=raw)
         return function
 
     return enter
-
-
-def read_options(args: Sequence[str], **options: Any) -> Options:
-    """The options of a command that has put its words in order first."""
-    return Command(lambda call: 0, **options).parse(args)
 
 
 @dataclass(slots=True)

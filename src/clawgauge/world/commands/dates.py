@@ -6,7 +6,7 @@ import calendar
 import datetime as dt
 import re
 
-from clawgauge.world.commands.call import Call, UsageFault, command, read_options
+from clawgauge.world.commands.call import COMMANDS, Call, UsageFault, command
 
 _UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 _COUNTS = {"last": -1, "this": 0, "next": 1, "a": 1, "an": 1}
@@ -30,10 +30,7 @@ _ISO = {"date": "%F", "hours": "%FT%H+00:00", "minutes": "%FT%H:%M+00:00", "seco
 @command("date", raw=True)
 def date(call: Call) -> int:
     args = [{"-I": "-Idate", "--iso-8601": "-Idate", "--rfc-2822": "-R"}.get(arg, arg) for arg in call.args]
-    options = read_options(
-        args, short="Rd:r:I:s:", idle="u", idle_words="utc universal",
-        long="date:d= reference:r= rfc-email:R iso-8601:I= set:s=",
-    )  # fmt: skip
+    options = COMMANDS["date"].parse(args)
     if options.has("s"):
         raise UsageFault("cannot set date: Operation not permitted")
     moment = call.machine.clock.moment()

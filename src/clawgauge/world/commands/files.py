@@ -31,14 +31,20 @@ _STAT = (
     "Access: (%04a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
 )
 
+# What find's `-printf` writes, in the letters of stat; and what find cannot know here.
+_PRINTF = {
+    "p": "%n", "s": "%s", "m": "%a", "M": "%A", "u": "%U", "U": "%u", "g": "%G", "G": "%g", "i": "%i", "b": "%b",
+    "n": "%h", "T@": "%Y.0000000000", "%": "%%",
+}  # fmt: skip
+_FOREIGN = re.compile(
+    r"-(fls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acBm].|samefile|links|inum"
+    r"|fstype|used)"
+)
+
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-@command(
-    "ls", short="laAhtSrRdFpngoi",
-    long="all:a almost-all:A human-readable:h recursive:R reverse:r directory:d classify:F inode:i full-time "
-    "time-style= numeric-uid-gid:n", idle="1GLNbk", idle_words="color hyperlink",
-)  # fmt: skip
+@command("ls")
 def ls(call: Call) -> int:
     options, operands = call.options, call.options.operands or ["."]
     plain: list[str] = []
@@ -114,15 +120,7 @@ def _inode(call: Call, path: str) -> str:
     return str(call.machine.incidentals.between(100_000, 999_999, "inode", path))
 
 
-def _facts(call: Call, shown: str, node: Node) -> dict[str, str]:
-    """What stat and find write of a file under the same letters."""
-    return {
-        "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, call.resolve(shown)), "%": "%",
-        "u": _user_id(call, node.owner), "U": node.owner, "g": _user_id(call, node.group), "G": node.group,
-    }  # fmt: skip
-
-
-@command("stat", short="c:", long="format:c= printf= dereference:L", idle="L")
+@command("stat")
 def stat(call: Call) -> int:
     form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
 
@@ -131,7 +129,9 @@ def stat(call: Call) -> int:
         node = call.files.node(path)
         moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
-        values = _facts(call, operand, node) | {
+        values = {
+            "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
+            "u": _user_id(call, node.owner), "U": node.owner, "g": _user_id(call, node.group), "G": node.group,
             "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode, "F": kind, "B": "512",
             "h": str(call.files.n_links(path)), "o": "4096", "m": call.machine.disks.disk_of(path).mount,
             **dict.fromkeys("XYZW", str(node.modified_s)), **dict.fromkeys("xyzw", moment),
@@ -145,60 +145,26 @@ def stat(call: Call) -> int:
 def find(call: Call) -> int:
     """bashkit's find, with what it cannot know of this world put in its own words, and the rest refused by name."""
     words: list[str] = []
-    owner, form = "", ""
     waiting, now = list(reversed(call.args)), call.machine.clock.moment()
     while waiting:
         word = waiting.pop()
         if word == "-newermt" and waiting:
             age_s = (now - read_moment(now, waiting.pop())).total_seconds()
             words += ["-mmin", f"-{max(0, -int(-age_s // 60))}"]
-        elif word == "-user" and waiting and words[-1:] not in (["!"], ["-not"]):
-            owner = waiting.pop()
-        elif word == "-ls" and not waiting:
-            form = "%i %8b %M %n %u %g %s %Tb %Te %TH:%TM %p\n"
-        elif word == "-printf" and len(waiting) == 1 and re.search(r"%-?\d*[Ttugibn]", waiting[0]):
-            form = unescape(waiting.pop())
-        elif re.fullmatch(
-            r"-(f?ls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acB].|samefile|links"
-            r"|inum|fstype|used|context)", word,
-        ) or (word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1])):  # fmt: skip
+        elif word == "-ls":
+            words += ["-exec", "ls", "-dil", "{}", "+"]
+        elif word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1]):
+            # bashkit knows neither owners nor this world's clock; stat does.
+            form = fill(r"%()(T.|.)", waiting.pop(), _PRINTF, "'-printf'")
+            words += ["-exec", "stat", f"--printf={form}", "{}", "+"]
+        elif _FOREIGN.fullmatch(word):
             raise NotSimulated(f"'{word}' is not supported here")
         else:
             words.append(word)
-    if (owner or form) and {"-exec", "-execdir", "-delete", "-o", "-or", "-print0", "-printf", "-quit"} & {*words}:
-        raise NotSimulated("'-user' and '-printf' together with other actions or '-o' are not supported here")
-    result = call.shell.run_native(shlex.join(["find", *words]), call)
-    call.say(result.errors)
-    if not owner and not form:
-        return call.print(result.text, result.code)
-    for shown in result.text.splitlines():
-        path = call.resolve(shown)
-        if call.files.exists(path) and owner in ("", call.files.peek(path).owner):
-            call.print(_written(call, form, shown) if form else f"{shown}\n")
-    return result.code
+    return call.shell.pass_on(shlex.join(["find", *words]), call)
 
 
-def _written(call: Call, form: str, shown: str) -> str:
-    """One file as find's `-printf` writes it."""
-    path = call.resolve(shown)
-    node = call.files.peek(path)
-    moment = call.machine.clock.moment(node.modified_s)
-    values = _facts(call, shown, node) | {
-        "p": shown, "f": paths.base(path), "h": shown.rpartition("/")[0] or ".", "m": f"{node.mode:o}",
-        "M": node.shown_mode, "y": "d" if node.is_directory else "f", "k": str(blocks_of(node.size) // 1024),
-        "u": node.owner, "g": node.group, "n": str(call.files.n_links(path)), "T@": f"{node.modified_s}.0000000000",
-        "t": format_moment(moment, "%a %b %e %H:%M:%S.0000000000 %Y"),
-        "T+": format_moment(moment, "%F+%T.0000000000"),
-        **{f"T{part}": format_moment(moment, f"%{part}") for part in "YmdeHMSyjaAbBuwpITFDRcs"},
-    }  # fmt: skip
-    return fill(r"%(-?\d*)(T.|.)", form, values, "'-printf'")
-
-
-@command(
-    "du", short="shabcmd:",
-    long="summarize:s human-readable:h all:a bytes:b total:c max-depth:d= apparent-size one-file-system:x",
-    idle="klLx",
-)  # fmt: skip
+@command("du")
 def du(call: Call) -> int:
     options, total = call.options, 0
     deepest = 0 if options.has("s") else options.whole("d", 1_000)
@@ -230,7 +196,7 @@ def du(call: Call) -> int:
     return code
 
 
-@command("which", idle="sa")
+@command("which")
 def which(call: Call) -> int:
     known = [name for name in call.require_operands() if call.shell.has_command(name)]
     return call.print("".join(f"/usr/bin/{name}\n" for name in known), int(len(known) < len(call.options.operands)))
@@ -239,10 +205,7 @@ def which(call: Call) -> int:
 # --- changing --------------------------------------------------------------------------------------------------------
 
 
-@command(
-    "rm", short="rRfvdiI", long="recursive:r force:f verbose:v dir:d no-preserve-root interactive:i",
-    idle_words="one-file-system preserve-root",
-)  # fmt: skip
+@command("rm")
 def rm(call: Call) -> int:
     if not call.options.operands and call.options.has("f"):
         return 0
@@ -312,10 +275,7 @@ def _transfer(call: Call, verb: str, work: Callable[[str, str, str], int]) -> in
     return code
 
 
-@command(
-    "mv", short="nivuTt:", long="interactive:i force:f no-clobber:n verbose:v update:u target-directory:t= "
-    "no-target-directory:T", idle="f",
-)  # fmt: skip
+@command("mv")
 def mv(call: Call) -> int:
     def move(source: str, shown: str, target: str) -> int:
         call.files.move(call.resolve(source), target)
@@ -324,11 +284,7 @@ def mv(call: Call) -> int:
     return _transfer(call, "move", move)
 
 
-@command(
-    "cp", short="rRapnivuTt:",
-    long="interactive:i recursive:r archive:a force:f no-clobber:n verbose:v update:u target-directory:t= parents "
-    "preserve:p no-target-directory:T", idle="fLPHd",
-)  # fmt: skip
+@command("cp")
 def cp(call: Call) -> int:
     options, files = call.options, call.files
 
@@ -354,7 +310,7 @@ def cp(call: Call) -> int:
     return _transfer(call, "copy", copy)
 
 
-@command("touch", short="cd:r:", long="no-create:c date:d= reference:r=", idle="ahm")
+@command("touch")
 def touch(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
     at_s = call.files.node(call.resolve(options.value("r"))).modified_s if options.has("r") else None
@@ -368,7 +324,7 @@ def touch(call: Call) -> int:
     return call.each(call.require_operands("missing file operand"), work, "cannot touch '{}': {}")
 
 
-@command("tee", short="a", long="append:a", idle="ip")
+@command("tee")
 def tee(call: Call) -> int:
     append = call.options.has("a")
     call.print(call.stdin)
@@ -377,7 +333,7 @@ def tee(call: Call) -> int:
     )
 
 
-@command("mktemp", short="dtp:", long="directory:d tmpdir:p= suffix=", idle="q")
+@command("mktemp")
 def mktemp(call: Call) -> int:
     """Names drawn at random that are the same in every replay."""
     options, machine = call.options, call.machine
@@ -407,7 +363,7 @@ def chmod(call: Call) -> int:
     return call.shell.pass_on(shlex.join(["chmod", *words, *inside]), call)
 
 
-@command("chown", "chgrp", short="R", long="recursive:R", idle="chf")
+@command("chown", "chgrp")
 def chown(call: Call) -> int:
     if len(call.options.operands) < 2:
         raise UsageFault("missing operand")

@@ -7,14 +7,7 @@ from clawgauge.world.refusals import FileFault, Refusal
 from clawgauge.world.web import Page, read_url
 
 
-@command(
-    "curl", short="sSfiIOGo:m:H:w:X:d:A:u:e:b:F:T:",
-    long="silent:s show-error:S location:L fail:f output:o= include:i head:I header:H= max-time:m= remote-name:O "
-    "write-out:w= request:X= data:d= data-raw:d= data-binary:d= data-urlencode:d= json:d= user-agent:A= user:u= "
-    "insecure:k verbose:v connect-timeout= retry= retry-delay= fail-with-body:f url= form:F= upload-file:T= "
-    "referer:e= cookie:b= get:G",
-    idle="#46AHJLNbegjkmuv", idle_words="compressed no-progress-meter no-buffer ipv4 connect-timeout retry-delay",
-)  # fmt: skip
+@command("curl")
 def curl(call: Call) -> int:
     options = call.options
     method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
@@ -60,10 +53,7 @@ def _fetch(call: Call, url: str, retries: int) -> Page:
     return page
 
 
-@command(
-    "wget", short="qO:T:t:P:U:", long="quiet:q output-document:O= timeout:T= tries:t= directory-prefix:P= spider "
-    "user-agent:U=", idle="nvTU", idle_words="no-verbose no-check-certificate show-progress progress",
-)  # fmt: skip
+@command("wget")
 def wget(call: Call) -> int:
     options = call.options
     url = call.require_operands("missing URL")[0]

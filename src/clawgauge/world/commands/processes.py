@@ -15,7 +15,6 @@ from clawgauge.world.commands.call import (
     Options,
     UsageFault,
     command,
-    read_options,
     table,
 )
 from clawgauge.world.commands.status import summary_line
@@ -53,10 +52,7 @@ def ps(call: Call) -> int:
         else:
             # A plain `u` is the form for people, and not the user of `-u`.
             args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
-    options = read_options(
-        args, short="aAexdTfFlZo:p:C:U:u:t:", idle="wjHLr",
-        long="sort= pid:p= user:u= no-headers no-heading:no-headers ppid= format:o=",
-    )  # fmt: skip
+    options = COMMANDS["ps"].parse(args)
     processes = list(call.machine.processes)
     chosen: dict[str, Callable[[Process], str]] = {
         "p": lambda process: str(process.pid),
@@ -128,7 +124,7 @@ def _cells(call: Call, process: Process) -> dict[str, tuple[Any, ...]]:
     }  # fmt: skip
 
 
-@command("top", short="bcn:o:d:", idle="wHSdin")
+@command("top")
 def top(call: Call) -> int:
     if not call.options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
@@ -136,7 +132,7 @@ def top(call: Call) -> int:
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
     mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory()._asdict().items()}
     call.print(
-        f"top -{summary_line(call)}\n"
+        f"top -{summary_line(machine)}\n"
         f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
         f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n"
         f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
@@ -173,10 +169,7 @@ def _matching(call: Call, options: Options) -> list[Process]:
     return sorted(found, key=lambda process: process.pid)
 
 
-@command(
-    "pgrep", short="flaxonicu:U:d:",
-    long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c ignore-case:i euid:u= uid:U= delimiter:d=",
-)  # fmt: skip
+@command("pgrep")
 def pgrep(call: Call) -> int:
     options, found = call.options, _matching(call, call.options)
     with_command, with_name = options.has("a"), options.has("l")
@@ -188,7 +181,7 @@ def pgrep(call: Call) -> int:
     return call.print(f"{len(found)}\n" if options.has("c") else listed, 0 if found else 1)
 
 
-@command("pidof", short="s", idle="qx")
+@command("pidof")
 def pidof(call: Call) -> int:
     found = [p for name in call.require_operands() for p in call.machine.processes.named(name.rpartition("/")[2])]
     shown = " ".join(str(process.pid) for process in (found[:1] if call.options.has("s") else found))
@@ -224,7 +217,7 @@ def kill(call: Call) -> int:
     if call.name == "pkill":
         options = COMMANDS["pgrep"].parse([word for word in words if word not in ("-e", "--echo")])
         return min([_signal(call, process.pid, signal, failure) for process in _matching(call, options)], default=1)
-    options = read_options(words, short="qu:", long="quiet:q user:u=", idle="ewv", idle_words="exact wait")
+    options = COMMANDS["killall"].parse(words)
     users, codes = options.all("u"), [0]
     for name in options.operands or [""]:
         found = [p for p in call.machine.processes if name in ("", p.name) and (not users or p.user in users)]
@@ -250,7 +243,7 @@ def lsof(call: Call) -> int:
     text = "\n".join(word for word in call.args if word != "+D")
     text = re.sub(r"(?im)^-([tnPl]*)i\n(?=:|tcp|4)", r"-\1i", text)
     words = [f"{word}any" if re.fullmatch(r"-[tnPl]*i", word) else word for word in text.split("\n") if word]
-    options = read_options(words, short="ti:p:u:c:s:", idle="nPl")
+    options = COMMANDS["lsof"].parse(words)
     ports = [port for value in options.all("i") for port in re.findall(r"\d+", value.partition(":")[2])]
     operands = [call.resolve(operand) for operand in options.operands]
     rows = [["COMMAND", "PID", "USER", "FD", "TYPE", "SIZE/OFF", "NAME"]]
@@ -270,9 +263,7 @@ def lsof(call: Call) -> int:
     return call.print(found if options.has("t") else table(rows, (0, 2, 6)) if found else "", int(not found))
 
 
-@command(
-    "ss", short="tupH", long="tcp:t udp:u listening:l numeric:n processes:p all:a no-header:H", idle="46Waeilno",
-)  # fmt: skip
+@command("ss")
 def ss(call: Call) -> int:
     """Who listens where."""
     options = call.options

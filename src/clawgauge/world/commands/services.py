@@ -16,11 +16,7 @@ _CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-rest
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
-@command(
-    "systemctl", short="qan:t:p:o:",
-    long="quiet:q all:a type:t= lines:n= state= failed now property:p= output:o= value no-legend", idle="lo",
-    idle_words="no-pager full user system plain no-ask-password",
-)  # fmt: skip
+@command("systemctl")
 def systemctl(call: Call) -> int:
     action, *names = call.options.operands or ["list-units"]
     if action in ("list-units", "list-unit-files", "list-timers"):
@@ -44,9 +40,8 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
     for service in call.machine.services if is_listed else ():
         sub, enabled = _SUBSTATES[service.state], "enabled" if service.enabled else "disabled"
-        if wanted and not wanted & {service.state, sub, enabled}:
-            continue
-        if patterns and not any(matches_glob(pattern, service.unit) for pattern in patterns):
+        is_wanted = not wanted or wanted & {service.state, sub, enabled}
+        if not is_wanted or not any(matches_glob(pattern, service.unit) for pattern in patterns or ["*"]):
             continue
         if files:
             rows.append([service.unit, enabled, "enabled"])
@@ -69,14 +64,10 @@ def _control(call: Call, action: str, name: str) -> int:
     found = services.find(name)
     if found is None:
         unit = (name if "." in name else f"{name}.service")[:100]
-        match action:
-            case "is-active" | "is-failed":
-                return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
-            case "status":
-                return call.say(f"Unit {unit} could not be found.\n", 4)
-            case "is-enabled":
-                return call.say(f"Failed to get unit file state for {unit}: No such file or directory\n")
-        return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
+        if action in ("is-active", "is-failed"):
+            return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
+        words = {"status": (f"Unit {unit} could not be found.\n", 4)}
+        return call.say(*words.get(action, (f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)))
     try:
         match action:
             case "is-active" | "is-failed":
@@ -150,12 +141,7 @@ _PRIORITIES = {
 }
 
 
-@command(
-    "journalctl", short="qru:n:p:S:U:g:t:o:",
-    long="unit:u= lines:n= since:S= until:U= priority:p= reverse:r follow:f boot:b grep:g= identifier:t= "
-    "output:o= pager-end:e quiet:q catalog:x", idle="abefx",
-    idle_words="no-pager no-hostname no-full all merge",
-)  # fmt: skip
+@command("journalctl")
 def journalctl(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
     is_bare = options.value("o") == "cat"
@@ -181,7 +167,7 @@ def journalctl(call: Call) -> int:
     return call.print("".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n"))
 
 
-@command("crontab", short="lreu:", idle="i")
+@command("crontab")
 def crontab(call: Call) -> int:
     options, schedule = call.options, call.machine.schedule
     if options.has("u") and options.value("u") != call.files.user and call.files.user != "root":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, read_options
+from clawgauge.world.commands.call import ABSENT, COMMANDS, Call, NotSimulated, UsageFault, command
 from clawgauge.world.refusals import FileFault
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
@@ -24,9 +24,7 @@ def sudo(call: Call) -> int:
     first = 0
     while first < len(words) and words[first].startswith("-"):
         first += 2 if words[first] in ("-u", "-g", "--user", "--group") else 1
-    options = read_options(
-        words[:first], short="lu:g:", long="user:u= group:g=", idle="nESHisk", idle_words="non-interactive preserve-env"
-    )
+    options = COMMANDS["sudo"].parse(words[:first])
     words = words[first:]
     if options.has("l"):
         may = "may run" if machine.spec.sudo else "may run no"
@@ -114,11 +112,7 @@ def _texts(call: Call) -> list[str]:
     return texts
 
 
-@command(
-    "assert", "csv", "dotenv", "glob", "help", "http", "json", "log", "retry", "semver", "template", "verify", "tomlq",
-    "busybox", "yq", "parallel", "man", "bind", "history", "fc", "compgen", "complete", "compopt", "python", "dc",
-    "openssl", "shuf", "uuidgen", "unlink", "link", "vi", "nano", "watch", "who", "users", "rg", "make", raw=True,
-)  # fmt: skip
+@command(*ABSENT, raw=True)
 def not_found(call: Call) -> int:
     """bashkit has some of these; a small server has not."""
     return call.say(f"bash: line 1: {call.name}: command not found\n", 127)

@@ -5,20 +5,15 @@ from __future__ import annotations
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, human, read_size, table
 from clawgauge.world.commands.dates import format_moment
 from clawgauge.world.files import Disk
-from clawgauge.world.machine import RELEASE
+from clawgauge.world.machine import RELEASE, Machine
 
 _DF_COLUMNS = {
     "source": "Filesystem", "fstype": "Type", "itotal": "Inodes", "iused": "IUsed", "iavail": "IFree",
-    "ipcent": "IUse%",
-    "size": "1K-blocks", "used": "Used", "avail": "Available", "pcent": "Use%", "file": "File", "target": "Mounted on",
+    "ipcent": "IUse%", "size": "", "used": "Used", "avail": "", "pcent": "Use%", "target": "Mounted on",
 }  # fmt: skip
 
 
-@command(
-    "df", short="hHmTit:x:B:",
-    long="human-readable:h si:H output= type:t= exclude-type:x= print-type:T inodes:i all:a local:l total "
-    "block-size:B= portability:P", idle="Pakl",
-)  # fmt: skip
+@command("df")
 def df(call: Call) -> int:
     options, disks, code = call.options, list(call.machine.disks), 0
     if options.operands:
@@ -39,49 +34,33 @@ def df(call: Call) -> int:
     for name in columns:
         if name not in _DF_COLUMNS:
             raise UsageFault(f"option --output: field '{name[:40]}' unknown")
-    titles = dict(_DF_COLUMNS)
-    if options.has("h", "H", "m", "B", "output"):
-        titles["avail"] = "Avail"
-    unit = f"{options.value('B')}-blocks" if options.has("B") else "1M-blocks" if options.has("m") else titles["size"]
-    titles["size"] = "Size" if options.has("h", "H") else unit
-    if options.has("total"):
-        disks.append(Disk("total", "-", sum(disk.size for disk in disks), sum(disk.used for disk in disks)))
+    block, titles = options.value("B", "1M" if options.has("m") else "1K"), dict(_DF_COLUMNS)
+    titles["size"] = "Size" if options.has("h") else f"{block}-blocks"
+    titles["avail"] = "Avail" if options.has("h", "m", "B", "output") else "Available"
+    unit = max(1, read_size(block if block[:1].isdecimal() else f"1{block}"))
     # GNU leaves room for a common device name, and for five digits.
     room = {"source": "<14", "size": ">5", "used": ">5", "avail": ">5"}
-    rows = [titles, *(_df_cells(call, disk) for disk in disks)]
+    rows = [titles, *(_df_cells(call, disk, unit) for disk in disks)]
     shown = [[f"{row[name]:{room.get(name, '')}}" for name in columns] for row in rows]
-    left = [index for index, column in enumerate(columns) if column in ("source", "fstype", "target", "file")]
+    left = [index for index, column in enumerate(columns) if column in ("source", "fstype", "target")]
     return call.print(table(shown, left), code)
 
 
-def _df_cells(call: Call, disk: Disk) -> dict[str, str]:
-    options, inodes = call.options, max(1, disk.size // 16_384)
-    used = disk.inodes_used
+def _df_cells(call: Call, disk: Disk, unit: int) -> dict[str, str]:
+    inodes, used, is_human = max(1, disk.size // 16_384), disk.inodes_used, call.options.has("h")
     if used is None:
         used = 31_000 + sum(call.machine.disks.disk_of(path) is disk for path in call.files)
-    text = options.value("B", "1M" if options.has("m") else "1K")
-    unit = max(1, read_size(text if text[:1].isdecimal() else f"1{text}"))
-
-    def shown(size: int) -> str:
-        if options.has("H"):
-            return human(size * 1024 // 1000) if size >= 1000 else str(size)
-        return human(size) if options.has("h") else str(-(-size // unit))
-
     counts = {"itotal": inodes, "iused": used, "iavail": inodes - used}
     sizes = {"size": disk.size, "used": disk.used, "avail": disk.size - disk.used}
     return {
-        "source": disk.device, "fstype": "ext4", "target": disk.mount, "file": "-",
-        **{name: human(count) if options.has("h") else str(count) for name, count in counts.items()},
-        **{name: shown(size) for name, size in sizes.items()},
+        "source": disk.device, "fstype": "ext4", "target": disk.mount,
+        **{name: human(count) if is_human else str(count) for name, count in counts.items()},
+        **{name: human(size) if is_human else str(-(-size // unit)) for name, size in sizes.items()},
         "ipcent": f"{-(-used * 100 // inodes)}%", "pcent": f"{-(-disk.used * 100 // max(1, disk.size))}%",
     }  # fmt: skip
 
 
-@command(
-    "free", short="hmgbwts:c:",
-    long="human:h mebi:m mega:m gibi:g giga:g bytes:b kibi:k kilo:k wide:w total:t seconds:s= count:c= lohi:l",
-    idle="kl",
-)  # fmt: skip
+@command("free")
 def free(call: Call) -> int:
     options, memory = call.options, call.machine.memory()
     if options.has("s") and not options.has("c"):
@@ -103,29 +82,24 @@ def free(call: Call) -> int:
     return 0
 
 
-@command("uptime", short="ps", long="pretty:p since:s")
+@command("uptime")
 def uptime(call: Call) -> int:
     machine = call.machine
     if call.options.has("s"):
         return call.print(format_moment(machine.clock.moment(machine.booted_s), "%F %T\n"))
     days, rest = divmod(machine.clock.now_s - machine.booted_s, 86_400)
     pretty = f"up {days // 7} weeks, {days % 7} days, {rest // 3600} hours, {rest // 60 % 60} minutes"
-    return call.print(f"{pretty if call.options.has('p') else summary_line(call)}\n")
+    return call.print(f"{pretty if call.options.has('p') else summary_line(machine)}\n")
 
 
-def summary_line(call: Call) -> str:
+def summary_line(machine: Machine) -> str:
     """The first line of uptime and top."""
-    machine = call.machine
     days, rest = divmod(machine.clock.now_s - machine.booted_s, 86_400)
-    loads = ", ".join(f"{load:.2f}" for load in machine.loads())
-    clock = f"{machine.clock.moment():%H:%M:%S}"
-    return f" {clock} up {days} days, {rest // 3600:>2}:{rest // 60 % 60:02},  1 user,  load average: {loads}"
+    up = f"{machine.clock.moment():%H:%M:%S} up {days} days, {rest // 3600:>2}:{rest // 60 % 60:02}"
+    return f" {up},  1 user,  load average: {', '.join(f'{load:.2f}' for load in machine.loads())}"
 
 
-@command(
-    "uname", short="asnrvmpio", long="all:a kernel-name:s nodename:n kernel-release:r machine:m operating-system:o "
-    "kernel-version:v processor:p hardware-platform:i",
-)  # fmt: skip
+@command("uname")
 def uname(call: Call) -> int:
     parts = {
         "s": "Linux", "n": call.machine.host, "r": RELEASE, "v": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.128-1 (2025-02-07)",
@@ -135,7 +109,7 @@ def uname(call: Call) -> int:
     return call.print(" ".join(parts[letter] for letter in ("snrvmo" if call.options.has("a") else wanted)) + "\n")
 
 
-@command("id", short="ungG", long="user:u name:n group:g groups:G", idle="r")
+@command("id")
 def identity(call: Call) -> int:
     options, known = call.options, call.machine.users()
     user = options.operands[0] if options.operands else call.files.user
@@ -146,7 +120,7 @@ def identity(call: Call) -> int:
     return call.print(named if options.has("u", "g", "G") else shown)
 
 
-@command("hostname", short="I", long="fqdn:f long:f short:s all-ip-addresses:I", idle="fs")
+@command("hostname")
 def hostname(call: Call) -> int:
     if call.options.operands:
         raise UsageFault("you must be root to change the host name")
@@ -154,6 +128,6 @@ def hostname(call: Call) -> int:
     return call.print(f"{address if call.options.has('I') else call.machine.host}\n")
 
 
-@command("nproc", idle_words="all")
+@command("nproc")
 def nproc(call: Call) -> int:
     return call.print(f"{call.machine.spec.cpus}\n")
