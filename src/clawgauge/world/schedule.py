@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import calendar
 import re
-from dataclasses import dataclass
 
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import EffectLog
@@ -36,12 +35,8 @@ class JobSpec(Noun):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(JobSpec, kw_only=True):
     id: str
-    schedule: str
-    command: str
-    name: str = ""
 
 
 def moments_of(schedule: str) -> tuple[frozenset[int], ...] | None:
@@ -94,7 +89,7 @@ class Schedule:
         if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= MAX_JOBS:
             raise Refusal("the command is empty or too long, or there are too many jobs; nothing was scheduled")
         self._last_id += 1
-        job = Job(f"job-{self._last_id}", " ".join(schedule.split()), command.strip(), name.strip())
+        job = Job(" ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}")
         self.jobs.append(job)
         self._effects.note("scheduled", job.command, job.schedule)
         return job

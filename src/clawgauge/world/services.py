@@ -7,7 +7,7 @@ services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports =
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -110,11 +110,6 @@ class ProcessTable:
         self._by_pid.pop(pid or 0, None)
 
 
-class LogLine(NamedTuple):
-    at_s: int
-    text: str
-
-
 class FailsWhile(Noun):
     """A service cannot start while that file holds that text."""
 
@@ -137,7 +132,8 @@ class ServiceSpec(Noun):
 
 class Service(ServiceSpec, kw_only=True):
     since_s: int
-    lines: list[LogLine]
+    # When each line of its log was written, and the line.
+    lines: list[tuple[int, str]]
     pid: int | None = None
 
     @property
@@ -171,7 +167,7 @@ class Services:
                 raise SuiteError(f"key 'services[{index}].name' {words}")
             # Lines without times of their own; the last was written a minute ago, and they lie minutes apart.
             first_s = clock.start_s - 60 * len(given.log)
-            lines = [LogLine(max(since_s, first_s + 60 * n), text) for n, text in enumerate(given.log)]
+            lines = [(max(since_s, first_s + 60 * n), text) for n, text in enumerate(given.log)]
             given.command = given.command or f"/usr/sbin/{name}"
             given.description = given.description or f"{name} service"
             service = Service(**asdict(given) | {"name": name}, since_s=since_s, lines=lines)
@@ -231,7 +227,7 @@ class Services:
     def _enter(self, service: Service, state: str, event: str) -> None:
         service.state = state
         service.since_s = self._clock.now_s
-        service.lines.append(LogLine(service.since_s, event))
+        service.lines.append((service.since_s, event))
 
     def _end(self, service: Service) -> None:
         self._processes.end(service.pid)

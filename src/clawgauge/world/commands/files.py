@@ -17,7 +17,7 @@ from clawgauge.world.commands.call import (
     table,
     unescape,
 )
-from clawgauge.world.commands.dates import format_moment, read_moment
+from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.files import DEVICES, Node, blocks_of
 from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
-from clawgauge.world.commands.dates import format_moment, read_moment
+from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import FileFault, Refusal
-from clawgauge.world.services import LogLine, Service
+from clawgauge.world.services import Service
 
 _SUBSTATES = {"active": "running", "inactive": "dead", "failed": "failed"}
 _MARKS = {"active": ("●", "(running)"), "inactive": ("○", "(dead)"), "failed": ("×", "(Result: exit-code)")}
@@ -124,13 +124,13 @@ def _print_status(call: Call, found: Service) -> int:
     if found.pid is not None:
         call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
     n_lines = call.options.whole("n", 10)
-    lines = [_log_line(call, found, line) for line in found.lines][-n_lines:] if n_lines else []
+    lines = [_log_line(call, found, *line) for line in found.lines][-n_lines:] if n_lines else []
     return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
 
 
-def _log_line(call: Call, found: Service, line: LogLine) -> str:
-    moment = format_moment(call.machine.clock.moment(line.at_s), "%b %d %H:%M:%S")
-    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {line.text}\n"
+def _log_line(call: Call, found: Service, at_s: int, text: str) -> str:
+    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %H:%M:%S")
+    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {text}\n"
 
 
 # A line's words give its priority away.
@@ -152,11 +152,11 @@ def journalctl(call: Call) -> int:
     names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t")]]
     priority, words = _PRIORITIES.get(options.value("p"), ""), options.value("g").lower()
     found = [
-        (line.at_s, f"{line.text}\n" if is_bare else _log_line(call, service, line))
+        (at_s, f"{text}\n" if is_bare else _log_line(call, service, at_s, text))
         for service in call.machine.services
         if not names or any(matches_glob(name, service.name) for name in names)
-        for line in service.lines
-        if first_s <= line.at_s <= last_s and words in line.text.lower() and re.search(priority, line.text)
+        for at_s, text in service.lines
+        if first_s <= at_s <= last_s and words in text.lower() and re.search(priority, text)
     ]
     found.sort(key=lambda pair: pair[0])
     count = options.value("n").lstrip("+")

@@ -1,11 +1,152 @@
-"""Commands that ask how the machine is: df, free, uptime, uname, id, hostname, nproc."""
+"""Commands that ask how the machine is: date, df, free, uptime, uname, id, hostname, nproc.
+
+`date` goes by the world's own clock and reads the dates people write after `-d`.
+"""
 
 from __future__ import annotations
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, human, read_size, table
-from clawgauge.world.commands.dates import format_moment
+import calendar
+import datetime as dt
+import re
+
+from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, UsageFault, command, human, read_size, table
 from clawgauge.world.files import Disk
 from clawgauge.world.machine import RELEASE, Machine
+
+_UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+_COUNTS = {"last": -1, "this": 0, "next": 1, "a": 1, "an": 1}
+_DAYS = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
+_TIMES = {"midnight": "00:00", "noon": "12:00"}
+_WEEKDAYS = {name.lower()[:3]: number for number, name in enumerate(calendar.day_name)}
+_MONTHS = {name.lower()[:3]: number for number, name in enumerate(calendar.month_name) if name}
+_TOKEN = re.compile(
+    r"(?P<epoch>@-?\d{1,12})(?:\.\d+)?|(?P<date>\d{4}[-/]\d{1,2}[-/]\d{1,2})(?![\d:])t?|(?P<compact>\d{8})(?!\d)"
+    r"|(?P<time>\d{1,2}:\d\d(?::\d\d)?)(?:\.\d+)?(?:\s*(?P<half>[ap]m))?|(?P<zone>z|utc|gmt|[+-]00:?00)(?![\w:])"
+    r"|(?P<count>[+-]?\s*\d{1,6}|last|this|next|an?)?\s*(?P<unit>sec|second|min|minute|hour|day|week|month|year)s?\b"
+    r"(?P<ago>\s+ago\b)?|(?P<number>\d{1,4})(?:st|nd|rd|th)?\b|(?P<which>last\s+|this\s+|next\s+)?(?P<word>[a-z]+)\.?"
+)
+_FORMATS = {
+    "c": "%a %b %e %H:%M:%S %Y", "D": "%m/%d/%y", "F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "r": "%I:%M:%S %p",
+    "h": "%b", "x": "%m/%d/%y", "X": "%H:%M:%S",
+}  # fmt: skip
+_ISO = {"date": "%F", "hours": "%FT%H+00:00", "minutes": "%FT%H:%M+00:00", "seconds": "%FT%T+00:00"}
+
+
+@command("date", raw=True)
+def date(call: Call) -> int:
+    args = [{"-I": "-Idate", "--iso-8601": "-Idate", "--rfc-2822": "-R"}.get(arg, arg) for arg in call.args]
+    options = COMMANDS["date"].parse(args)
+    if options.has("s"):
+        raise UsageFault("cannot set date: Operation not permitted")
+    moment = call.machine.clock.moment()
+    if options.has("d"):
+        moment = read_moment(moment, options.value("d"))
+    elif options.has("r"):
+        moment = call.machine.clock.moment(call.files.node(call.resolve(options.value("r"))).modified_s)
+    form = "%a, %d %b %Y %H:%M:%S +0000" if options.has("R") else "%a %b %e %H:%M:%S UTC %Y"
+    form = _ISO.get(options.value("I"), form)
+    for operand in options.operands:
+        if not operand.startswith("+"):
+            raise UsageFault(f"invalid date '{operand[:40]}'")
+        form = operand[1:]
+    return call.print(format_moment(moment, form) + "\n")
+
+
+def read_moment(now: dt.datetime, text: str) -> dt.datetime:
+    """What GNU date makes of a text: a date, a time, and steps from there, in any order."""
+    day: dt.date | None = None
+    time: dt.time | None = None
+    month, weekday, position = 0, "", 0
+    numbers: list[int] = []
+    shifts: list[tuple[int, str]] = []
+    plain = re.sub(r"[\s,]+", " ", text.strip().lower())
+    try:
+        while position < len(plain):
+            found = _TOKEN.match(plain, position)
+            if found is None:
+                raise ValueError(text)
+            position = found.end() + (plain[found.end() : found.end() + 1] == " ")
+            word = found["word"] or ""
+            if found["epoch"]:
+                now = dt.datetime.fromtimestamp(int(found["epoch"][1:]), dt.UTC)
+                day, time = now.date(), now.time()
+            elif found["date"]:
+                day = dt.date(*map(int, re.split("[-/]", found["date"])))
+            elif found["compact"]:
+                day = dt.date.fromisoformat(found["compact"])
+            elif found["time"] or word in _TIMES:
+                time = dt.time.fromisoformat((found["time"] or _TIMES[word]).rjust(5, "0"))
+                if found["half"]:
+                    time = time.replace(hour=time.hour % 12 + 12 * (found["half"] == "pm"))
+            elif found["unit"]:
+                count = "".join((found["count"] or "1").split())
+                amount = _COUNTS[count] if count in _COUNTS else int(count)
+                shifts.append((-amount if found["ago"] else amount, found["unit"]))
+            elif found["number"]:
+                numbers.append(int(found["number"]))
+            elif word in _DAYS:
+                shifts.append((_DAYS[word], "day"))
+            elif word[:3] in _WEEKDAYS and calendar.day_name[_WEEKDAYS[word[:3]]].lower().startswith(word):
+                weekday = word[:3]
+                shifts.append((_COUNTS[(found["which"] or "this").strip()], "weekday"))
+            elif word[:3] in _MONTHS and calendar.month_name[_MONTHS[word[:3]]].lower().startswith(word):
+                month = _MONTHS[word[:3]]
+            elif not found["zone"]:
+                raise ValueError(text)
+        if month:
+            numbers.sort()
+            year = numbers.pop() if numbers and numbers[-1] > 31 else now.year
+            day = dt.date(year, month, numbers.pop() if numbers else 1)
+        if numbers:
+            raise ValueError(text)
+        midnight = day is not None or weekday
+        moment = dt.datetime.combine(day or now.date(), time or (dt.time() if midnight else now.time()), dt.UTC)
+        for amount, unit in shifts:
+            moment = _shifted(moment, amount, unit, weekday)
+        return moment
+    except (ValueError, OverflowError, OSError):
+        known = "'2026-03-01 12:30', 'March 1 2026', 'next monday' and '2 days ago'"
+        raise UsageFault(f"invalid date '{text[:60]}': here are read dates such as {known}") from None
+
+
+def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.datetime:
+    if unit in _UNITS:
+        return moment + dt.timedelta(seconds=amount * _UNITS[unit])
+    if unit == "weekday":
+        ahead = (_WEEKDAYS[weekday] - moment.weekday()) % 7
+        return moment + dt.timedelta(days=ahead + 7 * (amount - 1 if amount > 0 and ahead else amount))
+    months = moment.month - 1 + amount * (12 if unit == "year" else 1)
+    first = moment.replace(year=moment.year + months // 12, month=months % 12 + 1, day=1)
+    # A day that the month has not is one of the next month, as in date(1).
+    return first + dt.timedelta(days=moment.day - 1)
+
+
+def format_moment(moment: dt.datetime, form: str) -> str:
+    """`form` filled as date(1) fills it."""
+    special = {
+        "s": str(int(moment.timestamp())), "e": f"{moment.day:>2}", "k": f"{moment.hour:>2}", "Y": str(moment.year),
+        "q": str((moment.month + 2) // 3), "l": f"{(moment.hour - 1) % 12 + 1:>2}", "n": "\n", "t": "\t", "%": "%",
+        "Z": "UTC", "z": "+0000", "N": "000000000", "3N": "000", "P": f"{moment:%p}".lower(),
+    }  # fmt: skip
+
+    def fill(found: re.Match[str]) -> str:
+        flag, letter = found[1], found[2]
+        if letter in special:
+            text = special[letter]
+        elif letter in _FORMATS:
+            text = format_moment(moment, _FORMATS[letter])
+        elif letter in "mdHMSyjaAbBuwpIVUWGgC":
+            text = moment.strftime(f"%{letter}")
+        else:
+            return found[0]
+        if flag == "-":
+            return text.lstrip("0 ") or "0"
+        return text.upper() if flag == "^" else text.replace(" ", "0") if flag == "0" else text
+
+    return re.sub(r"%([-_^0#]?):?(3N|.)", fill, form, flags=re.DOTALL)
+
+
+# --- disks, memory and the rest -------------------------------------------------------------------------------------
 
 _DF_COLUMNS = {
     "source": "Filesystem", "fstype": "Type", "itotal": "Inodes", "iused": "IUsed", "iavail": "IFree",
