@@ -28,16 +28,10 @@ class Clock:
         return dt.datetime.fromtimestamp(self.now_s if at_s is None else at_s, dt.UTC)
 
 
-class Incidentals:
-    """Numbers that look arbitrary and are the same every time."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def between(self, least: int, most: int, *name: object) -> int:
-        """A whole number from `least` to `most` for the thing called `name`."""
-        digest = hashlib.sha256(repr((self._seed, *name)).encode("utf-8", "replace")).digest()
-        return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
+def incidental(seed: int, least: int, most: int, *name: object) -> int:
+    """A number from `least` to `most` for the thing called `name`: it looks arbitrary and is the same every time."""
+    digest = hashlib.sha256(repr((seed, *name)).encode("utf-8", "replace")).digest()
+    return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
 
 EffectKind = Literal[

@@ -286,8 +286,8 @@ class FileTree:
             if parents and self.is_directory(path):
                 return
             raise FileFault(refusals.EXISTS)
-        if parents and paths.parent(path) not in self._nodes:
-            self.make_directory(paths.parent(path), parents=True)
+        if parents and paths.dirname(path) not in self._nodes:
+            self.make_directory(paths.dirname(path), parents=True)
         self._require_writable_parent(path)
         self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
         self._effects.note("created", path)
@@ -390,14 +390,14 @@ class FileTree:
             raise FileFault(refusals.DENIED)
 
     def _require_writable_parent(self, path: str) -> None:
-        above = self.node(paths.parent(path))
+        above = self.node(paths.dirname(path))
         if not above.is_directory:
             raise FileFault(refusals.NOT_A_DIRECTORY)
         self._require(above, WRITE)
         _refuse_bad_name(path)
 
     def _require_removable(self, path: str) -> None:
-        above = self._nodes[paths.parent(path)]
+        above = self._nodes[paths.dirname(path)]
         self._require(above, WRITE)
         # The sticky bit of /tmp: only the owner takes a file away.
         if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
@@ -417,9 +417,9 @@ class FileTree:
         if node.is_directory:
             self._names[path] = set()
         if path != "/":
-            above = self._nodes[paths.parent(path)]
+            above = self._nodes[paths.dirname(path)]
             above.modified_s = max(above.modified_s, node.modified_s)
-            self._names[paths.parent(path)].add(paths.base(path))
+            self._names[paths.dirname(path)].add(paths.basename(path))
 
     def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
         n_more_chars = len(after) - len(before)
@@ -434,8 +434,8 @@ class FileTree:
         node = self._nodes.pop(path)
         self._names.pop(path, None)
         if path != "/":
-            self._names[paths.parent(path)].discard(paths.base(path))
-            self._nodes[paths.parent(path)].modified_s = self._clock.now_s
+            self._names[paths.dirname(path)].discard(paths.basename(path))
+            self._nodes[paths.dirname(path)].modified_s = self._clock.now_s
         self._disks.resize(path, node.size, 0)
         self._all_text_chars -= len(node.text)
         return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from msgspec import Meta
 from clawgauge.errors import SuiteError
 from clawgauge.world import paths
 from clawgauge.world.definitions import TOOL_NAMES
-from clawgauge.world.effects import Clock, EffectLog, Incidentals
+from clawgauge.world.effects import Clock, EffectLog, incidental
 from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node
 from clawgauge.world.mailbox import Mailbox, MessageSpec, Notes, Reply
 from clawgauge.world.refusals import FileFault, Fuel
@@ -107,11 +108,11 @@ class Machine:
         start_s = self.clock.start_s
         self.booted_s = start_s - int(spec.uptime_days * _DAY_S)
         self.disks = Disks(spec.disks)
-        self.fuel, self.effects, self.incidentals = Fuel(), EffectLog(self.clock), Incidentals(seed)
+        self.fuel, self.effects, self.draw = Fuel(), EffectLog(self.clock), functools.partial(incidental, seed)
         self.fuel.start_call()
         self.files = FileTree(self.user, self.clock, self.disks, self.effects, self.fuel)
         self._place_files(spec.files)
-        self.processes = ProcessTable(self.user, self.effects, spec.processes, start_s, self.incidentals)
+        self.processes = ProcessTable(self.user, self.effects, spec.processes, start_s, self.draw)
         self.services = Services(self.clock, self.processes, self.files, self.effects, spec.services)
         self.web = Web(self.effects, spec.web)
         self.mailbox = Mailbox(self.clock, self.effects, spec.contacts, spec.messages, spec.replies)
@@ -208,7 +209,7 @@ class Machine:
                 raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
             if self.files.exists(path) and not given.directory:
                 raise SuiteError(f"key '{key}' is a directory already, because another path lies inside it")
-            seconds_ago = self.incidentals.between(3_600, 30 * _DAY_S, "age", path)
+            seconds_ago = self.draw(3_600, 30 * _DAY_S, "age", path)
             if given.age_days is not None:
                 seconds_ago = int(given.age_days * _DAY_S)
             mode = int(given.mode or ("0755" if given.directory else "0644"), 8)

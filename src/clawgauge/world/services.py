@@ -6,7 +6,7 @@ services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports =
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from clawgauge.errors import SuiteError
 from clawgauge.world import paths
-from clawgauge.world.effects import Clock, EffectLog, Incidentals
+from clawgauge.world.effects import Clock, EffectLog
 from clawgauge.world.files import FileTree
 from clawgauge.world.refusals import NOT_PERMITTED, Refusal
 from clawgauge.world.spec import Amount, Noun, Path, Port, Word
@@ -57,7 +57,7 @@ class ProcessTable:
     """The running processes by id, `init` before them all."""
 
     def __init__(
-        self, user: str, effects: EffectLog, spec: list[ProcessSpec], start_s: int, incidentals: Incidentals
+        self, user: str, effects: EffectLog, spec: list[ProcessSpec], start_s: int, draw: Callable[..., int]
     ) -> None:
         self.user = user
         self._effects = effects
@@ -66,7 +66,7 @@ class ProcessTable:
         init = ProcessSpec(name="systemd", command="/sbin/init", user="root", pid=1, cpu=0.0, memory_mb=11.2)
         self.add(init, start_s - 12 * 86_400)
         for index, given in enumerate(spec):
-            pid = given.pid or incidentals.between(400, 29_000, "pid", given.name)
+            pid = given.pid or draw(400, 29_000, "pid", given.name)
             while pid in self._by_pid and not given.pid:
                 pid += 1
             if pid in self._by_pid:
@@ -74,7 +74,7 @@ class ProcessTable:
             given.pid, given.command, given.user = pid, given.command or given.name, given.user or user
             age_minutes = given.age_minutes
             if age_minutes is None:
-                age_minutes = incidentals.between(30, 9_000, "process age", given.name)
+                age_minutes = draw(30, 9_000, "process age", given.name)
             self.add(given, start_s - int(age_minutes * 60))
 
     def __iter__(self) -> Iterator[Process]:

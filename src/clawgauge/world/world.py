@@ -83,7 +83,7 @@ class World:
             raise Refusal(f"{name}: the arguments {problem}")
         machine = self.machine
         self._n_acted_on += 1
-        machine.clock.advance(machine.incidentals.between(1, 4, "step", self._n_acted_on))
+        machine.clock.advance(machine.draw(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
         struck = machine.strike(name)
         if struck is not None:
@@ -133,7 +133,7 @@ def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
 
 
 def write_file(machine: Machine, arguments: Arguments, path: str) -> str:
-    content, above = arguments.text("content"), paths.parent(path)
+    content, above = arguments.text("content"), paths.dirname(path)
     if not machine.files.exists(above):
         machine.files.make_directory(above, parents=True)
     machine.files.write(path, content)

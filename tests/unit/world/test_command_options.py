@@ -69,7 +69,8 @@ def test_every_declared_option_is_read(name: str) -> None:
         if option in command.idle:
             continue
         dashed = f"-{option}" if len(option) == 1 else f"--{option}"
-        value = [VALUES.get((name, option), "1")] if command.takes_value(option) else []
+        takes_value = f"{option}:" in command.short or f"{option}=" in command.words
+        value = [VALUES.get((name, option), "1")] if takes_value else []
         for spelling in [dashed, *([f"--{words[option]}"] if option in words else [])]:
             operands = WITH.get((name, option), OPERANDS.get(name, []))
             basis = ["-b"] if name == "top" and option != "b" else []

@@ -82,9 +82,6 @@ class Command:
         self.letters = {word: letter or word for word, _, letter in items}
         self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
 
-    def takes_value(self, option: str) -> bool:
-        return f"{option}:" in self.short if len(option) == 1 else f"{option}=" in self.words
-
     def parse(self, args: Sequence[str]) -> Options:
         """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
         options = Options()

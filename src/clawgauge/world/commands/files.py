@@ -7,16 +7,7 @@ import shlex
 from collections.abc import Callable
 
 from clawgauge.world import paths
-from clawgauge.world.commands.call import (
-    Call,
-    NotSimulated,
-    UsageFault,
-    command,
-    fill,
-    human,
-    table,
-    unescape,
-)
+from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.files import DEVICES, Node, blocks_of
 from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
@@ -70,7 +61,7 @@ def _list_directory(call: Call, operand: str) -> int:
     except FileFault as fault:
         return call.complain(f"cannot open directory '{operand}': {fault}", 2)
     entries = {name: paths.join(path, name) for name in names}
-    own = {".": path, "..": paths.parent(path)} if options.has("a") else {}
+    own = {".": path, "..": paths.dirname(path)} if options.has("a") else {}
     _print_entries(call, own | entries, total=True)
     for name in names if options.has("R") else ():
         if call.files.is_directory(entries[name]):
@@ -117,7 +108,7 @@ def _user_id(call: Call, name: str) -> str:
 
 
 def _inode(call: Call, path: str) -> str:
-    return str(call.machine.incidentals.between(100_000, 999_999, "inode", path))
+    return str(call.machine.draw(100_000, 999_999, "inode", path))
 
 
 @command("stat")
@@ -256,7 +247,7 @@ def _transfer(call: Call, verb: str, work: Callable[[str, str, str], int]) -> in
     for source in sources:
         path, shown, target = call.resolve(source), last, folder
         if into:
-            name = source.strip("/") if options.has("parents") else paths.base(path)
+            name = source.strip("/") if options.has("parents") else paths.basename(path)
             shown, target = paths.join(last.rstrip("/") or "/", name), paths.join(folder, name)
         try:
             files.node(path)
@@ -293,7 +284,7 @@ def cp(call: Call) -> int:
         if files.is_directory(path) and not options.has("r", "R", "a"):
             return call.complain(f"-r not specified; omitting directory '{source}'")
         if options.has("parents"):
-            files.make_directory(paths.parent(target), parents=True)
+            files.make_directory(paths.dirname(target), parents=True)
         for inner in [path, *files.inside(path)]:
             rest, node = inner[len(path) :], files.peek(inner)
             if node.is_directory:
@@ -341,7 +332,7 @@ def mktemp(call: Call) -> int:
     if "XXX" not in template:
         raise UsageFault(f"too few X's in template '{template}'")
     machine.n_drawn += 1
-    number, draw = machine.n_drawn, machine.incidentals.between
+    number, draw = machine.n_drawn, machine.draw
     drawn = re.sub("X(?=X*$|X+[^X]*$)", lambda found: _LETTERS[draw(0, 55, "mktemp", number, found.start())], template)
     folder = options.value("p") or ("/tmp" if options.has("t") or not options.operands else "")  # noqa: S108 - simulated
     shown = f"{folder.rstrip('/')}/" * bool(folder) + drawn + options.value("suffix")

@@ -8,15 +8,7 @@ from typing import Any
 
 import re2
 
-from clawgauge.world.commands.call import (
-    COMMANDS,
-    Call,
-    NotSimulated,
-    Options,
-    UsageFault,
-    command,
-    table,
-)
+from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, Options, UsageFault, command, table
 from clawgauge.world.commands.status import summary_line
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.services import Process, signal_name

@@ -265,7 +265,7 @@ def identity(call: Call) -> int:
 def hostname(call: Call) -> int:
     if call.options.operands:
         raise UsageFault("you must be root to change the host name")
-    address = f"10.0.0.{call.machine.incidentals.between(10, 250, 'address')}"
+    address = f"10.0.0.{call.machine.draw(10, 250, 'address')}"
     return call.print(f"{address if call.options.has('I') else call.machine.host}\n")
 
 
