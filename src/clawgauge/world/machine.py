@@ -101,14 +101,14 @@ class Memory(NamedTuple):
 class Machine:
     """Everything there is. Tools change it; `effects` remembers how."""
 
-    def __init__(self, spec: WorldSpec, seed: int) -> None:
+    def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
         self.user, self.host = spec.user, spec.host
         self.clock = Clock(read_moment(spec.clock, "clock"))
         start_s = self.clock.start_s
         self.booted_s = start_s - int(spec.uptime_days * _DAY_S)
         self.disks = Disks(spec.disks)
-        self.fuel, self.effects, self.draw = Fuel(), EffectLog(self.clock), functools.partial(incidental, seed)
+        self.fuel, self.effects, self.draw = Fuel(), EffectLog(self.clock), functools.partial(incidental, spec.seed)
         self.fuel.start_call()
         self.files = FileTree(self.user, self.clock, self.disks, self.effects, self.fuel)
         self._place_files(spec.files)
@@ -269,12 +269,11 @@ def home_of(user: str) -> str:
     return "/root" if user == "root" else f"/home/{user}"
 
 
-def build_machine(spec: Mapping[str, Any], seed: int | None = None) -> Machine:
-    """The server a specification describes; raises `SuiteError` naming the key. `seed` overrides its own."""
-    given = read(WorldSpec, spec)
-    return Machine(given, given.seed if seed is None else seed)
+def build_machine(spec: Mapping[str, Any]) -> Machine:
+    """The server a specification describes; raises `SuiteError` naming the key."""
+    return Machine(read(WorldSpec, spec))
 
 
 def check_world(spec: Mapping[str, Any]) -> None:
     """Raise `SuiteError`, naming the key, for a specification no world can be built from."""
-    build_machine(spec, 0)
+    build_machine(spec)

@@ -272,7 +272,7 @@ _GIVE_AWAYS = (
     # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
     (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
     (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"(: command not found)\. (?:Did you mean: [^\n]*|[^\n]*sandbox\.?[^\n]*)"), rb"\1"),
+    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
     (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
     (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
     (

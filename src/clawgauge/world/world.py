@@ -45,13 +45,12 @@ class CallMade:
 class World:
     """A small server with files, processes, a web and people to write to.
 
-    The same calls on the same specification give the same answers. `seed` varies what the specification leaves open;
-    left out, it is the specification's own. The first 200 calls are acted on and kept in `calls`; a later one gets an
-    error for an answer. Not safe to call from two threads at once.
+    The same calls on the same specification give the same answers; its `seed` varies what it leaves open. The first 200
+    calls are acted on and kept in `calls`; a later one gets an error for an answer. Not safe to call from two threads.
     """
 
-    def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
-        self.machine = build_machine(spec, seed)
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.machine = build_machine(spec)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []

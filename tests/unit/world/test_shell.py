@@ -104,12 +104,15 @@ def test_refusal_reaches_the_model_whatever_it_does_with_errors(command: str, sa
     ["help", "busybox", "bash --version", "ls --version; grep --version; sed --version; tar --version; awk --version",
      "cat --help; sort --help", "grpe x", "apt install x; node -v; man ls", "history", "compgen -c",
      "echo $BASH_VERSION",
-     "grpe x 2> /tmp/e; cat /tmp/e", "x=$(grpe 2>&1); echo $x", "su; vi; make; ssh a"],
+     "grpe x 2> /tmp/e; cat /tmp/e", "x=$(grpe 2>&1); echo $x", "su; vi; vim; doas id; make; ssh a"],
 )  # fmt: skip
 def test_shell_does_not_give_itself_away(command: str) -> None:
     """A model sees a server: no word of a sandbox, no hint of another command, no name of the engine."""
     said = run(command).lower()
-    assert not any(word in said for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20."))
+    assert not any(
+        word in said
+        for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20.", "not available", "privilege")
+    )
 
 
 def test_what_a_world_says_is_left_as_it_is() -> None:

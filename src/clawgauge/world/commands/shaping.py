@@ -68,7 +68,7 @@ def guarded(call: Call) -> int:
         case "mkdir":
             for word in words:
                 if re.match(r"-(?!p+$|-parents$|-$)", word):
-                    raise NotSimulated(f"option '{word[:40]}' is not supported here; use chmod for the mode")
+                    raise NotSimulated(f"option '{word[:40]}' is not supported here")
         case "dd" if "random" in " ".join(words):
             raise NotSimulated("random bytes are not supported here")
         case "seq":
