@@ -81,14 +81,14 @@ class Disks:
     def settle(self) -> None:
         """Once the files stand: make each disk as full as the specification says it starts."""
         for disk in self:
-            disk_wanted = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
+            wanted = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
             for index, given in enumerate(self._spec):
-                if paths.resolve(given.mount) == disk.mount and given.used is not None:
-                    disk_wanted = read_size(given.used, f"disks[{index}].used")
-                    if not disk.used <= disk_wanted <= disk.size:
+                if given.used is not None and paths.resolve(given.mount) == disk.mount:
+                    wanted = read_size(given.used, f"disks[{index}].used")
+                    if not disk.used <= wanted <= disk.size:
                         taken = f"the files alone take {disk.used} of {disk.size}"
-                        raise SuiteError(f"key 'disks[{index}].used' is {disk_wanted} bytes; {taken}")
-            disk.used = disk_wanted
+                        raise SuiteError(f"key 'disks[{index}].used' is {wanted} bytes; {taken}")
+            disk.used = wanted
 
     def resize(self, path: str, before: int, after: int) -> None:
         """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""

@@ -96,6 +96,7 @@ class Memory(NamedTuple):
     available: int
     swap_total: int
     swap_used: int
+    swap_free: int
 
 
 class Machine:
@@ -155,7 +156,9 @@ class Machine:
         total, swap = self.spec.ram_mb * _MIB, self.spec.swap_mb * _MIB
         used = min(total, 180 * _MIB + int(sum(process.memory_mb for process in self.processes) * _MIB))
         cache = (total - used) // 3
-        return Memory(total, used, total - used - cache, 2 * _MIB, cache, total - used, swap, swap // 50)
+        return Memory(
+            total, used, total - used - cache, 2 * _MIB, cache, total - used, swap, swap // 50, swap - swap // 50
+        )
 
     def loads(self) -> tuple[float, float, float]:
         """The load averages that fit what runs now."""
@@ -260,7 +263,7 @@ class Machine:
         rows = {
             "MemTotal": memory.total, "MemFree": memory.free, "MemAvailable": memory.available,
             "Buffers": memory.cache // 10, "Cached": memory.cache - memory.cache // 10,
-            "SwapTotal": memory.swap_total, "SwapFree": memory.swap_total - memory.swap_used, "Shmem": memory.shared,
+            "SwapTotal": memory.swap_total, "SwapFree": memory.swap_free, "Shmem": memory.shared,
         }  # fmt: skip
         return "".join(f"{name + ':':<15} {size // 1024:>8} kB\n" for name, size in rows.items())
 

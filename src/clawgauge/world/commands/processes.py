@@ -19,12 +19,9 @@ _FORMS = {
     "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
     "": "pid,tty,time,cmd",
 }
-# The columns by name, with their titles; what others are called that mean the same.
+# Columns that are not called as their titles; what others are called that mean the same.
 _TITLES = {
-    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
-    "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID", "stat": "STAT",
-    "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ", "tty": "TT",
-    "ni": "NI", "pri": "PRI", "c": "C",
+    "comm": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "start": "STARTED", "lstart": "STARTED", "tty": "TT",
 }  # fmt: skip
 _ALIASES = {
     "pcpu": "%cpu", "cpu": "%cpu", "pmem": "%mem", "mem": "%mem", "args": "command", "state": "s", "cputime": "time",
@@ -77,31 +74,26 @@ def ps(call: Call) -> int:
 def _print_table(call: Call, processes: list[Process], columns: list[str], *, headed: bool = True) -> None:
     """Columns by name; after `=` stands a title of one's own."""
     named = [(_ALIASES.get(name, name), sign, title) for name, sign, title in (one.partition("=") for one in columns)]
-    for column, _, _ in named:
-        if column not in _TITLES:
-            raise UsageFault(f'error: unknown user-defined format specifier "{column[:40]}"')
-    titles = [title if sign else _TITLES[column] for column, sign, title in named]
+    titles = [title if sign else _TITLES.get(column, column.upper()) for column, sign, title in named]
     rows = [titles] if headed and any(titles) else []
-    rows += [[_cells(call, process)[column][0] for column, _, _ in named] for process in processes]
+    rows += [[_cell(call, process, column)[0] for column, _, _ in named] for process in processes]
     call.print(table(rows, [index for index, (column, _, _) in enumerate(named) if column in _LEFT]))
 
 
 def _sorted(call: Call, processes: list[Process], column: str) -> list[Process]:
     """By a column, those with the most first where it begins with a minus."""
     name = _ALIASES.get(column.lstrip("-").lower(), column.lstrip("-").lower())
-    if name not in _TITLES:
-        raise UsageFault(f'error: unknown sort specifier "{name[:40]}"')
-    return sorted(processes, key=lambda process: _cells(call, process)[name][-1], reverse=column.startswith("-"))
+    return sorted(processes, key=lambda process: _cell(call, process, name)[-1], reverse=column.startswith("-"))
 
 
-def _cells(call: Call, process: Process) -> dict[str, tuple[Any, ...]]:
-    """What each column says, and where that is another thing, what it is sorted by."""
+def _cell(call: Call, process: Process, column: str) -> tuple[Any, ...]:
+    """What a column says of a process, and where that is another thing, what it is sorted by."""
     age_s, moment = call.machine.clock.now_s - process.started_s, call.machine.clock.moment(process.started_s)
     state = process.state or ("R" if process.cpu > 50 else "S")
     start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
     days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
     busy_s, memory_mb = int(age_s * process.cpu / 100), process.memory_mb
-    return {
+    cells: dict[str, tuple[Any, ...]] = {
         "%mem": (f"{memory_mb * 100 / call.machine.spec.ram_mb:.1f}", memory_mb),
         "%cpu": (f"{process.cpu:.1f}", process.cpu), "etimes": (str(age_s), age_s),
         "rss": (str(int(memory_mb * 1024)), memory_mb), "vsz": (str(int(memory_mb * 1024 * 3)), memory_mb),
@@ -114,6 +106,9 @@ def _cells(call: Call, process: Process) -> dict[str, tuple[Any, ...]]:
         "ppid": ("0" if process.pid == 1 else "1",), "c": (str(int(process.cpu)), process.cpu), "ni": ("0",),
         "pri": ("20",),
     }  # fmt: skip
+    if column not in cells:
+        raise UsageFault(f'error: unknown format specifier "{column[:40]}"')
+    return cells[column]
 
 
 @command("top")
@@ -128,7 +123,8 @@ def top(call: Call) -> int:
         f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
         f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n"
         f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
-        f"MiB Swap: {mib['swap_total']} total, {mib['swap_used']} used. {mib['available']} avail Mem\n\n"
+        f"MiB Swap: {mib['swap_total']} total, {mib['swap_free']} free, {mib['swap_used']} used. "
+        f"{mib['available']} avail Mem\n\n"
     )
     shown = _sorted(call, processes, f"-{call.options.value('o', '%cpu').lstrip('+-')}")
     last = "command" if call.options.has("c") else "comm"

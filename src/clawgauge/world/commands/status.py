@@ -211,7 +211,7 @@ def free(call: Call) -> int:
         names[4:5] = ["buffers", "cache"]
         values[4:5] = [memory.cache // 10, memory.cache - memory.cache // 10]
     unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024**3 if options.has("g") else 1024
-    swap = [memory.swap_total, memory.swap_used, memory.swap_total - memory.swap_used]
+    swap = [memory.swap_total, memory.swap_used, memory.swap_free]
     lines = {"Mem:": values, "Swap:": swap}
     if options.has("t"):
         lines["Total:"] = [a + b for a, b in zip(values[:3], swap, strict=True)]
