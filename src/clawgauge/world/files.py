@@ -75,8 +75,8 @@ class Disks:
         return iter(sorted(self._by_mount.values(), key=lambda disk: disk.mount))
 
     def disk_of(self, path: str) -> Disk:
-        above = (path, *reversed(paths.ancestors(path)))
-        return next(self._by_mount[one] for one in above if one in self._by_mount)
+        holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(paths.prefix_of(disk.mount))]
+        return max(holding, key=lambda disk: len(disk.mount))
 
     def settle(self) -> None:
         """Once the files stand: make each disk as full as the specification says it starts."""
