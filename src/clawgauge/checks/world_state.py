@@ -13,12 +13,12 @@ from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
-from clawgauge.world.effects import Effect, read_moment
-from clawgauge.world.fields import Fields
+from clawgauge.world.effects import Effect
 from clawgauge.world.mailbox import is_heard, plain_name
 from clawgauge.world.paths import matches_glob, resolve
 from clawgauge.world.schedule import moments_of
 from clawgauge.world.services import STATES
+from clawgauge.world.spec import read_moment, read_size
 from clawgauge.world.world import MAX_CALLS
 
 Condition = Mapping[str, Any]
@@ -83,9 +83,8 @@ def _is_meant(condition: Condition, kind: str, effect: Effect) -> bool:
     if condition.get("contains", "").casefold() not in f"{effect.subject}\n{effect.detail}".casefold():
         return False
     # `before` one moment, `after` another, or always where it names neither.
-    moments = Fields(condition, "", tuple(condition))
-    too_early = "before" in condition and effect.at_s < read_moment(moments, "before")
-    too_late = "after" in condition and effect.at_s > read_moment(moments, "after")
+    too_early = "before" in condition and effect.at_s < read_moment(condition["before"], "before")
+    too_late = "after" in condition and effect.at_s > read_moment(condition["after"], "after")
     return too_early or too_late or not ("before" in condition or "after" in condition)
 
 
@@ -152,7 +151,7 @@ def _fault_of_service(condition: Condition, world: World) -> str | None:
 
 def _fault_of_disk(condition: Condition, world: World) -> str | None:
     disk = world.machine.disks.disk_of(resolve(condition["disk"]))
-    wanted = Fields(condition, "", tuple(condition)).size("free")
+    wanted = read_size(condition["free"], "free")
     free = disk.size - disk.used
     return None if free >= wanted else f"disk {disk.mount} has {free} bytes free, wanted {wanted}"
 
@@ -180,7 +179,7 @@ def _fault_of_cron(condition: Condition, world: World) -> str | None:
 
 def _fault_of_memory(condition: Condition, world: World) -> str | None:
     wanted = {"contains": condition["memory"]}
-    if any(find_text_fault(wanted, note.text) is None for note in world.machine.notes.notes):
+    if any(find_text_fault(wanted, note) is None for note in world.machine.notes.notes.values()):
         return None
     return f"no note holds {quoted(', '.join(_as_list(condition['memory'])))}"
 
@@ -198,11 +197,11 @@ _tools = shape.that(
 
 def _size(value: Any, place: str) -> None:
     shape.anything(value, place)
-    Fields({place: value}, "", (place,)).size(place)
+    read_size(value, place)
 
 
 def _moment(value: Any, place: str) -> None:
-    read_moment(Fields({place: value}, "", (place,)), place)
+    read_moment(value, place)
 
 
 def _refuse_text_of_absent(condition: Condition, place: str) -> None:

@@ -61,12 +61,7 @@ def describe_history(history: History) -> list[Section]:
     models = Table(_TREND_COLUMNS, trends, ("p95", "runs", "tier", "prompts", "p50", "latest"), grouped=True)
     thin = any(INDICATIVE in cell for row in trends for cell in row)
     series = [row for trend in history.trends for row in _series_rows(trend)]
-    drift = [
-        f"{trend.target} on {_prompts(trend)}: {sentence} "
-        f"(clawgauge compare {trend.points[-2].run_id} {trend.latest.run_id})"
-        for trend in history.trends
-        for sentence in trend.drift
-    ]
+    drift = [f"{trend.target} on {_prompts(trend)}: {sentence}" for trend in history.trends for sentence in trend.drift]
     coverage: dict[str, list[str]] = {}
     for part in history.coverage:
         coverage.setdefault(part.target, [part.target]).append(f"  {_coverage(part)}")
@@ -121,15 +116,6 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
         (title, point.run_id, f"{point.n_ok}/{point.n_scheduled}", _pass_rate(point), format_ms(point.p50_ms))
         for point in trend.points[-_MAX_SERIES:]
     ]
-
-
-def _drift(history: History) -> list[str]:
-    """What changed over time, each with the command that looks closer."""
-    return [f"{trend.target} on {_prompts(trend)}: {words}" for trend in history.trends for words in trend.drift]
-
-
-def _covered(history: History, target: str) -> list[str]:
-    return [target, *(f"  {_coverage(part)}" for part in history.coverage if part.target == target)]
 
 
 def _coverage(part: Coverage) -> str:

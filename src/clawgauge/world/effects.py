@@ -11,10 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from clawgauge.errors import SuiteError
-from clawgauge.world.fields import Fields, refusal
-
-_LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
+from clawgauge.world.spec import LATEST_S
 
 
 class Clock:
@@ -25,37 +22,16 @@ class Clock:
         self.now_s = start_s
 
     def advance(self, seconds: float) -> None:
-        self.now_s = min(_LATEST_S, self.now_s + max(0, int(seconds)))
+        self.now_s = min(LATEST_S, self.now_s + max(0, int(seconds)))
 
     def moment(self, at_s: int | None = None) -> dt.datetime:
         return dt.datetime.fromtimestamp(self.now_s if at_s is None else at_s, dt.UTC)
 
 
-class Incidentals:
-    """Numbers that look arbitrary and are the same every time."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def between(self, least: int, most: int, *name: object) -> int:
-        """A whole number from `least` to `most` for the thing called `name`."""
-        digest = hashlib.sha256(repr((self._seed, *name)).encode("utf-8", "replace")).digest()
-        return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
-
-
-def read_moment(spec: Fields, key: str, default: str | None = None) -> int:
-    """A moment of the world, in seconds since 1970."""
-    written = spec.text(key, default)
-    try:
-        moment = dt.datetime.fromisoformat(written)
-    except ValueError:
-        raise refusal(spec.at(key), "a date and time such as '2026-03-02T09:00:00'", written) from None
-    if moment.tzinfo is not None:
-        raise SuiteError(f"key '{spec.at(key)}' has a time zone; the world runs on UTC, so leave it out")
-    at_s = int(moment.replace(tzinfo=dt.UTC).timestamp())
-    if not 0 <= at_s < _LATEST_S:
-        raise refusal(spec.at(key), "a moment from 1970 to 2099", written)
-    return at_s
+def incidental(seed: int, least: int, most: int, *name: object) -> int:
+    """A number from `least` to `most` for the thing called `name`: it looks arbitrary and is the same every time."""
+    digest = hashlib.sha256(repr((seed, *name)).encode("utf-8", "replace")).digest()
+    return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
 
 EffectKind = Literal[
@@ -80,19 +56,15 @@ class EffectLog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.effects: list[Effect] = []
-        self._noted: set[tuple[str, str]] = set()
-        self._listening = False
-
-    def listen(self) -> None:
-        """From here on effects are recorded."""
-        self._listening = True
+        self._read: set[str] = set()
+        self.is_listening = False
 
     def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
-        if self._listening:
+        if self.is_listening:
             self.effects.append(Effect(kind, subject, detail, self._clock.now_s))
 
-    def note_once(self, kind: EffectKind, subject: str) -> None:
-        """Note what may happen a thousand times in a loop and says as much once: the reading of a file."""
-        if self._listening and (kind, subject) not in self._noted:
-            self._noted.add((kind, subject))
-            self.note(kind, subject)
+    def note_reading(self, path: str) -> None:
+        """Reading may happen a thousand times in a loop and says as much once."""
+        if self.is_listening and path not in self._read:
+            self._read.add(path)
+            self.note("read", path)

@@ -14,81 +14,8 @@ from dataclasses import dataclass, field
 from clawgauge.errors import SuiteError
 from clawgauge.world import paths, refusals
 from clawgauge.world.effects import Clock, EffectLog
-from clawgauge.world.fields import Fields
 from clawgauge.world.refusals import STEP, FileFault, Fuel
-
-BLOCK_BYTES = 4_096
-_DEFAULT_SIZE = 40 * 1024**3
-_DISK_KEYS = ("mount", "device", "size", "used", "inodes_used")
-
-
-@dataclass(slots=True)
-class Disk:
-    """One mounted file system; `used` counts blocks, like the real thing."""
-
-    device: str
-    mount: str
-    size: int
-    used: int
-    inodes_used: int | None = None
-
-
-def blocks_of(size: int) -> int:
-    """The bytes a file of `size` bytes takes on disk."""
-    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
-
-
-class Disks:
-    """The disks by mount point. Exactly one holds each path: that with the longest mount point above it."""
-
-    def __init__(self, disks: list[Disk]) -> None:
-        self._disks = sorted(disks, key=lambda disk: len(disk.mount), reverse=True)
-
-    def __iter__(self) -> Iterator[Disk]:
-        return iter(sorted(self._disks, key=lambda disk: disk.mount))
-
-    def disk_of(self, path: str) -> Disk:
-        for disk in self._disks:
-            if path == disk.mount or path.startswith(paths.prefix_of(disk.mount)):
-                return disk
-        return self._disks[-1]
-
-    def resize(self, path: str, before: int, after: int) -> None:
-        """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""
-        disk = self.disk_of(path)
-        change = blocks_of(after) - blocks_of(before)
-        if change > 0 and disk.used + change > disk.size:
-            raise FileFault(refusals.NO_SPACE)
-        disk.used += change
-
-
-def read_disks(spec: Fields) -> Disks:
-    """The disks of a specification; one of 40 GB at `/` where none are given."""
-    disks: list[Disk] = []
-    for fields in spec.objects("disks", _DISK_KEYS):
-        size, mount = fields.size("size", _DEFAULT_SIZE), paths.resolve(fields.path("mount"))
-        inodes_used = fields.whole("inodes_used", 0, most=max(1, size // 16_384)) if "inodes_used" in fields else None
-        if any(disk.mount == mount for disk in disks):
-            raise SuiteError(f"key '{spec.at('disks')}' has two disks with one mount point; give each its own")
-        disks.append(Disk(fields.word("device", "/dev/vda1"), mount, size, 0, inodes_used))
-    if not any(disk.mount == "/" for disk in disks):
-        disks.append(Disk("/dev/vda1", "/", _DEFAULT_SIZE, 0))
-    return Disks(disks)
-
-
-def settle_disks(disks: Disks, spec: Fields) -> None:
-    """Once the files stand: make each disk as full as the specification says it starts."""
-    wanted = {paths.resolve(fields.path("mount")): fields for fields in spec.objects("disks", _DISK_KEYS)}
-    for disk in disks:
-        fields = wanted.get(disk.mount)
-        used = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
-        if fields is not None and "used" in fields:
-            used = fields.size("used")
-            if not disk.used <= used <= disk.size:
-                taken = f"the files alone take {disk.used} of {disk.size}"
-                raise SuiteError(f"key '{fields.at('used')}' is {used} bytes; {taken}")
-        disk.used = used
-
+from clawgauge.world.spec import Noun, Path, Size, Word, read_size
 
 READ, WRITE, ENTER = 4, 2, 1
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
@@ -98,6 +25,78 @@ MAX_ALL_TEXT_CHARS = 8 * 1024**2
 _MAX_PATH_CHARS = 1_024
 _MAX_NAME_CHARS = 255
 _DEVICE_BYTES = 65_536
+_BLOCK_BYTES = 4_096
+
+
+def blocks_of(size: int) -> int:
+    """The bytes a file of `size` bytes takes on disk."""
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
+class DiskSpec(Noun):
+    mount: Path
+    device: Word = "/dev/vda1"
+    size: Size = 40 * 1024**3
+    used: Size | None = None
+    inodes_used: int | None = None
+
+
+@dataclass(slots=True)
+class Disk:
+    """One mounted file system; `used` counts blocks, like the real thing."""
+
+    device: str
+    mount: str
+    size: int
+    used: int = 0
+    inodes_used: int | None = None
+
+
+class Disks:
+    """The disks by mount point; one of 40 GB at `/` where none is given there.
+
+    Exactly one holds each path: that with the longest mount point above it.
+    """
+
+    def __init__(self, spec: list[DiskSpec]) -> None:
+        self._spec = spec
+        self._by_mount: dict[str, Disk] = {}
+        for index, given in enumerate([*spec, DiskSpec(mount="/")]):
+            mount, size = paths.resolve(given.mount), read_size(given.size, f"disks[{index}].size")
+            if mount in self._by_mount and index < len(spec):
+                raise SuiteError("key 'disks' has two disks with one mount point; give each its own")
+            inodes_used = given.inodes_used
+            if inodes_used is not None and not 0 <= inodes_used <= max(1, size // 16_384):
+                most = max(1, size // 16_384)
+                raise SuiteError(f"key 'disks[{index}].inodes_used' must be a whole number from 0 to {most}")
+            self._by_mount.setdefault(mount, Disk(given.device, mount, size, inodes_used=inodes_used))
+
+    def __iter__(self) -> Iterator[Disk]:
+        return iter(sorted(self._by_mount.values(), key=lambda disk: disk.mount))
+
+    def disk_of(self, path: str) -> Disk:
+        holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(paths.prefix_of(disk.mount))]
+        return max(holding, key=lambda disk: len(disk.mount))
+
+    def settle(self) -> None:
+        """Once the files stand: make each disk as full as the specification says it starts."""
+        for disk in self:
+            wanted = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
+            for index, given in enumerate(self._spec):
+                if given.used is not None and paths.resolve(given.mount) == disk.mount:
+                    wanted = read_size(given.used, f"disks[{index}].used")
+                    if not disk.used <= wanted <= disk.size:
+                        taken = f"the files alone take {disk.used} of {disk.size}"
+                        raise SuiteError(f"key 'disks[{index}].used' is {wanted} bytes; {taken}")
+            disk.used = wanted
+
+    def resize(self, path: str, before: int, after: int) -> None:
+        """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""
+        disk = self.disk_of(path)
+        change = blocks_of(after) - blocks_of(before)
+        if change > 0 and disk.used + change > disk.size:
+            raise FileFault(refusals.NO_SPACE)
+        disk.used += change
 
 
 def to_bytes(text: str) -> bytes:
@@ -141,14 +140,6 @@ class Node:
         shift = 6 if user == self.owner else 3 if user == self.group else 0
         return self.mode >> shift & wish == wish
 
-    def mode_for(self, user: str) -> int:
-        """The mode without the bits that are of no use to `user`: bashkit takes any bit for a permission."""
-        mode = self.mode
-        for wish in (READ, WRITE, ENTER):
-            if not self.allows(user, wish):
-                mode &= ~(wish * 0o111)
-        return mode
-
     @property
     def shown_mode(self) -> str:
         """The mode as `ls -l` writes it."""
@@ -178,17 +169,18 @@ class FileTree:
     def exists(self, path: str) -> bool:
         return path in self._nodes
 
-    def is_reachable(self, path: str) -> bool:
-        """Whether the user can see that it exists."""
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def is_reachable(self, path: str, wish: int = 0) -> bool:
+        """Whether the user can see that it exists, and may do with it what is wished."""
         try:
-            self.node(path)
+            return self.node(path).allows(self.user, wish)
         except FileFault:
             return False
-        return True
 
     def is_directory(self, path: str) -> bool:
-        node = self._nodes.get(path)
-        return node is not None and node.is_directory
+        return path in self._names
 
     def node(self, path: str) -> Node:
         """What stands under `path`; refuses what is not there and what the user may not reach."""
@@ -212,10 +204,14 @@ class FileTree:
             raise FileFault(refusals.IS_A_DIRECTORY)
         self._require(node, READ)
         if path in DEVICES:
-            return _device_text(path)
+            if path == "/dev/null":
+                return ""
+            # The same every time, so that a replay sees what was seen.
+            drawn = hashlib.shake_256(path.encode()).digest(_DEVICE_BYTES)
+            return from_bytes(drawn) if "random" in path else "\0" * _DEVICE_BYTES
         self._refuse_held(path)
         self._fuel.spend(len(node.text))
-        self._effects.note_once("read", path)
+        self._effects.note_reading(path)
         if path in self.live:
             return self.live[path]()
         if node.hidden_bytes:
@@ -247,17 +243,10 @@ class FileTree:
         names = self._names.get(path)
         return 1 if names is None else 2 + sum(paths.join(path, name) in self._names for name in names)
 
-    def allows(self, path: str, wish: int) -> bool:
-        """Whether the user may read or write what stands there; False where nothing does."""
-        return self.is_reachable(path) and self._nodes[path].allows(self.user, wish)
-
     def peek(self, path: str) -> Node:
         """A node already found by `names` or `inside`, without asking again whether the user may reach it."""
         self._fuel.spend(1)
         return self._nodes[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
 
     def text_of(self, path: str) -> str | None:
         """The text of a file whoever may read it, or None where there is no file: for judging, not for tools."""
@@ -266,8 +255,8 @@ class FileTree:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0) -> None:
-        """Make or replace a file's text, or add to it."""
+    def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0, mode: int = 0o644) -> None:
+        """Make a file, with `mode`, or replace its text, or add to it."""
         if path in DEVICES:
             if path == "/dev/full":
                 raise FileFault(refusals.NO_SPACE)
@@ -276,7 +265,7 @@ class FileTree:
         node = self._nodes.get(path)
         if node is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self.user, 0o644, self._clock.now_s, text, hidden_bytes=hidden_bytes))
+            self._put(path, Node(self.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes))
             self._effects.note("created", path)
             return
         self.node(path)
@@ -297,8 +286,8 @@ class FileTree:
             if parents and self.is_directory(path):
                 return
             raise FileFault(refusals.EXISTS)
-        if parents and paths.parent(path) not in self._nodes:
-            self.make_directory(paths.parent(path), parents=True)
+        if parents and paths.dirname(path) not in self._nodes:
+            self.make_directory(paths.dirname(path), parents=True)
         self._require_writable_parent(path)
         self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
         self._effects.note("created", path)
@@ -314,7 +303,6 @@ class FileTree:
         if path == "/":
             raise FileFault(refusals.BUSY)
         self._require_removable(path)
-        self._refuse_held(path)
         self._drop(path)
         self._effects.note("deleted", path)
 
@@ -324,24 +312,20 @@ class FileTree:
         if source == target or target.startswith(paths.prefix_of(source)):
             raise FileFault(refusals.INVALID)
         self._require_removable(source)
-        self._refuse_held(source)
         if target in self._nodes:
             self.remove(target)
         self._require_writable_parent(target)
         moved = [source, *self.inside(source)]
         goals = [target + path[len(source) :] for path in moved]
-        nodes = [self._nodes[path] for path in moved]
+        self._fuel.spend(STEP * len(moved))
         # Taken away first: what moves takes no room twice.
-        for path in reversed(moved):
-            self._fuel.spend(STEP)
-            self._drop(path)
+        nodes = [self._drop(path) for path in reversed(moved)][::-1]
         try:
             for goal, node in zip(goals, nodes, strict=True):
                 self._put(goal, node)
         except FileFault:  # the other disk is full
-            for goal in reversed(goals):
-                if goal in self._nodes:
-                    self._drop(goal)
+            for goal in reversed([goal for goal in goals if goal in self._nodes]):
+                self._drop(goal)
             for path, node in zip(moved, nodes, strict=True):
                 self._put(path, node)
             raise
@@ -351,14 +335,11 @@ class FileTree:
 
     def copy(self, source: str, target: str) -> None:
         """Copy one file over or beside another."""
-        text = self.read(source)
-        original = self.node(source)
+        text, node = self.read(source), self.node(source)
         if source == target:
             raise FileFault(refusals.INVALID)
-        is_new = target not in self._nodes
-        self.write(target, original.text if original.hidden_bytes else text, hidden_bytes=original.hidden_bytes)
-        if is_new and target in self._nodes:
-            self._nodes[target].mode = original.mode & 0o777
+        text = node.text if node.hidden_bytes else text
+        self.write(target, text, hidden_bytes=node.hidden_bytes, mode=node.mode & 0o777)
 
     def touch(self, path: str, at_s: int | None = None) -> None:
         """Set a file's time, to now where none is given; make it where it is not there."""
@@ -409,18 +390,19 @@ class FileTree:
             raise FileFault(refusals.DENIED)
 
     def _require_writable_parent(self, path: str) -> None:
-        above = self.node(paths.parent(path))
+        above = self.node(paths.dirname(path))
         if not above.is_directory:
             raise FileFault(refusals.NOT_A_DIRECTORY)
         self._require(above, WRITE)
         _refuse_bad_name(path)
 
     def _require_removable(self, path: str) -> None:
-        above = self._nodes[paths.parent(path)]
+        above = self._nodes[paths.dirname(path)]
         self._require(above, WRITE)
         # The sticky bit of /tmp: only the owner takes a file away.
         if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
             raise FileFault(refusals.NOT_PERMITTED)
+        self._refuse_held(path)
 
     def _refuse_held(self, path: str) -> None:
         holder = self.holder_of(path)
@@ -435,9 +417,9 @@ class FileTree:
         if node.is_directory:
             self._names[path] = set()
         if path != "/":
-            above = self._nodes[paths.parent(path)]
+            above = self._nodes[paths.dirname(path)]
             above.modified_s = max(above.modified_s, node.modified_s)
-            self._names[paths.parent(path)].add(paths.base(path))
+            self._names[paths.dirname(path)].add(paths.basename(path))
 
     def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
         n_more_chars = len(after) - len(before)
@@ -448,14 +430,15 @@ class FileTree:
         self._disks.resize(path, size_before, size_after)
         self._all_text_chars += n_more_chars
 
-    def _drop(self, path: str) -> None:
+    def _drop(self, path: str) -> Node:
         node = self._nodes.pop(path)
         self._names.pop(path, None)
         if path != "/":
-            self._names[paths.parent(path)].discard(paths.base(path))
-            self._nodes[paths.parent(path)].modified_s = self._clock.now_s
+            self._names[paths.dirname(path)].discard(paths.basename(path))
+            self._nodes[paths.dirname(path)].modified_s = self._clock.now_s
         self._disks.resize(path, node.size, 0)
         self._all_text_chars -= len(node.text)
+        return node
 
 
 def _refuse_bad_name(path: str) -> None:
@@ -463,12 +446,3 @@ def _refuse_bad_name(path: str) -> None:
         raise FileFault(refusals.NAME_TOO_LONG)
     if "\0" in path:
         raise FileFault(refusals.INVALID)
-
-
-def _device_text(path: str) -> str:
-    if path == "/dev/null":
-        return ""
-    if "random" not in path:
-        return "\0" * _DEVICE_BYTES
-    # The same every time, so that a replay sees what was seen.
-    return from_bytes(hashlib.shake_256(path.encode()).digest(_DEVICE_BYTES))

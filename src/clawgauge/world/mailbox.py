@@ -13,14 +13,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import Clock, EffectLog
-from clawgauge.world.fields import Fields
 from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import Refusal
+from clawgauge.world.spec import Amount, Noun, Seconds, Word
 
 MAX_MESSAGE_CHARS = 16_384
-MAX_NOTE_CHARS = 16_384
 _MAX_NOTES = 1_000
 _WORD = re.compile(r"\w+")
 _SMALL_WORDS = {
@@ -32,6 +33,32 @@ USER = "user"
 _NO_REPLY = "I have nothing to add to what I wrote."
 
 
+class MessageSpec(Noun):
+    who: Word = msgspec.field(name="from")
+    text: str
+    minutes_ago: Amount = 5
+
+
+class Reply(Noun):
+    """What somebody says to a message that holds all of one list and nothing of the other, and how much later."""
+
+    who: Word = msgspec.field(name="from")
+    text: Word
+    # Not `Word | list[Word]`: msgspec 0.22 crashes on it when Python ends.
+    contains: str | list[Word] = []
+    lacks: str | list[Word] = []
+    after_s: Seconds = 0
+
+    def fits(self, message: Message) -> bool:
+        text = message.text.casefold()
+        contains, lacks = ([one] if isinstance(one, str) else one for one in (self.contains, self.lacks))
+        return (
+            plain_name(self.who) == plain_name(message.who)
+            and all(word.casefold() in text for word in contains)
+            and not any(word.casefold() in text for word in lacks)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message, in or out; `who` is the sender of one that came in and the recipient of one that was sent."""
@@ -39,25 +66,6 @@ class Message:
     who: str
     text: str
     at_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What somebody says to a message that holds all of one list and nothing of the other, and how much later."""
-
-    who: str
-    contains: list[str]
-    lacks: list[str]
-    text: str
-    after_s: int
-
-    def fits(self, message: Message) -> bool:
-        text = message.text.casefold()
-        return (
-            plain_name(self.who) == plain_name(message.who)
-            and all(word.casefold() in text for word in self.contains)
-            and not any(word.casefold() in text for word in self.lacks)
-        )
 
 
 def plain_name(name: str) -> str:
@@ -73,51 +81,33 @@ def is_heard(wanted: str, who: str, text: str) -> bool:
 class Mailbox:
     """Incoming and outgoing messages, oldest first. Who has written can be written to."""
 
-    def __init__(self, clock: Clock, effects: EffectLog, spec: Fields) -> None:
+    def __init__(
+        self, clock: Clock, effects: EffectLog, contacts: list[str], messages: list[MessageSpec], replies: list[Reply]
+    ) -> None:
         self._clock = clock
         self._effects = effects
+        names = [*contacts, *(one.who for one in messages), *(one.who for one in replies)]
         self.contacts: dict[str, str] = {}
-        self.received: list[Message] = []
+        for name in names:
+            self.contacts.setdefault(plain_name(name), name)
+        self.received = [Message(one.who, one.text, clock.start_s - int(one.minutes_ago * 60)) for one in messages]
         self.sent: list[Message] = []
-        self.replies: list[Reply] = []
+        self.replies = replies
         self._unread: list[Message] = []
-        for contact in spec.texts("contacts"):
-            self.know(contact)
-        for fields in spec.objects("messages", ("from", "text", "minutes_ago")):
-            at_s = clock.start_s - int(fields.number("minutes_ago", 5) * 60)
-            self.know(fields.word("from"))
-            self.received.append(Message(fields.word("from"), fields.text("text"), at_s))
-        for fields in spec.objects("replies", ("from", "contains", "lacks", "text", "after_s")):
-            self._read_reply(fields)
-
-    def _read_reply(self, fields: Fields) -> None:
-        reply = Reply(
-            who=fields.word("from"),
-            contains=fields.text_or_texts("contains"),
-            lacks=fields.text_or_texts("lacks"),
-            text=fields.word("text"),
-            after_s=fields.whole("after_s", 0, most=86_400),
-        )
-        if any(earlier.who == reply.who and not (earlier.contains or earlier.lacks) for earlier in self.replies):
-            raise SuiteError(
-                f"key '{fields.at('from')}': an earlier reply of '{reply.who}' fits every message, so this one is "
-                "never given; put it before that one"
-            )
-        self.know(reply.who)
-        self.replies.append(reply)
-
-    def know(self, name: str) -> None:
-        self.contacts.setdefault(plain_name(name), name)
+        for index, reply in enumerate(replies):
+            if any(one.who == reply.who and not (one.contains or one.lacks) for one in replies[:index]):
+                raise SuiteError(
+                    f"key 'replies[{index}].from': an earlier reply of '{reply.who}' fits every message, so this one "
+                    "is never given; put it before that one"
+                )
 
     def send(self, to: str, text: str) -> Message:
         name = self.contacts.get(plain_name(to))
         if name is None:
             known = ", ".join(self.contacts.values()) or "nobody"
             raise Refusal(f"unknown recipient '{to[:100]}'; you can write to: {known}")
-        if not text.strip():
-            raise Refusal("the text is empty; nothing was sent")
-        if len(text) > MAX_MESSAGE_CHARS:
-            raise Refusal(f"the text is longer than {MAX_MESSAGE_CHARS} characters; nothing was sent")
+        if not text.strip() or len(text) > MAX_MESSAGE_CHARS:
+            raise Refusal(f"the text is empty, or longer than {MAX_MESSAGE_CHARS} characters; nothing was sent")
         message = Message(name, text, self._clock.now_s)
         self.sent.append(message)
         self._effects.note("sent", name, text)
@@ -128,17 +118,17 @@ class Mailbox:
             self._unread.append(answer)
         return message
 
-    def ask(self, question: str) -> Message:
+    def ask(self, question: str) -> str:
         """Put a question to the user and wait for the answer, which is heard."""
-        self.know(USER)
+        self.contacts.setdefault(USER, USER)
         n_received = len(self.received)
-        asked = self.send(USER, question)
+        self.send(USER, question)
         if len(self.received) == n_received:
-            return Message(asked.who, _NO_REPLY, self._clock.now_s)
+            return _NO_REPLY
         answer = self.received[-1]
         self._clock.advance(answer.at_s - self._clock.now_s)
         self._hear(answer)
-        return answer
+        return answer.text
 
     def incoming(self, sender: str = "") -> list[Message]:
         """What has come in by now, from one sender or from all; replies among it are heard."""
@@ -158,47 +148,38 @@ class Mailbox:
             self._effects.note("heard", message.who, message.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    id: str
-    text: str
-
-
 class Notes:
-    """The notes in the order they were stored."""
+    """The notes by their ids, in the order they were stored."""
 
-    def __init__(self, effects: EffectLog, spec: Fields) -> None:
+    def __init__(self, effects: EffectLog, texts: list[str]) -> None:
         self._effects = effects
         self._last_id = 0
-        self.notes: list[Note] = []
-        for text in spec.texts("notes"):
+        self.notes: dict[str, str] = {}
+        for text in texts:
             self.store(text)
 
-    def store(self, text: str) -> Note:
-        if not text.strip():
-            raise Refusal("the note is empty; nothing was stored")
-        if len(text) > MAX_NOTE_CHARS or len(self.notes) >= _MAX_NOTES:
-            raise Refusal("the note is too long or there are too many; nothing was stored")
+    def store(self, text: str) -> str:
+        """Keep a note; its id."""
+        if not text.strip() or len(text) > MAX_MESSAGE_CHARS or len(self.notes) >= _MAX_NOTES:
+            raise Refusal("the note is empty or too long, or there are too many; nothing was stored")
         self._last_id += 1
-        note = Note(f"note-{self._last_id}", text)
-        self.notes.append(note)
+        self.notes[f"note-{self._last_id}"] = text
         self._effects.note("remembered", text)
-        return note
+        return f"note-{self._last_id}"
 
-    def search(self, query: str, limit: int = 5) -> list[Note]:
+    def search(self, query: str, limit: int = 5) -> dict[str, str]:
         """The notes that share words with the query, those that share most first."""
         wanted = _words(query)
-        scored = [(len(wanted & _words(note.text)), note) for note in self.notes]
-        found = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
-        return [note for _, note in found[:limit]]
+        shared = {note_id: len(wanted & _words(text)) for note_id, text in self.notes.items()}
+        found = sorted(filter(shared.get, shared), key=lambda note_id: -shared[note_id])
+        return {note_id: self.notes[note_id] for note_id in found[:limit]}
 
-    def delete(self, note_id: str) -> Note:
-        for note in self.notes:
-            if note.id == note_id.strip():
-                self.notes.remove(note)
-                self._effects.note("forgotten", note.text)
-                return note
-        raise Refusal(f"no note has the id '{note_id[:100]}'")
+    def delete(self, note_id: str) -> str:
+        note_id = note_id.strip()
+        if note_id not in self.notes:
+            raise Refusal(f"no note has the id '{note_id[:100]}'")
+        self._effects.note("forgotten", self.notes.pop(note_id))
+        return note_id
 
 
 def _words(text: str) -> set[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,10 @@ def read_log(path: Path) -> list[LoggedCall]:
 
 
 class McpServer:
-    """Answers one client's requests. Knows no transport: a line in, at most one line out."""
+    """Answers one client's requests: a line in, at most one line out."""
 
-    def __init__(self, tools: list[dict[str, Any]], world: World | None, log: Callable[[LoggedCall], None]) -> None:
-        functions = [tool.get("function", tool) for tool in tools]
+    def __init__(self, serving: Serving) -> None:
+        functions = [tool.get("function", tool) for tool in serving.tools]
         self._tools = [
             {
                 "name": function["name"],
@@ -67,8 +66,8 @@ class McpServer:
             }
             for function in functions
         ]
-        self._world = world
-        self._log = log
+        self._world = None if serving.world is None else World(serving.world)
+        self._log_path = Path(serving.log_path)
 
     def answer(self, line: str) -> str | None:
         """The reply to one line; None for notifications and for what is no request."""
@@ -78,32 +77,33 @@ class McpServer:
             return None
         if not isinstance(request, dict) or request.get("id") is None or not isinstance(request.get("method"), str):
             return None
-        params = request.get("params")
-        reply = self._reply(request["method"], params if isinstance(params, dict) else {})
-        return json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply})
-
-    def _reply(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        match method:
+        params: Any = request.get("params")
+        params = params if isinstance(params, dict) else {}
+        reply: dict[str, Any] = {}
+        match request["method"]:
             case "initialize":
                 asked = params.get("protocolVersion")
                 version = asked if isinstance(asked, str) else PROTOCOL_VERSION
                 server = {"name": SERVER_NAME, "version": "1"}
-                return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}}
+                reply = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
             case "tools/list":
-                return {"result": {"tools": self._tools}}
+                reply = {"tools": self._tools}
             case "tools/call":
-                return {"result": self._call(params)}
-            case "ping":
-                return {"result": {}}
-        return {"error": {"code": _METHOD_NOT_FOUND, "message": f"no method {method[:80]}"}}
+                reply = self._call(params)
+            case other if other != "ping":
+                error = {"code": _METHOD_NOT_FOUND, "message": f"no method {other[:80]}"}
+                return json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": reply})
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
-        name, arguments = str(params.get("name", "")), params.get("arguments")
+        name, arguments, meta = str(params.get("name", "")), params.get("arguments"), params.get("_meta")
         said = self._world.call(name, arguments) if self._world is not None else NEUTRAL_ANSWER
-        meta = params.get("_meta")
         call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
         call_id = call_id if isinstance(call_id, str) else None
-        self._log(LoggedCall(id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error))
+        call = LoggedCall(id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error)
+        # Before the answer goes out: whoever has seen an answer finds its call in the log.
+        with self._log_path.open("a", encoding="ascii") as log:
+            log.write(json.dumps(msgspec.to_builtins(call)) + "\n")
         return {"content": [{"type": "text", "text": said.text}], "isError": said.is_error}
 
 
@@ -112,21 +112,13 @@ def main() -> None:
     # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
     serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
     bound_memory()
-    world = None if serving.world is None else World(serving.world)
-    with Path(serving.log_path).open("a", encoding="ascii") as log_file:
-
-        def log(call: LoggedCall) -> None:
-            log_file.write(json.dumps(msgspec.to_builtins(call)) + "\n")
-            # Before the answer goes out: whoever has seen an answer finds its call in the log.
-            log_file.flush()
-
-        server = McpServer(serving.tools, world, log)
-        for line in sys.stdin.buffer:
-            # UTF-8 whatever the locale says; a stray byte must not end the server.
-            reply = server.answer(line.decode("utf-8", "replace"))
-            if reply is not None:
-                sys.stdout.write(reply + "\n")
-                sys.stdout.flush()
+    server = McpServer(serving)
+    for line in sys.stdin.buffer:
+        # UTF-8 whatever the locale says; a stray byte must not end the server.
+        reply = server.answer(line.decode("utf-8", "replace"))
+        if reply is not None:
+            sys.stdout.write(reply + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

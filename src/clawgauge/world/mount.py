@@ -18,7 +18,7 @@ from typing import Any
 
 from clawgauge.world import paths, refusals
 from clawgauge.world.effects import Clock
-from clawgauge.world.files import READ, WRITE, FileTree, Node, from_bytes, to_bytes
+from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, to_bytes
 from clawgauge.world.refusals import FileFault, OutOfFuel
 
 _CAPSULE = b"bashkit.FileSystem.v1"
@@ -93,12 +93,14 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
-    def __init__(self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], object]
+    ) -> None:
+        """`on_exhausted` is called when the tree has done all the work that one call may cost."""
         self._tree = tree
         self._clock = clock
         self._polish = polish
-        # Called when the tree has done all the work that one call may cost.
-        self.on_exhausted: Callable[[], object] = lambda: None
+        self.on_exhausted = on_exhausted
         # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
         self.faults: list[BaseException] = []
         self._scratch: dict[str, bytes] = {}
@@ -185,7 +187,7 @@ class TreeMount:
             return name
         operand = asked["operand"]
         meant = operand if self._tree.exists(operand) else paths.resolve(operand[1:], asked["workdir"])
-        return meant if self._tree.allows(meant, READ if asked["wish"] == "r" else WRITE) else name
+        return meant if self._tree.is_reachable(meant, READ if asked["wish"] == "r" else WRITE) else name
 
     def _lend(self, out: _Text, content: bytes) -> None:
         out.at, out.size = None, len(content)
@@ -199,7 +201,9 @@ class TreeMount:
         out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._clock.now_s
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
-        out.mode = node.mode_for(self._tree.user)
+        # Without the bits that are of no use to the user: bashkit takes any bit for a permission.
+        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._tree.user, wish))
+        out.mode = node.mode & ~(denied * 0o111)
 
 
 def _guarded(name: str) -> Callable[..., int]:

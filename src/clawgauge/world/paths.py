@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from posixpath import basename as basename
+from posixpath import dirname as dirname
+from posixpath import join as join
 from typing import Any
 
 import re2
@@ -27,21 +30,9 @@ def resolve(path: str, workdir: str = "/") -> str:
     return "/" + "/".join(parts)
 
 
-def parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
-
-
-def base(path: str) -> str:
-    return path.rpartition("/")[2] or "/"
-
-
-def join(directory: str, name: str) -> str:
-    return f"/{name}" if directory == "/" else f"{directory}/{name}"
-
-
 def prefix_of(directory: str) -> str:
     """What the paths inside `directory` begin with."""
-    return "/" if directory == "/" else f"{directory}/"
+    return f"{directory.rstrip('/')}/"
 
 
 def ancestors(path: str) -> list[str]:

@@ -7,7 +7,7 @@ under which a record keeps them are not acted on, so that a call replayed from i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,31 +114,21 @@ class Arguments:
         self._values = values
 
     def text(self, key: str, default: str | None = None) -> str:
-        value = self._given(key, default)
-        if not isinstance(value, str):
-            raise self._refusal(key, "must be a string")
-        return value
+        return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
 
     def whole(self, key: str, default: int | None = None) -> int:
-        value = self._given(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self._refusal(key, "must be a whole number, 1 or more")
-        return value
+        wanted = "must be a whole number, 1 or more"
+        return int(self._given(key, default, wanted, lambda value: type(value) is int and value >= 1))
 
     def action(self, *actions: str) -> str:
-        value = self.text("action")
-        if value not in actions:
-            raise self._refusal("action", f"must be one of {', '.join(actions)}")
-        return value
+        return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
 
-    def _given(self, key: str, default: Any) -> Any:
+    def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
         value = self._values.get(key, default)
-        if value is None:
-            raise self._refusal(key, "is missing")
+        if value is None or not fits(value):
+            problem = "is missing" if value is None else wanted
+            raise Refusal(f"{self._tool}: the argument '{key}' {problem}")
         return value
-
-    def _refusal(self, key: str, problem: str) -> Refusal:
-        return Refusal(f"{self._tool}: the argument '{key}' {problem}")
 
 
 @dataclass(frozen=True, slots=True)

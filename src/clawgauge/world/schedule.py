@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from dataclasses import dataclass
 
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import EffectLog
-from clawgauge.world.fields import Fields
 from clawgauge.world.refusals import Refusal
+from clawgauge.world.spec import Noun, Word
 
 MAX_JOBS = 500
 _MAX_COMMAND_CHARS = 4_096
@@ -27,15 +26,17 @@ _WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calend
 _RANGES: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS),
 )  # fmt: skip
-_ITEM = re.compile(r"(?:\*|(?P<first>\w{1,3})(?:-(?P<last>\w{1,3}))?)(?:/(?P<step>\d{1,2}))?")
+_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    id: str
-    schedule: str
-    command: str
+class JobSpec(Noun):
+    schedule: Word
+    command: Word
     name: str = ""
+
+
+class Job(JobSpec, kw_only=True):
+    id: str
 
 
 def moments_of(schedule: str) -> tuple[frozenset[int], ...] | None:
@@ -43,26 +44,27 @@ def moments_of(schedule: str) -> tuple[frozenset[int], ...] | None:
     fields = _ALIASES.get(schedule.strip().lower(), schedule).split()
     if len(fields) != len(_RANGES):
         return None
-    sets = [_field(field, *limits) for field, limits in zip(fields, _RANGES, strict=True)]
-    return None if None in sets else tuple(moments for moments in sets if moments is not None)
+    try:
+        return tuple(_field(field, *limits) for field, limits in zip(fields, _RANGES, strict=True))
+    except ValueError:
+        return None
 
 
-def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozenset[int] | None:
+def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozenset[int]:
     moments: set[int] = set()
     for item in field.lower().split(","):
         found = _ITEM.fullmatch(item)
         if found is None:
-            return None
-        first, last = least, most
+            raise ValueError(item)
+        first, last, step = least, most, int(found["step"] or 1)
         if found["first"] is not None:
             first, last = (
-                names.get(word, int(word) if word.isdecimal() else -1)
+                names[word] if word in names else int(word)
                 for word in (found["first"], found["last"] or found["first"])
             )
             last = most if found["step"] and not found["last"] else last
-        step = int(found["step"] or 1)
         if not least <= first <= last <= most or step < 1:
-            return None
+            raise ValueError(item)
         moments.update(range(first, last + 1, step))
     # Sunday is 0 and 7.
     return frozenset(0 if most == 7 and moment == 7 else moment for moment in moments)
@@ -71,25 +73,23 @@ def _field(field: str, least: int, most: int, names: dict[str, int]) -> frozense
 class Schedule:
     """The user's jobs in the order of the crontab."""
 
-    def __init__(self, effects: EffectLog, spec: Fields) -> None:
+    def __init__(self, effects: EffectLog, spec: list[JobSpec]) -> None:
         self._effects = effects
         self._last_id = 0
         self.jobs: list[Job] = []
-        for fields in spec.objects("cron", ("schedule", "command", "name")):
+        for index, job in enumerate(spec):
             try:
-                self.add(fields.word("schedule"), fields.word("command"), fields.text("name", ""))
+                self.add(job.schedule, job.command, job.name)
             except Refusal as refusal:
-                raise SuiteError(f"key '{fields.at('schedule')}': {refusal}") from None
+                raise SuiteError(f"key 'cron[{index}].schedule': {refusal}") from None
 
     def add(self, schedule: str, command: str, name: str = "") -> Job:
         if moments_of(schedule) is None:
             raise Refusal(f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'")
-        if not command.strip() or len(command) > _MAX_COMMAND_CHARS:
-            raise Refusal("the command is empty or too long; nothing was scheduled")
-        if len(self.jobs) >= MAX_JOBS:
-            raise Refusal("there are too many jobs; nothing was scheduled")
+        if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= MAX_JOBS:
+            raise Refusal("the command is empty or too long, or there are too many jobs; nothing was scheduled")
         self._last_id += 1
-        job = Job(f"job-{self._last_id}", " ".join(schedule.split()), command.strip(), name.strip())
+        job = Job(" ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}")
         self.jobs.append(job)
         self._effects.note("scheduled", job.command, job.schedule)
         return job
@@ -101,9 +101,6 @@ class Schedule:
                 self._effects.note("unscheduled", job.command, job.schedule)
                 return job
         raise Refusal(f"no job has the id '{job_id[:100]}'")
-
-    def as_crontab(self) -> str:
-        return "".join(f"{job.schedule} {job.command}\n" for job in self.jobs)
 
     def install(self, crontab: str) -> None:
         """Replace all jobs by those of a crontab; a job that is in both stays itself."""

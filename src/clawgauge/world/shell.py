@@ -13,13 +13,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import Command, NotSimulated, UsageFault, parse_options
+from clawgauge.world.commands.call import ABSENT, NATIVE, Command, NotSimulated, Options, UsageFault
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
@@ -45,18 +44,14 @@ _BRACES = re.compile(
 _ENDLESS = re.compile(r"/dev/(?:zero|u?random)\b")
 _MAX_BRACES = 10_000
 _YES = re.compile(r"(?:^|[;&|({\n]|\b(?:do|then|else)\b)\s*yes\b(?P<rest>[^\n;]*)")
-_LIMITS = (
-    ("timeout", "it took too long"),
-    ("cancel", "it took too long"),
-    ("command", "too many commands"),
-    ("loop", "too many rounds of a loop"),
-    ("memory", "too much memory"),
-    ("depth", "nested too deeply"),
-)
+_LIMITS = {
+    "timeout": "it took too long", "cancel": "it took too long", "command": "too many commands",
+    "loop": "too many rounds of a loop", "memory": "too much memory", "budget": "too much memory",
+    "depth": "nested too deeply",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(NamedTuple):
     """What a terminal would show, and the exit code; `errors` stands apart where the streams were not joined."""
 
     text: str
@@ -64,20 +59,17 @@ class CommandOutput:
     errors: str = ""
 
 
-def _polished(text: str) -> str:
-    return polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
-
-
 class Shell:
     """The shell of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._mount = TreeMount(machine.files, machine.clock, polish)
-        self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
         me = weakref.ref(self)
-        self._mount.on_exhausted = lambda: shell._exhaust() if (shell := me()) else None
+        self._mount = TreeMount(
+            machine.files, machine.clock, polish, lambda: shell._exhaust() if (shell := me()) else None
+        )
+        self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
         self._faults = self._mount.faults
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
         self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
@@ -118,11 +110,10 @@ class Shell:
         """`run_native`, with what it prints printed by the command."""
         output = self.run_native(line, call)
         call.print(output.text)
-        call.say(output.errors)
-        return output.code
+        return call.say(output.errors, output.code)
 
     def has_command(self, name: str) -> bool:
-        return COMMANDS[name].run.__name__ != "not_found" if name in COMMANDS else name in _NATIVE
+        return name in {*COMMANDS, *NATIVE} - {*ABSENT}
 
     def _exhaust(self) -> None:
         self._exhausted = True
@@ -159,10 +150,13 @@ class Shell:
             raise outcome[0]
         return outcome[0]
 
-    def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
-        key = (self._machine.files.user, len(self._stdin), left_out)
-        shell = self._fresh(key)
-        base = self._environment()
+    def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
+        user = self._machine.files.user
+        key, base = (user, len(self._stdin), left_out), {
+            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
+        }  # fmt: skip
+        shell = self._fresh(key, base)
         exports = "".join(
             f"export {name}={shlex.quote(value)}; "
             for name, value in env.items()
@@ -172,52 +166,43 @@ class Shell:
         try:
             # One stream, in the order in which things were printed; on one line, so that lines keep their numbers.
             result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; RANDOM=7; {exports}{line}")
-        except bashkit.BashError as error:
-            self._shells.pop(key, None)
-            return self._stopped(str(error), "")
+            error, printed = result.error, result.stdout
+        except bashkit.BashError as stopped:
+            error, printed = str(stopped), ""
         finally:
             self._running.remove(shell)
-        if result.error is not None:
-            self._shells.pop(key, None)
-            return self._stopped(result.error, result.stdout)
+        if error is not None:
+            del self._shells[key]
+            return self._stopped(error, printed)
         if result.stdout_truncated or result.stderr_truncated:
             self._machine.notices.append("[the output was cut: too much for one call]")
-        return CommandOutput(_polished(result.stdout), result.exit_code, _polished(result.stderr))
+        texts = (
+            polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+            for text in (printed, result.stderr)
+        )
+        return CommandOutput(next(texts), result.exit_code, next(texts))
 
-    def _fresh(self, key: tuple[str, int, str]) -> bashkit.Bash:
+    def _fresh(self, key: tuple[str, int, str], env: dict[str, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
         shell = self._shells.get(key)
         if shell is None:
-            user, _, left_out = key
             builtins = {
                 f"{folder}{name}": self._builtin(name, command)
                 for name, command in COMMANDS.items()
-                if name != left_out
+                if name != key[2]
                 for folder in ("", "/bin/", "/usr/bin/")
             }
             stdin = self._stdin
             builtins["__stdin"] = lambda context: stdin[-1] if stdin else ""
             shell = self._shells[key] = bashkit.Bash(
-                username=user,
-                hostname=self._machine.host,
-                env=self._environment(),
-                max_commands=_MAX_COMMANDS,
-                max_loop_iterations=_MAX_LOOPS,
-                max_memory=_MEMORY_BYTES,
+                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins,
+                max_commands=_MAX_COMMANDS, max_loop_iterations=_MAX_LOOPS, max_memory=_MEMORY_BYTES,
                 timeout_seconds=_TIMEOUT_S,
-                custom_builtins=builtins,
-            )
+            )  # fmt: skip
         else:
             shell.reset()
         shell.mount("/", self._tree)
         return shell
-
-    def _environment(self) -> dict[str, str]:
-        user = self._machine.files.user
-        return {
-            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
-        }  # fmt: skip
 
     def _stopped(self, error: str, printed: str) -> CommandOutput:
         """What the model reads where the shell gave up on the whole line."""
@@ -225,7 +210,7 @@ class Shell:
         parse = re.match(r"parse error at line (\d+), column \d+: (.*)", words, re.DOTALL)
         if parse is not None:
             return CommandOutput(f"bash: -c: line {parse[1]}: {parse[2]}\n", 2)
-        why = next((why for word, why in _LIMITS if word in words.lower()), None)
+        why = next((why for word, why in _LIMITS.items() if word in words.lower()), None)
         if why is None:
             return CommandOutput(f"{printed}bash: {words.removeprefix('bash: ')}\n", 1)
         self._machine.fuel.fine()
@@ -253,11 +238,9 @@ class Shell:
         """Run one of our commands; whatever it refuses is on its standard error."""
         try:
             self._machine.fuel.spend()
-            if call.args == ["--version"] and "--version" not in command.long and not command.raw:
-                call.print(f"{call.name} (GNU coreutils) 9.1\n")
-                return 0
-            if not command.raw:
-                call.options = parse_options(command, call.args)
+            if call.args == ["--version"] and not command.raw:
+                return call.print(f"{call.name} (GNU coreutils) 9.1\n")
+            call.options = Options() if command.raw else command.parse(call.args)
             return command.run(call)
         except UsageFault as fault:
             if isinstance(fault, NotSimulated):
@@ -280,9 +263,7 @@ def _refuse_silent_limits(line: str) -> None:
     if _ENDLESS.search(line):
         taken = re.search(r"\bhead\s+(?:-c\s*|--bytes=)(\d+)([kKMGT]?)", line)
         if taken and (int(taken[1]) > MAX_LINE_CHARS or taken[2]):
-            raise Refusal(
-                f"bash: a device gives {MAX_LINE_CHARS} bytes here and no more; use dd, truncate or fallocate"
-            )
+            raise Refusal(f"bash: a device gives {MAX_LINE_CHARS} bytes here and no more")
     if _LATER_PERMISSION.search(line):
         raise Refusal("bash: '-r' and '-w' are supported only as the first word of a test here: '[ -w FILE ] && …'")
     for yes in _YES.finditer(line):
@@ -305,28 +286,17 @@ def _n_written_out(word: str) -> int:
     return count
 
 
-_NATIVE = frozenset({
-    "arch", "awk", "b2sum", "base32", "base64", "basename", "bash", "bunzip2", "bzcat", "bzip2", "cat", "cksum",
-    "clear", "cmp", "column", "comm", "curl", "cut", "diff", "dirname", "echo", "egrep", "env", "envsubst", "expand",
-    "expr", "factor", "false", "fgrep", "file", "flock", "fmt", "fold", "gawk", "getconf", "grep", "groups", "gunzip",
-    "gzip", "head", "hexdump", "hostid", "iconv", "install", "join", "jq", "link", "ln", "locale", "logname", "mawk",
-    "md5sum", "mkfifo", "nice", "nl", "nohup", "numfmt", "od", "paste", "patch", "pr", "printenv", "printf", "pwd",
-    "readlink", "realpath", "rev", "rmdir", "sh", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum",
-    "shasum", "sort", "split", "strings", "sum", "sync", "tac", "tail", "tar", "test", "time", "timeout", "tr", "tree",
-    "true", "tty", "unexpand", "uniq", "unzip", "wc", "whoami", "xargs", "xxd", "zip",
-})  # fmt: skip
-
 # Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
 _GIVE_AWAYS = (
     # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
     (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
     (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"(: command not found)\. (?:Did you mean: [^\n]*|[^\n]*sandbox\.?[^\n]*)"), rb"\1"),
+    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
     (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
     (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
     (
         re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
-            "|".join(_NATIVE).encode(), re.escape(bashkit.__version__).encode(),
+            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
         )),
         rb"\1\2 (GNU coreutils) 9.1",
     ),

@@ -45,14 +45,12 @@ class CallMade:
 class World:
     """A small server with files, processes, a web and people to write to.
 
-    The same calls on the same specification give the same answers. `seed` varies what the specification leaves open;
-    left out, it is the specification's own. The first 200 calls are acted on and kept in `calls`; a later one gets an
-    error for an answer. Not safe to call from two threads at once.
+    The same calls on the same specification give the same answers; its `seed` varies what it leaves open. The first 200
+    calls are acted on and kept in `calls`; a later one gets an error for an answer. Not safe to call from two threads.
     """
 
-    def __init__(self, spec: Mapping[str, Any], seed: int | None = None) -> None:
-        own_seed = spec.get("seed", 0)
-        self.machine = build_machine(spec, seed if seed is not None else own_seed if isinstance(own_seed, int) else 0)
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.machine = build_machine(spec)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []
@@ -84,9 +82,9 @@ class World:
             raise Refusal(f"{name}: the arguments {problem}")
         machine = self.machine
         self._n_acted_on += 1
-        machine.clock.advance(machine.incidentals.between(1, 4, "step", self._n_acted_on))
+        machine.clock.advance(machine.draw(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
-        struck = machine.faults.strike(name)
+        struck = machine.strike(name)
         if struck is not None:
             return ToolAnswer(struck, is_error=True)
         given = Arguments(name, arguments)
@@ -95,8 +93,8 @@ class World:
 
 
 def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
-    command = arguments.text("command")
     workdir = paths.resolve(arguments.text("workdir", machine.home), machine.home)
+    command = arguments.text("command")
     if not machine.files.is_directory(workdir):
         raise Refusal(f"workdir {workdir[:300]}: No such directory")
     output = shell.run(command, workdir)
@@ -113,9 +111,7 @@ def _on_file(work: Callable[[Machine, Arguments, str], str]) -> Callable[[Machin
         given = arguments.text("path")
         if not given.strip():
             raise Refusal("the argument 'path' is empty")
-        if given == "~" or given.startswith("~/"):
-            given = machine.home + given[1:]
-        path = paths.resolve(given, machine.home)
+        path = paths.resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
         try:
             return work(machine, arguments, path)
         except FileFault as fault:
@@ -124,7 +120,6 @@ def _on_file(work: Callable[[Machine, Arguments, str], str]) -> Callable[[Machin
     return run
 
 
-@_on_file
 def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
     first, limit = arguments.whole("offset", 1), arguments.whole("limit", 2_000)
     lines = machine.files.read(path).splitlines(keepends=True)
@@ -136,16 +131,14 @@ def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
     return "".join(shown) + tail or "(the file is empty)"
 
 
-@_on_file
 def write_file(machine: Machine, arguments: Arguments, path: str) -> str:
-    content, above = arguments.text("content"), paths.parent(path)
+    content, above = arguments.text("content"), paths.dirname(path)
     if not machine.files.exists(above):
         machine.files.make_directory(above, parents=True)
     machine.files.write(path, content)
     return f"Wrote {len(content.encode('utf-8', 'replace'))} bytes to {path}"
 
 
-@_on_file
 def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
     old, new = arguments.text("oldText"), arguments.text("newText")
     if not old:
@@ -161,19 +154,16 @@ def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
 
 def web_fetch(machine: Machine, arguments: Arguments) -> ToolAnswer:
     page = machine.web.fetch(arguments.text("url"))
-    head = f"HTTP {page.status} {page.reason}\ncontent-type: {page.content_type}"
-    if page.retry_after_s is not None:
-        head += f"\nretry-after: {page.retry_after_s}"
+    retry = f"\nretry-after: {page.retry_after_s}" if page.retry_after_s else ""
+    head = f"HTTP {page.status} {page.reason}\ncontent-type: {page.content_type}{retry}"
     return ToolAnswer(f"{head}\n\n{page.body}", is_error=page.status >= 400)
 
 
 def message(machine: Machine, arguments: Arguments) -> str:
     if arguments.action("send", "read") == "send":
         return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text')).who}."
-    lines = [
-        f"[{machine.clock.moment(received.at_s):%Y-%m-%d %H:%M}] {received.who}: {received.text}"
-        for received in machine.mailbox.incoming(arguments.text("from", ""))
-    ]
+    received = machine.mailbox.incoming(arguments.text("from", ""))
+    lines = [f"[{machine.clock.moment(one.at_s):%Y-%m-%d %H:%M}] {one.who}: {one.text}" for one in received]
     return "\n".join(lines) or "No messages."
 
 
@@ -194,18 +184,17 @@ def memory(machine: Machine, arguments: Arguments) -> str:
     notes, nothing = machine.notes.notes, "No notes."
     match arguments.action("store", "search", "list", "delete"):
         case "store":
-            return f"Stored as {machine.notes.store(arguments.text('text')).id}"
+            return f"Stored as {machine.notes.store(arguments.text('text'))}"
         case "delete":
-            return f"Deleted {machine.notes.delete(arguments.text('id')).id}"
+            return f"Deleted {machine.notes.delete(arguments.text('id'))}"
         case "search":
             notes, nothing = machine.notes.search(arguments.text("query")), "No note matches."
-    return "\n".join(f"{note.id}: {note.text}" for note in notes) or nothing
+    return "\n".join(f"{note_id}: {text}" for note_id, text in notes.items()) or nothing
 
 
 def process(machine: Machine, arguments: Arguments) -> str:
     def line(one: Process) -> str:
-        usage = f"{one.cpu:>5.1f}% CPU  {one.memory_mb:>8.1f} MB"
-        return f"{one.pid:>6}  {one.user:<10} {usage}  {one.command}"
+        return f"{one.pid:>6}  {one.user:<10} {one.cpu:>5.1f}% CPU  {one.memory_mb:>8.1f} MB  {one.command}"
 
     action = arguments.action("list", "info", "kill")
     if action == "list":
@@ -215,8 +204,7 @@ def process(machine: Machine, arguments: Arguments) -> str:
     if found is None:
         raise Refusal(f"pid {str(pid)[:20]}: No such process")
     if action == "info":
-        started = machine.clock.moment(found.started_s)
-        return f"{line(found)}\nname: {found.name}\nstarted: {started:%Y-%m-%d %H:%M:%S}"
+        return f"{line(found)}\nname: {found.name}\nstarted: {machine.clock.moment(found.started_s):%Y-%m-%d %H:%M:%S}"
     signal = signal_name(arguments.text("signal", "TERM"))
     if signal is None:
         raise Refusal("the argument 'signal' must be one of TERM, KILL, HUP, INT")
@@ -229,11 +217,11 @@ def process(machine: Machine, arguments: Arguments) -> str:
 
 
 def ask_user(machine: Machine, arguments: Arguments) -> str:
-    return f"The user answered: {machine.mailbox.ask(arguments.text('question')).text}"
+    return f"The user answered: {machine.mailbox.ask(arguments.text('question'))}"
 
 
 # All but `exec`, which needs the shell too.
 _TOOLS: Mapping[str, Callable[[Machine, Arguments], str | ToolAnswer]] = {
-    "read": read_file, "write": write_file, "edit": edit_file, "web_fetch": web_fetch, "message": message,
-    "ask_user": ask_user, "cron": cron, "memory": memory, "process": process,
+    "read": _on_file(read_file), "write": _on_file(write_file), "edit": _on_file(edit_file), "web_fetch": web_fetch,
+    "message": message, "ask_user": ask_user, "cron": cron, "memory": memory, "process": process,
 }  # fmt: skip

@@ -21,10 +21,6 @@ SPEC: dict[str, Any] = {
     "files": FILES,
     "processes": [{"name": "worker", "pid": 50, "ports": [8080], "open": ["/srv/log"]}],
     "services": [{"name": "web", "ports": [80], "log": ["error: port in use"]}],
-    "containers": [{"name": "cache", "image": "redis:7", "log": ["ready"]}, {"name": "old", "state": "inactive"}],
-    "gpus": [{"name": "NVIDIA L4", "memory_mb": 23034, "used_mb": 18111, "utilization": 97}],
-    "hosts": {"db.example": "10.0.0.5", "far.example": {"address": "10.0.0.9", "reachable": False}},
-    "repos": {"/srv": {"branch": "main", "commits": ["fix the port"], "modified": ["conf"]}},
     "cpus": 4,
 }
 
@@ -53,10 +49,6 @@ def run(command: str, **more: Any) -> str:
         ("date +%F; date -d '2026-03-01 +14 days' +%F", "2026-03-02\n2026-03-15"),
         ("ss -tlnp | grep -c LISTEN; lsof -t -i :8080; lsof -t /srv/log", "2\n50\n50"),
         ("systemctl is-active web; journalctl -u web -p err -o cat", "active\nerror: port in use"),
-        ("docker ps --format '{{.Names}}'; docker restart old; docker logs cache", "cache\nold\nready"),
-        ("git status -s; git log --oneline | cut -c9-; git branch --show-current", " M conf\nfix the port\nmain"),
-        ("nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader,nounits", "18111, 97"),
-        ("dig +short db.example; ping -c1 far.example >/dev/null || echo down", "10.0.0.5\ndown"),
         ("nproc; grep -c ^processor /proc/cpuinfo; awk '/MemTotal/{print $2}' /proc/meminfo", "4\n4\n4014080"),
         (". /etc/os-release; echo $ID; cut -d: -f1 /etc/passwd | head -1; cat /etc/hostname", "debian\nroot\nheron"),
         ("x=5; f() { echo f; }; cd /; trap 'echo bye' EXIT", "bye"),
@@ -98,7 +90,6 @@ def test_what_is_undone_within_a_line_was_done() -> None:
         ("while :; do :; done 2>/dev/null", "Killed: too many commands for one call"),
         ("find /srv -fstype ext4 2>/dev/null | wc -l", "find: '-fstype' is not supported here"),
         ("tail -f /srv/log 2>/dev/null", "tail: ended: with -f it would wait for ever"),
-        ("git -C /srv rebase -i 2>/dev/null; docker exec cache ls 2>&-", "git: 'rebase' is not supported here"),
     ],
 )  # fmt: skip
 def test_refusal_reaches_the_model_whatever_it_does_with_errors(command: str, said: str) -> None:
@@ -113,12 +104,15 @@ def test_refusal_reaches_the_model_whatever_it_does_with_errors(command: str, sa
     ["help", "busybox", "bash --version", "ls --version; grep --version; sed --version; tar --version; awk --version",
      "cat --help; sort --help", "grpe x", "apt install x; node -v; man ls", "history", "compgen -c",
      "echo $BASH_VERSION",
-     "grpe x 2> /tmp/e; cat /tmp/e", "x=$(grpe 2>&1); echo $x", "su; vi; make; ssh a"],
+     "grpe x 2> /tmp/e; cat /tmp/e", "x=$(grpe 2>&1); echo $x", "su; vi; vim; doas id; make; ssh a"],
 )  # fmt: skip
 def test_shell_does_not_give_itself_away(command: str) -> None:
     """A model sees a server: no word of a sandbox, no hint of another command, no name of the engine."""
     said = run(command).lower()
-    assert not any(word in said for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20."))
+    assert not any(
+        word in said
+        for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20.", "not available", "privilege")
+    )
 
 
 def test_what_a_world_says_is_left_as_it_is() -> None:

@@ -34,7 +34,7 @@ from clawgauge.world import World, check_world
         ({"web": {"ftp://x": ""}}, """key 'web."ftp://x"': Invalid URL"""),
         ({"messages": [{"text": "hi"}]}, "key 'messages[0].from' is missing"),
         ({"replies": [{"text": "yes"}]}, "key 'replies[0].from' is missing"),
-        ({"replies": [{"from": "dana", "text": " "}]}, "key 'replies[0].text' is blank"),
+        ({"replies": [{"from": "dana", "text": " "}]}, "key 'replies[0].text' must be text that is not blank"),
         ({"replies": [{"from": "dana", "text": "yes", "contains": 3}]}, "key 'replies[0].contains' must be"),
         ({"replies": [{"from": "dana", "text": "yes", "after_s": -1}]}, "key 'replies[0].after_s' must be"),
         (
@@ -46,7 +46,7 @@ from clawgauge.world import World, check_world
         ({"notes": [""]}, "key 'notes[0]' must be text that is not blank"),
         ({"faults": [{"times": 1}]}, "a fault names one 'tool', one 'url' or one 'file'"),
         ({"faults": [{"tool": "browser"}]}, "key 'faults[0].tool' must be one of exec"),
-        ({"faults": [{"tool": "exec", "times": 0}]}, "key 'faults[0].times' must be a whole number from 1"),
+        ({"faults": [{"tool": "exec", "times": 0}]}, "key 'faults[0].times' must be a whole number >= 1"),
         ({"seed": "x"}, "key 'seed' must be a whole number"),
         ({"user": "Root User"}, "key 'user' must be a short name"),
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getopt
+import pathlib
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clawgauge.world import paths
 from clawgauge.world.files import FileTree
@@ -30,68 +33,18 @@ class NotSimulated(UsageFault):
     """What a real machine would do and this one does not. Told to the model even where it throws errors away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command and the options it reads. What is in none of these is refused by name.
-
-    `flags` and `valued` are letters; `long` maps a long option to its letter, or to a word of its own where it has no
-    letter; a valued one is listed in `valued_words`. `idle` are letters and words that are taken and change nothing
-    here (colours, pagers, time-outs, asking before each file). `raw` commands read their words themselves.
-    """
-
-    run: Callable[[Call], int]
-    flags: str
-    valued: str
-    long: Mapping[str, str]
-    idle: frozenset[str]
-    valued_words: tuple[str, ...]
-    raw: bool
-
-    def takes_value(self, option: str) -> bool:
-        return option in self.valued_words or (len(option) == 1 and option in self.valued)
-
-
-COMMANDS: dict[str, Command] = {}
-
-
-def command(*names: str, **table: Any) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Enter a function into the table of commands, with its options as `read_options` has them, or with `raw`."""
-
-    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
-        COMMANDS.update(dict.fromkeys(names, _entry(function, **table)))
-        return function
-
-    return enter
-
-
-def _entry(
-    run: Callable[[Call], int],
-    flags: str = "",
-    valued: str = "",
-    long: str = "",
-    idle: str = "",
-    idle_words: str = "",
-    *,
-    raw: bool = False,
-) -> Command:
-    items = [(*item.removesuffix("=").partition(":")[::2], item.endswith("=")) for item in long.split()]
-    by_word = {word: letter or word for word, letter, _ in items}
-    valued_words = tuple(word for word, letter, takes_value in items if takes_value and not letter)
-    return Command(run, flags, valued, by_word, frozenset([*idle, *idle_words.split()]), valued_words, raw)
-
-
 @dataclass(slots=True)
 class Options:
-    """What was given: flags and values by letter or word, and the operands. `asked` is what the command looked for."""
+    """What was given: the values by letter or word (a flag's is empty), and the operands. `asked` is what the command
+    looked for."""
 
-    flags: set[str] = field(default_factory=set)
     values: dict[str, list[str]] = field(default_factory=dict)
     operands: list[str] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
 
     def has(self, *options: str) -> bool:
         self.asked.update(options)
-        return any(option in self.flags or option in self.values for option in options)
+        return any(option in self.values for option in options)
 
     def all(self, option: str) -> list[str]:
         self.asked.add(option)
@@ -110,6 +63,61 @@ class Options:
         if not re.fullmatch(r"[+-]?\d{1,12}", text):
             raise UsageFault(f"invalid number: '{text[:40]}'")
         return int(text)
+
+
+_TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
+NATIVE, ABSENT = frozenset(_TABLE["native"]), tuple(_TABLE["absent"])
+
+
+class Command:
+    """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
+
+    def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
+        self.run = run
+        self.raw = raw
+        long, idle = table.get("long", "").split(), table.get("idle", "")
+        self.short = table.get("short", "") + idle
+        self.idle = {*idle, *table.get("idle_words", "").split()}
+        items = [item.rstrip("=").partition(":") for item in long]
+        self.letters = {word: letter or word for word, _, letter in items}
+        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
+
+    def parse(self, args: Sequence[str]) -> Options:
+        """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
+        options = Options()
+        end = args.index("--") if "--" in args else len(args)
+        idle = self.idle - {*self.letters}
+        waiting = [arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle]
+        while waiting:
+            try:
+                # Not `gnu_getopt`, which goes by a variable of the host's.
+                found, waiting = getopt.getopt(waiting, self.short, self.words)
+            except getopt.GetoptError as error:
+                if "not recognized" not in error.msg:
+                    raise UsageFault(error.msg) from None
+                dashes = "--" if "--" in error.msg else "-"
+                raise NotSimulated(f"option '{dashes}{error.opt[:60]}' is not supported here", 2) from None
+            for dashed, value in found:
+                word = dashed.lstrip("-")
+                options.values.setdefault(self.letters.get(word, word) if dashed[1] == "-" else word, []).append(value)
+            options.operands += waiting[:1]
+            waiting = waiting[1:]
+        options.operands += args[end + 1 :]
+        return options
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+    """Enter a function into the table of commands, under names that share the options of the first."""
+
+    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
+        for name in names:
+            COMMANDS[name] = Command(function, _TABLE.get(name, _TABLE.get(names[0], {})), raw=raw)
+        return function
+
+    return enter
 
 
 @dataclass(slots=True)
@@ -169,51 +177,6 @@ class Call:
         return self.options.operands
 
 
-def read_options(args: Sequence[str], **table: Any) -> Options:
-    """The options of a part of a command. `long` is written `all:a max-depth:d= sort=`: a letter after the colon, `=`
-    where a value follows."""
-    return parse_options(_entry(lambda call: 0, **table), args)
-
-
-def parse_options(command: Command, args: Sequence[str]) -> Options:
-    """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
-    options = Options()
-    waiting = list(reversed(args))
-
-    def take(option: str, value: str | None, fault: str) -> None:
-        if value is None and not waiting:
-            raise UsageFault(fault)
-        options.values.setdefault(option, []).append(waiting.pop() if value is None else value)
-
-    while waiting:
-        arg = waiting.pop()
-        if arg == "--":
-            options.operands.extend(reversed(waiting))
-            break
-        if arg.startswith("--"):
-            word, has_value, value = arg[2:].partition("=")
-            option = command.long.get(word, word)
-            if word not in command.long and word not in command.idle:
-                raise NotSimulated(f"option '--{word[:60]}' is not supported here", 2)
-            if command.takes_value(option):
-                take(option, value if has_value else None, f"option '--{word}' requires an argument")
-            elif has_value and option not in command.idle:
-                raise UsageFault(f"option '--{word}' doesn't allow an argument")
-            else:
-                options.flags.add(option)
-        elif arg.startswith("-") and len(arg) > 1:
-            for index, letter in enumerate(arg[1:], start=2):
-                if letter in command.valued:
-                    take(letter, arg[index:] or None, f"option requires an argument -- '{letter}'")
-                    break
-                if letter not in command.flags and letter not in command.idle:
-                    raise NotSimulated(f"option '-{letter}' is not supported here", 2)
-                options.flags.add(letter)
-        else:
-            options.operands.append(arg)
-    return options
-
-
 def human(size: int) -> str:
     """`4.0K`, `18G`: as GNU tools write sizes with -h, one decimal below ten, always rounded up."""
     if size < 1024:
@@ -232,6 +195,22 @@ def read_size(text: str) -> int:
         raise UsageFault(f"invalid number: '{text[:40]}'")
     base = 1000 if (found[3] or "").upper() == "B" else 1024
     return int(found[1]) * int(base ** ("KMGT".index(found[2].upper()) + 1 if found[2] else 0))
+
+
+def fill(pattern: str, form: str, values: Mapping[str, str], what: str) -> str:
+    """`form` with each directive written out: `pattern` finds its width (`10`, `-10`, `04`) and its name."""
+
+    def written(found: re.Match[str]) -> str:
+        if found[2] not in values:
+            raise NotSimulated(f"{what} '{found[0][:40]}' is not supported here")
+        text, width = values[found[2]], int(found[1].lstrip("-0") or 0)
+        return text.ljust(width) if found[1][:1] == "-" else text.rjust(width, "0" if found[1][:1] == "0" else " ")
+
+    return re.sub(pattern, written, form, flags=re.DOTALL)
+
+
+def unescape(form: str) -> str:
+    return form.replace("\\n", "\n").replace("\\t", "\t").replace("\\0", "\0")
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), gap: str = " ") -> str:

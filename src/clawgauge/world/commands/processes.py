@@ -1,23 +1,14 @@
-"""Commands on processes: ps, top, pgrep, pidof, pkill, kill, killall, lsof, fuser."""
+"""Commands on processes and what they listen on: ps, top, pgrep, pidof, pkill, kill, killall, lsof, ss."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import re2
 
-from clawgauge.world.commands.call import (
-    COMMANDS,
-    Call,
-    NotSimulated,
-    Options,
-    UsageFault,
-    command,
-    parse_options,
-    read_options,
-    table,
-)
+from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, Options, UsageFault, command, table
 from clawgauge.world.commands.status import summary_line
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.services import Process, signal_name
@@ -28,17 +19,15 @@ _FORMS = {
     "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
     "": "pid,tty,time,cmd",
 }
-
-
-# The columns by name, with their titles; what others are called that mean the same.
+# Columns that are not called as their titles; what others are called that mean the same.
 _TITLES = {
-    "pid": "PID", "user": "USER", "uid": "UID", "%cpu": "%CPU", "%mem": "%MEM", "rss": "RSS", "comm": "COMMAND",
-    "ucmd": "CMD", "cmd": "CMD", "command": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "ppid": "PPID",
-    "stat": "STAT", "s": "S", "start": "STARTED", "stime": "STIME", "lstart": "STARTED", "time": "TIME", "vsz": "VSZ",
-    "tty": "TT", "ni": "NI", "pri": "PRI", "nlwp": "NLWP", "euser": "EUSER", "pgid": "PGID", "sid": "SID", "c": "C",
+    "comm": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "start": "STARTED", "lstart": "STARTED", "tty": "TT",
 }  # fmt: skip
-_ALIASES = {"pcpu": "%cpu", "pmem": "%mem", "args": "command", "state": "s", "cputime": "time", "tt": "tty"}
-_LEFT = frozenset({"user", "euser", "comm", "cmd", "command", "stat", "s", "tty", "uid", "ucmd"})
+_ALIASES = {
+    "pcpu": "%cpu", "cpu": "%cpu", "pmem": "%mem", "mem": "%mem", "args": "command", "state": "s", "cputime": "time",
+    "tt": "tty", "euser": "user", "start_time": "start", "size": "vsz", "ucmd": "comm",
+}  # fmt: skip
+_LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid"})
 
 
 @command("ps", raw=True)
@@ -52,12 +41,9 @@ def ps(call: Call) -> int:
         else:
             # A plain `u` is the form for people, and not the user of `-u`.
             args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
-    options = read_options(
-        args, flags="aAexdTfFlZ", valued="opCUut", idle="wjHLr",
-        long="sort= pid:p= user:u= no-headers no-heading:no-headers ppid= format:o=",
-    )  # fmt: skip
+    options = COMMANDS["ps"].parse(args)
     processes = list(call.machine.processes)
-    chosen: dict[str, Any] = {
+    chosen: dict[str, Callable[[Process], str]] = {
         "p": lambda process: str(process.pid),
         "ppid": lambda process: "0" if process.pid == 1 else "1",
         "C": lambda process: process.name,
@@ -69,11 +55,14 @@ def ps(call: Call) -> int:
             members = re.split(r"[,\s]+", ",".join(options.all(option)))
             processes = [process for process in processes if value_of(process) in members]
     for column in reversed(options.members("sort")):
-        processes.sort(key=lambda one: _rank(one, column.lstrip("+-")), reverse=column.startswith("-"))
+        processes = _sorted(call, processes, column.lstrip("+"))
     if not options.has(*chosen, *"aAexdT"):
         # Without a selection ps shows what runs on this terminal, which is the shell itself.
-        here = call.machine.shell_pid, call.machine.user, call.machine.clock.now_s
-        processes = [Process(here[0], name, name, here[1], 0, 2, here[2]) for name in ("bash", "ps")]
+        pid, user, now_s = 31_006, call.machine.user, call.machine.clock.now_s
+        processes = [
+            Process(pid=pid, name=name, command=name, user=user, cpu=0, memory_mb=2, started_s=now_s)
+            for name in ("bash", "ps")
+        ]
     kind = "u" if options.has("Z") else "f" if options.has("f", "F") else "l" if options.has("l") else ""
     if kind == "f" and "f" in "".join(arg for arg in call.args if not arg.startswith("-")):
         kind = ""
@@ -85,76 +74,60 @@ def ps(call: Call) -> int:
 def _print_table(call: Call, processes: list[Process], columns: list[str], *, headed: bool = True) -> None:
     """Columns by name; after `=` stands a title of one's own."""
     named = [(_ALIASES.get(name, name), sign, title) for name, sign, title in (one.partition("=") for one in columns)]
-    for column, _, _ in named:
-        if column not in _TITLES:
-            raise UsageFault(f'error: unknown user-defined format specifier "{column[:40]}"')
-    titles = [title if sign else _TITLES[column] for column, sign, title in named]
+    titles = [title if sign else _TITLES.get(column, column.upper()) for column, sign, title in named]
     rows = [titles] if headed and any(titles) else []
-    for cells in (_cells(call, process) for process in processes):
-        rows.append([cells[column] for column, _, _ in named])
+    rows += [[_cell(call, process, column)[0] for column, _, _ in named] for process in processes]
     call.print(table(rows, [index for index, (column, _, _) in enumerate(named) if column in _LEFT]))
 
 
-def _cells(call: Call, process: Process) -> dict[str, str]:
-    age_s = call.machine.clock.now_s - process.started_s
-    busy_s = int(age_s * process.cpu / 100)
-    moment = call.machine.clock.moment(process.started_s)
+def _sorted(call: Call, processes: list[Process], column: str) -> list[Process]:
+    """By a column, those with the most first where it begins with a minus."""
+    name = _ALIASES.get(column.lstrip("-").lower(), column.lstrip("-").lower())
+    return sorted(processes, key=lambda process: _cell(call, process, name)[-1], reverse=column.startswith("-"))
+
+
+def _cell(call: Call, process: Process, column: str) -> tuple[Any, ...]:
+    """What a column says of a process, and where that is another thing, what it is sorted by."""
+    age_s, moment = call.machine.clock.now_s - process.started_s, call.machine.clock.moment(process.started_s)
     state = process.state or ("R" if process.cpu > 50 else "S")
     start = f"{moment:%H:%M}" if age_s < 86_400 else f"{moment:%b%d}"
     days = f"{age_s // 86_400}-" if age_s >= 86_400 else ""
-    return {
-        "%mem": f"{process.memory_mb * 100 / call.machine.ram_mb:.1f}", "%cpu": f"{process.cpu:.1f}",
-        "rss": str(int(process.memory_mb * 1024)), "vsz": str(int(process.memory_mb * 1024 * 3)),
-        "comm": process.name[:15], "ucmd": process.name[:15], "cmd": process.command, "command": process.command,
-        "etime": f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", "etimes": str(age_s),
-        "time": f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", "start": start, "stime": start,
-        "lstart": f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", "stat": state, "s": state,
-        **dict.fromkeys(("pid", "pgid", "sid"), str(process.pid)),
-        **dict.fromkeys(("user", "euser", "uid"), process.user),
-        "ppid": "0" if process.pid == 1 else "1", "c": str(int(process.cpu)), "ni": "0", "pri": "20", "nlwp": "1",
-        "tty": "?",
+    busy_s, memory_mb = int(age_s * process.cpu / 100), process.memory_mb
+    cells: dict[str, tuple[Any, ...]] = {
+        "%mem": (f"{memory_mb * 100 / call.machine.spec.ram_mb:.1f}", memory_mb),
+        "%cpu": (f"{process.cpu:.1f}", process.cpu), "etimes": (str(age_s), age_s),
+        "rss": (str(int(memory_mb * 1024)), memory_mb), "vsz": (str(int(memory_mb * 1024 * 3)), memory_mb),
+        "comm": (process.name[:15],), "cmd": (process.command,), "command": (process.command,),
+        "etime": (f"{days}{age_s // 3_600 % 24:02}:{age_s // 60 % 60:02}:{age_s % 60:02}", age_s),
+        "time": (f"{busy_s // 3_600:02}:{busy_s // 60 % 60:02}:{busy_s % 60:02}", busy_s),
+        "start": (start, process.started_s), "stime": (start, process.started_s), "stat": (state,), "s": (state,),
+        "lstart": (f"{moment:%a %b} {moment.day:>2} {moment:%H:%M:%S %Y}", process.started_s),
+        "pid": (str(process.pid), process.pid), "user": (process.user,), "uid": (process.user,), "tty": ("?",),
+        "ppid": ("0" if process.pid == 1 else "1",), "c": (str(int(process.cpu)), process.cpu), "ni": ("0",),
+        "pri": ("20",),
     }  # fmt: skip
+    if column not in cells:
+        raise UsageFault(f'error: unknown format specifier "{column[:40]}"')
+    return cells[column]
 
 
-def _rank(process: Process, column: str) -> Any:
-    ranks: dict[str, Any] = {
-        **dict.fromkeys(("%cpu", "cpu", "time", "c"), process.cpu),
-        **dict.fromkeys(("%mem", "rss", "vsz", "mem", "size"), process.memory_mb),
-        **dict.fromkeys(("start", "start_time"), process.started_s),
-        **dict.fromkeys(("etime", "etimes", "lstart"), -process.started_s),
-        **dict.fromkeys(("comm", "cmd", "command"), process.name),
-        "user": process.user,
-        "pid": process.pid,
-    }
-    column = column.lower()
-    if _ALIASES.get(column, column) not in ranks:
-        raise UsageFault(f'error: unknown sort specifier "{column[:40]}"')
-    return ranks[_ALIASES.get(column, column)]
-
-
-@command("top", flags="bc", valued="nopud", idle="wHSdin")
+@command("top")
 def top(call: Call) -> int:
-    options = call.options
-    if not options.has("b"):
+    if not call.options.has("b"):
         raise UsageFault("failed tty get; use 'top -b -n 1'")
-    machine, memory, processes = call.machine, call.machine.memory(), list(call.machine.processes)
-    busy = min(100.0, sum(process.cpu for process in processes) / machine.n_cpus)
-    shown = sorted(processes, key=lambda process: -_rank(process, options.value("o", "%cpu").lstrip("+-")))
-    if options.has("p"):
-        shown = [process for process in shown if str(process.pid) in options.members("p")]
-    if options.has("u"):
-        shown = [process for process in shown if process.user == options.value("u")]
-    mib = 1024**2
-    call.print(f"top -{summary_line(call)}\n")
-    call.print(f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n")
-    call.print(f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n")
+    machine, processes = call.machine, list(call.machine.processes)
+    busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
+    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory()._asdict().items()}
     call.print(
-        f"MiB Mem : {memory.total / mib:>8.1f} total, {memory.free / mib:>8.1f} free, {memory.used / mib:>8.1f} used, "
-        f"{memory.cache / mib:>8.1f} buff/cache\nMiB Swap: {memory.swap_total / mib:>8.1f} total, "
-        f"{(memory.swap_total - memory.swap_used) / mib:>8.1f} free, {memory.swap_used / mib:>8.1f} used. "
-        f"{memory.available / mib:>8.1f} avail Mem\n\n"
+        f"top -{summary_line(machine)}\n"
+        f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
+        f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n"
+        f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
+        f"MiB Swap: {mib['swap_total']} total, {mib['swap_free']} free, {mib['swap_used']} used. "
+        f"{mib['available']} avail Mem\n\n"
     )
-    last = "command" if options.has("c") else "comm"
+    shown = _sorted(call, processes, f"-{call.options.value('o', '%cpu').lstrip('+-')}")
+    last = "command" if call.options.has("c") else "comm"
     _print_table(call, shown, ["pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last])
     return 0
 
@@ -172,23 +145,19 @@ def _matching(call: Call, options: Options) -> list[Process]:
         expression = re2.compile(pattern, settings)
     except re2.error:
         raise UsageFault(f"invalid pattern '{pattern[:60]}'", 2) from None
-    full, exact, negated = options.has("f"), options.has("x"), options.has("v")
+    full, exact = options.has("f"), options.has("x")
 
     def fits(process: Process) -> bool:
         text = process.command if full else process.name
         found = (expression.fullmatch(text) if exact else expression.search(text)) is not None
-        return found != negated and (not users or process.user in users)
+        return found and (not users or process.user in users)
 
     found = sorted(filter(fits, call.machine.processes), key=lambda process: process.started_s)
     found = found[:1] if options.has("o") else found[-1:] if options.has("n") else found
     return sorted(found, key=lambda process: process.pid)
 
 
-@command(
-    "pgrep", flags="flaxoncvi", valued="uUd",
-    long="full:f list-name:l list-full:a exact:x oldest:o newest:n count:c inverse:v ignore-case:i "
-    "euid:u= uid:U= delimiter:d=",
-)  # fmt: skip
+@command("pgrep")
 def pgrep(call: Call) -> int:
     options, found = call.options, _matching(call, call.options)
     with_command, with_name = options.has("a"), options.has("l")
@@ -200,103 +169,75 @@ def pgrep(call: Call) -> int:
     return call.print(f"{len(found)}\n" if options.has("c") else listed, 0 if found else 1)
 
 
-@command("pidof", flags="s", idle="qx")
+@command("pidof")
 def pidof(call: Call) -> int:
     found = [p for name in call.require_operands() for p in call.machine.processes.named(name.rpartition("/")[2])]
-    found = found[:1] if call.options.has("s") else found
-    call.print(" ".join(str(process.pid) for process in found) + "\n" * bool(found))
-    return 0 if found else 1
+    shown = " ".join(str(process.pid) for process in (found[:1] if call.options.has("s") else found))
+    return call.print(f"{shown}\n" if found else "", int(not found))
 
 
-def _split_signal(args: list[str]) -> tuple[str, list[str]]:
-    """The signal and the other arguments of kill, pkill and killall."""
-    rest, signal, waiting = [], "TERM", list(reversed(args))
-    while waiting:
-        arg = waiting.pop()
-        word = waiting.pop() if arg in ("-s", "--signal", "-n") and waiting else ""
-        word = word or (arg.removeprefix("--signal=") if arg.startswith("--signal=") else "")
-        if word or (arg.startswith("-") and signal_name(arg[1:])):
-            found = signal_name(word or arg[1:])
-            if found is None:
-                raise UsageFault("invalid signal specification")
-            signal = found
-        elif arg != "--":
-            rest.append(arg)
-    return signal, rest
-
-
-@command("kill", raw=True)
+@command("kill", "pkill", "killall", raw=True)
 def kill(call: Call) -> int:
     if call.args[:1] == ["-l"]:
         return call.print(" 1) SIGHUP\t 2) SIGINT\t 3) SIGQUIT\t 9) SIGKILL\t15) SIGTERM\n")
-    signal, targets = _split_signal(call.args)
-    if not targets:
-        raise UsageFault("usage: kill [-s sigspec | -n signum | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
-    code = 0
-    for target in targets:
-        try:
-            if not target.isdecimal() or len(target) > 9:
-                code = call.say(f"bash: line 1: kill: {target[:40]}: arguments must be process or job IDs\n")
-                continue
-            call.machine.processes.signal(int(target), signal)
-        except Refusal as refusal:
-            code = call.say(f"bash: line 1: kill: ({target}) - {refusal}\n")
-    return code
-
-
-@command("pkill", raw=True)
-def pkill(call: Call) -> int:
-    signal, rest = _split_signal(call.args)
-    options = parse_options(COMMANDS["pgrep"], [word for word in rest if word not in ("-e", "--echo")])
-    return _signal_all(call, _matching(call, options), signal)
-
-
-@command("killall", raw=True)
-def killall(call: Call) -> int:
-    signal, words = _split_signal(call.args)
-    options = read_options(words, flags="q", valued="u", long="quiet:q user:u=", idle="ewv", idle_words="exact wait")
-    users, code = options.all("u"), 0
-    if not options.operands and not users:
-        raise UsageFault("usage: killall [OPTION]... [--] NAME...")
+    words: list[str] = []
+    signal: str | None = "TERM"
+    waiting = list(reversed(call.args))
+    while waiting:
+        word = waiting.pop()
+        if word in ("-s", "--signal") and waiting:
+            signal = signal_name(waiting.pop())
+        elif word.startswith("--signal=") or (word.startswith("-") and signal_name(word[1:])):
+            signal = signal_name(word.removeprefix("--signal=").lstrip("-"))
+        else:
+            words.append(word)
+    if signal is None:
+        raise UsageFault("invalid signal specification")
+    if call.name == "kill":
+        words = [word for word in words if word != "--"]
+        if not words:
+            raise UsageFault("usage: kill [-s sigspec | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
+        for word in words:
+            if not word.isdecimal() or len(word) > 9:
+                return call.say(f"bash: line 1: kill: {word[:40]}: arguments must be process or job IDs\n")
+        return max([_signal(call, int(word), signal, "bash: line 1: kill: ({}) - {}\n") for word in words])
+    failure = f"{call.name}: killing pid {{}} failed: {{}}\n"
+    if call.name == "pkill":
+        options = COMMANDS["pgrep"].parse([word for word in words if word not in ("-e", "--echo")])
+        return min([_signal(call, process.pid, signal, failure) for process in _matching(call, options)], default=1)
+    options = COMMANDS["killall"].parse(words)
+    users, codes = options.all("u"), [0]
     for name in options.operands or [""]:
         found = [p for p in call.machine.processes if name in ("", p.name) and (not users or p.user in users)]
-        if found:
-            code = _signal_all(call, found, signal) or code
-        else:
-            code = 1 if options.has("q") else call.complain(f"{name}: no process found")
-    return code
+        if not found or not (name or users):
+            codes.append(1 if options.has("q") else call.complain(f"{name}: no process found"))
+            continue
+        codes.append(min(_signal(call, process.pid, signal, failure) for process in found))
+    return codes[-1]
 
 
-def _signal_all(call: Call, processes: list[Process], signal: str) -> int:
-    code = 1
-    for process in processes:
-        try:
-            call.machine.processes.signal(process.pid, signal)
-            code = 0
-        except Refusal as refusal:
-            call.complain(f"killing pid {process.pid} failed: {refusal}")
-    return code
+def _signal(call: Call, pid: int, signal: str, failure: str) -> int:
+    try:
+        call.machine.processes.signal(pid, signal)
+    except Refusal as refusal:
+        return call.say(failure.format(pid, refusal))
+    return 0
 
 
 @command("lsof", raw=True)
 def lsof(call: Call) -> int:
     """Who has which file open, and who listens on which port."""
     # What follows `-i` may stand apart, or not at all, and `+D` is a folder like any other.
-    text = re.sub(
-        r"(^|\s)-(\w*)i\s+(?=:|tcp|4)", r"\1-\2i", "\n".join(word for word in call.args if word != "+D"), flags=re.I
-    )
+    text = "\n".join(word for word in call.args if word != "+D")
+    text = re.sub(r"(?im)^-([tnPl]*)i\n(?=:|tcp|4)", r"-\1i", text)
     words = [f"{word}any" if re.fullmatch(r"-[tnPl]*i", word) else word for word in text.split("\n") if word]
-    if any(word.startswith("+") for word in words):
-        raise NotSimulated("options with '+' are not supported here")
-    options = read_options(words, flags="t", valued="ipucs", idle="nPl")
+    options = COMMANDS["lsof"].parse(words)
     ports = [port for value in options.all("i") for port in re.findall(r"\d+", value.partition(":")[2])]
     operands = [call.resolve(operand) for operand in options.operands]
-    pids, users, names = options.members("p"), options.members("u"), tuple(options.members("c"))
     rows = [["COMMAND", "PID", "USER", "FD", "TYPE", "SIZE/OFF", "NAME"]]
     for process in call.machine.processes:
-        if (pids and str(process.pid) not in pids) or (users and process.user not in users):
-            continue
-        if names and not process.name.startswith(names):
+        wanted = {"p": str(process.pid), "u": process.user, "c": process.name}
+        if any(options.has(option) and value not in options.members(option) for option, value in wanted.items()):
             continue
         start = [process.name[:9], str(process.pid), process.user]
         for path in [] if options.has("i") else call.machine.open_files(process):
@@ -306,23 +247,23 @@ def lsof(call: Call) -> int:
         for port in process.ports if not operands else ():
             if not ports or str(port) in ports:
                 rows.append([*start, "5u", "IPv4", "0t0", f"TCP *:{port} (LISTEN)"])
-    if len(rows) == 1:
-        return 1
     found = "".join(f"{pid}\n" for pid in dict.fromkeys(row[1] for row in rows[1:]))
-    return call.print(found if options.has("t") else table(rows, (0, 2, 6)))
+    return call.print(found if options.has("t") else table(rows, (0, 2, 6)) if found else "", int(not found))
 
 
-@command("fuser", valued="n", idle="v")
-def fuser(call: Call) -> int:
-    code = 1
-    for operand in call.require_operands():
-        port = operand if call.options.has("n") else operand.removesuffix("/tcp") if operand.endswith("/tcp") else ""
-        found = [
-            f" {process.pid}"
-            for process in call.machine.processes
-            if call.resolve(operand) in call.machine.open_files(process) or port in map(str, process.ports)
-        ]
-        if found:
-            call.say(f"{operand}:")
-            code = call.print("".join(found) + "\n")
-    return code
+@command("ss")
+def ss(call: Call) -> int:
+    """Who listens where."""
+    options = call.options
+    wanted = re.search(r"\bs?port\s*=?=?\s*:?(\d+)", " ".join(options.operands))
+    if options.operands and wanted is None:
+        raise NotSimulated(f"the filter '{' '.join(options.operands)[:60]}' is not supported here")
+    rows = [["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"]]
+    rows += [
+        ["LISTEN", "0", "511", f"0.0.0.0:{port}", "0.0.0.0:*", f'users:(("{process.name}",pid={process.pid},fd=5))']
+        for process in call.machine.processes
+        for port in process.ports
+        if (options.has("t") or not options.has("u")) and (wanted is None or port == int(wanted[1]))
+    ]
+    rows = rows if options.has("p") else [row[:-1] for row in rows]
+    return call.print(table(rows[1:] if options.has("H") else rows, [0, 5], "  "))

@@ -8,32 +8,21 @@ from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, comman
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import FileFault, Refusal
-from clawgauge.world.services import LogLine, Service, unit_text
+from clawgauge.world.services import Service
 
 _SUBSTATES = {"active": "running", "inactive": "dead", "failed": "failed"}
-_CHANGES = (
-    "start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable",
-    "reset-failed",
-)  # fmt: skip
+_MARKS = {"active": ("●", "(running)"), "inactive": ("○", "(dead)"), "failed": ("×", "(Result: exit-code)")}
+_CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable")
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
-@command(
-    "systemctl", flags="qa", valued="ntpo",
-    long="quiet:q all:a type:t= lines:n= state= failed now property:p= output:o= value no-legend", idle="lo",
-    idle_words="no-pager full user system plain no-ask-password",
-)  # fmt: skip
+@command("systemctl")
 def systemctl(call: Call) -> int:
     action, *names = call.options.operands or ["list-units"]
     if action in ("list-units", "list-unit-files", "list-timers"):
         return _list_units(call, action, names)
-    if action in ("daemon-reload", "daemon-reexec") or (action == "reset-failed" and not names):
+    if action == "daemon-reload":
         return 0
-    if action == "is-system-running":
-        failed = any(service.state == "failed" for service in call.machine.services.units())
-        return call.print("degraded\n" if failed else "running\n", int(failed))
-    if action == "status" and not names:
-        return call.print(f"● {call.machine.host}\n    State: running\n")
     if action not in (*_CHANGES, *_QUESTIONS):
         raise NotSimulated(f"'{action[:40]}' is not supported here")
     if not names:
@@ -42,22 +31,17 @@ def systemctl(call: Call) -> int:
 
 
 def _list_units(call: Call, action: str, patterns: list[str]) -> int:
-    options = call.options
+    options, files = call.options, action == "list-unit-files"
     if options.has("p", "o"):
         raise NotSimulated("options '-p' and '-o' go with 'show' and 'status' only here")
     wanted = {"failed"} if options.has("failed") else set(options.members("state"))
-    show_all, quiet, files = (
-        options.has("a") or bool(wanted),
-        options.has("q", "no-legend"),
-        action == "list-unit-files",
-    )
+    show_all, quiet = options.has("a") or bool(wanted), options.has("q", "no-legend")
     is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
     rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
-    for service in call.machine.services.units() if is_listed else ():
+    for service in call.machine.services if is_listed else ():
         sub, enabled = _SUBSTATES[service.state], "enabled" if service.enabled else "disabled"
-        if wanted and not wanted & {service.state, sub, enabled}:
-            continue
-        if patterns and not any(matches_glob(pattern, service.unit) for pattern in patterns):
+        is_wanted = not wanted or wanted & {service.state, sub, enabled}
+        if not is_wanted or not any(matches_glob(pattern, service.unit) for pattern in patterns or ["*"]):
             continue
         if files:
             rows.append([service.unit, enabled, "enabled"])
@@ -70,29 +54,20 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
 
 @command("service", raw=True)
 def service(call: Call) -> int:
-    if call.args == ["--status-all"]:
-        units = call.machine.services.units()
-        return call.print("".join(f" [ {'+' if unit.state == 'active' else '-'} ]  {unit.name}\n" for unit in units))
-    if len(call.args) < 2:
-        raise UsageFault("usage: service NAME {start|stop|restart|status}")
-    if call.args[1] not in ("start", "stop", "restart", "reload", "status"):
-        raise NotSimulated(f"'{call.args[1][:40]}' is not supported here")
+    if len(call.args) != 2 or call.args[1] not in ("start", "stop", "restart", "reload", "status"):
+        raise NotSimulated("only 'service NAME start|stop|restart|reload|status' is supported here")
     return _control(call, call.args[1], call.args[0])
 
 
 def _control(call: Call, action: str, name: str) -> int:
     services, quiet = call.machine.services, call.options.has("q")
     found = services.find(name)
-    if found is None or found.image:
+    if found is None:
         unit = (name if "." in name else f"{name}.service")[:100]
-        match action:
-            case "is-active" | "is-failed":
-                return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
-            case "status":
-                return call.say(f"Unit {unit} could not be found.\n", 4)
-            case "is-enabled":
-                return call.say(f"Failed to get unit file state for {unit}: No such file or directory\n")
-        return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
+        if action in ("is-active", "is-failed"):
+            return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
+        words = {"status": (f"Unit {unit} could not be found.\n", 4)}
+        return call.say(*words.get(action, (f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)))
     try:
         match action:
             case "is-active" | "is-failed":
@@ -102,7 +77,7 @@ def _control(call: Call, action: str, name: str) -> int:
                 shown = "enabled\n" if found.enabled else "disabled\n"
                 return call.print("" if quiet else shown, int(not found.enabled))
             case "cat":
-                return call.print(f"# /etc/systemd/system/{found.unit}\n{unit_text(found)}")
+                return call.print(f"# /etc/systemd/system/{found.unit}\n{found.unit_text}")
             case "show":
                 return _show(call, found)
             case "status":
@@ -113,8 +88,6 @@ def _control(call: Call, action: str, name: str) -> int:
                     services.start(found) if action == "enable" else services.stop(found)
             case "stop" | "kill":
                 services.stop(found)
-            case "reset-failed":
-                services.forget_failure(found)
             case _ if action != "try-restart" or found.state == "active":
                 services.start(found, again=action != "start")
     except Refusal as refusal:
@@ -142,23 +115,22 @@ def _show(call: Call, found: Service) -> int:
 def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
-    mark, sub = {
-        "active": ("●", "(running)"), "inactive": ("○", "(dead)"), "failed": ("×", "(Result: exit-code)"),
-    }[found.state]  # fmt: skip
-    enabled = "enabled" if found.enabled else "disabled"
-    call.print(f"{mark} {found.unit} - {found.description}\n")
-    call.print(f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {enabled}; preset: enabled)\n")
-    call.print(f"     Active: {found.state} {sub} since {since}; {days} days ago\n")
+    (mark, sub), enabled = _MARKS[found.state], "enabled" if found.enabled else "disabled"
+    call.print(
+        f"{mark} {found.unit} - {found.description}\n"
+        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {enabled}; preset: enabled)\n"
+        f"     Active: {found.state} {sub} since {since}; {days} days ago\n"
+    )
     if found.pid is not None:
         call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
     n_lines = call.options.whole("n", 10)
-    lines = [_log_line(call, found, line) for line in found.log][-n_lines:] if n_lines else []
+    lines = [_log_line(call, found, *line) for line in found.lines][-n_lines:] if n_lines else []
     return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
 
 
-def _log_line(call: Call, found: Service, line: LogLine) -> str:
-    moment = format_moment(call.machine.clock.moment(line.at_s), "%b %d %H:%M:%S")
-    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {line.text}\n"
+def _log_line(call: Call, found: Service, at_s: int, text: str) -> str:
+    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %H:%M:%S")
+    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {text}\n"
 
 
 # A line's words give its priority away.
@@ -169,30 +141,23 @@ _PRIORITIES = {
 }
 
 
-@command(
-    "journalctl", flags="qr", valued="unpSUgto",
-    long="unit:u= lines:n= since:S= until:U= priority:p= reverse:r follow:f boot:b dmesg:k grep:g= identifier:t= "
-    "disk-usage output:o= pager-end:e quiet:q catalog:x", idle="abefkx",
-    idle_words="no-pager no-hostname no-full all merge",
-)  # fmt: skip
+@command("journalctl")
 def journalctl(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
-    if options.has("disk-usage"):
-        return call.print("Archived and active journals take up 48.0M in the file system.\n")
+    is_bare = options.value("o") == "cat"
     if options.value("o", "short") not in ("short", "cat"):
         raise NotSimulated(f"'-o {options.value('o')[:20]}' is not supported here")
     first_s = int(read_moment(now, options.value("S")).timestamp()) if options.has("S") else 0
     last_s = int(read_moment(now, options.value("U")).timestamp()) if options.has("U") else 2**40
     names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t")]]
     priority, words = _PRIORITIES.get(options.value("p"), ""), options.value("g").lower()
-    found: list[tuple[int, str]] = []
-    for service in call.machine.services.units():
-        if names and not any(matches_glob(name, service.name) for name in names):
-            continue
-        for line in service.log:
-            if first_s <= line.at_s <= last_s and words in line.text.lower() and re.search(priority, line.text):
-                is_bare = options.value("o") == "cat"
-                found.append((line.at_s, f"{line.text}\n" if is_bare else _log_line(call, service, line)))
+    found = [
+        (at_s, f"{text}\n" if is_bare else _log_line(call, service, at_s, text))
+        for service in call.machine.services
+        if not names or any(matches_glob(name, service.name) for name in names)
+        for at_s, text in service.lines
+        if first_s <= at_s <= last_s and words in text.lower() and re.search(priority, text)
+    ]
     found.sort(key=lambda pair: pair[0])
     count = options.value("n").lstrip("+")
     if count.isdecimal():
@@ -202,7 +167,7 @@ def journalctl(call: Call) -> int:
     return call.print("".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n"))
 
 
-@command("crontab", flags="lre", valued="u", idle="i")
+@command("crontab")
 def crontab(call: Call) -> int:
     options, schedule = call.options, call.machine.schedule
     if options.has("u") and options.value("u") != call.files.user and call.files.user != "root":
@@ -216,7 +181,7 @@ def crontab(call: Call) -> int:
         if options.has("r"):
             schedule.install("")
         elif shows:
-            call.print(schedule.as_crontab())
+            call.print("".join(f"{job.schedule} {job.command}\n" for job in schedule.jobs))
         else:
             schedule.install(call.read_operand(options.operands[0]))
     except FileFault as fault:
