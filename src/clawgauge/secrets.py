@@ -217,7 +217,7 @@ class SecretMask:
 
     Takes only values that `looks_secret`: to mask `ollama` in every answer would spoil what was measured. For the same
     reason a piece that could be ordinary words counts from twelve characters on, or where a text begins or ends with
-    it; and pieces that the user's `own_words` hold are nobody's secret.
+    it, was cut (…) or quotes nothing else; and pieces that the user's `own_words` hold are nobody's secret.
     """
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
@@ -231,11 +231,15 @@ class SecretMask:
         last = {secret[-n:].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
         heads = [_spelled(text) for text in first - pieces if text not in own]
         tails = [_spelled(text) for text in last - pieces if text not in own]
-        in_texts = _Finder({*inside, *(f"{text}\\z" for text in heads), *(f"\\A{text}" for text in tails)})
+        alone = [f'"{text}\\\\*"' for text in (*heads, *tails)]
+        ends = {*(f"{text}(?:\\z|…)" for text in heads), *(f"\\A{text}" for text in tails)}
+        in_texts = _Finder({*inside, *ends, *alone})
         # A text with every secret, and what is left of one that was cut, replaced.
         self.mask: Callable[[str], str] = partial(in_texts.mask, pieces=shreds)
         # Whether there may be something to mask in encoded JSON, or in a text in UTF-8.
-        self.finds = _Finder({*inside, *(f'{text}\\\\*"' for text in heads), *(f'"{text}' for text in tails)}).finds
+        self.finds = _Finder(
+            {*inside, *(f'{text}(?:\\\\*"|…)' for text in heads), *(f'"{text}' for text in tails)}
+        ).finds
 
 
 def _telling_piece(start: str) -> str | None:

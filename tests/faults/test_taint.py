@@ -122,9 +122,10 @@ def run_tainted(place: Path, server: ScriptedServer, key: str, n_visible: Iterab
     assert_untainted(place, [key], done, *looks)
 
 
-def test_a_key_cut_by_any_limit(place: Path, server: ScriptedServer) -> None:
-    """With one character of it cut off, or all but eight, or half, wherever a server puts it."""
-    key = canary(51)
+@pytest.mark.parametrize("drawn_once", ["", "Qzgjz'J/Z/'kdaqY17IgSxqS1wV>iQ=Q}sbDu=I1L86vgOo0\\77"])
+def test_a_key_cut_by_any_limit(place: Path, server: ScriptedServer, drawn_once: str) -> None:
+    """With one character of it cut off, or all but eight, or half, wherever a server puts it; also one like words."""
+    key = drawn_once or canary(51)
     run_tainted(place, server, key, (8, 9, len(key) // 2, len(key) - 1))
 
 

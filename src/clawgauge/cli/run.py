@@ -184,6 +184,9 @@ def _make_plan(
     )
     patterns = [parse_target(text, providers) for text in settings.targets]
     chosen = [pattern for pattern in patterns if not pattern.excludes]
+    for pattern in chosen:
+        if names_targets and (why := providers[pattern.target.provider].unusable) is not None:
+            raise ConfigError(why)
     all_named = bool(chosen) and not any(pattern.is_wild for pattern in chosen)
     if names_targets and all_named:
         plan = with_targets(plan, apply_patterns(patterns, {}))

@@ -121,7 +121,7 @@ def in_turns(tmp_path: Path, rule: str, before: list[int], after: list[int]) -> 
     """What one rule makes of two models that one run asked in turns, with these times on as many prompts."""
     ids, models = IDS[: len(before)], (MODEL, "other")
     lines = [
-        record(i, e2e_ms=ms, model=model)
+        record(i, e2e_ms=ms, timings_us=None, model=model)
         for model, side in zip(models, (before, after), strict=True)
         for i, ms in zip(ids, side, strict=True)
     ]
@@ -155,13 +155,6 @@ def test_evidence_that_points_the_other_way_breaks_no_rule(tmp_path: Path) -> No
     before, after = [100] * 5 + [300] + [900] * 5, [90] * 5 + [800] + [890] * 5
     finding = in_turns(tmp_path, "p50_ms>10% (significant)", before, after)
     assert (finding.a, finding.b, finding.outcome) == (300, 800, "not_significant")
-
-
-def test_evidence_of_no_typical_change_breaks_no_rule(tmp_path: Path) -> None:
-    """Six of thirteen prompts are slower and none is faster, yet the typical prompt did not move."""
-    before, after = [50] * 3 + [60] * 6 + [1000] * 4, [50] * 3 + [500] * 6 + [1000] * 4
-    finding = in_turns(tmp_path, "p50_ms>10% (significant)", before, after)
-    assert (finding.a, finding.b, finding.outcome) == (60, 500, "not_significant")
 
 
 def test_times_of_runs_that_were_not_asked_in_turns_are_no_evidence(tmp_path: Path) -> None:
