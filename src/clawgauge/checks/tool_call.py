@@ -6,6 +6,7 @@ The arguments are held against what the suite allows and against the JSON Schema
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -43,6 +44,10 @@ Schema = Mapping[str, Any]
 ANYTHING = "*"
 _DROPPED = str.maketrans("", "", " ,./-_*^")
 MAX_EXPECTED_CALLS = 100
+# A model that is caught in a loop has not answered, whatever words it goes round in.
+_SENTENCE_END = re.compile(r"[.!?\n]+")
+_LOOP_CHARS = 10
+_LOOP_TIMES = 4
 WANTS = ("expected_calls", "no_call", "ask")
 COMPARISONS = ("exact", "loose")
 # A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
@@ -304,6 +309,9 @@ def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, 
     text = split_thinking(answer.text).strip()
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)
+    said = Counter(part for part in map(str.strip, _SENTENCE_END.split(text.lower())) if len(part) >= _LOOP_CHARS)
+    if said and said.most_common(1)[0][1] >= _LOOP_TIMES:
+        return failed("repeats_itself", f"{_LOOP_TIMES} times and more: {quoted(said.most_common(1)[0][0])}", parsed)
     claim = find_claim(text)
     if claim is not None:
         return failed("claimed_action", f"nothing was called, but the answer says {quoted(claim)}", parsed)
