@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawgauge.checks.spec import Shape, at, kind_of
+from clawgauge.checks.spec import Shape, at, check, kind_of
 from clawgauge.errors import SuiteError
 from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
@@ -47,7 +47,7 @@ class Place:
     def check(self, shape: Shape, value: object) -> None:
         """Refuse a value here that has not this shape."""
         try:
-            shape(value, self.key)
+            check(shape, value, self.key)
         except SuiteError as error:
             raise SuiteError(": ".join([self.file, ", ".join(filter(None, (self.prompt, str(error))))])) from None
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.checks.spec import Shape, any_text, fields, is_number, list_of, whole_number
+from clawgauge.checks.spec import Fields, ListOf, Shape, any_text, is_number, whole_number
 from clawgauge.suites.document import Place
 
 DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
@@ -21,10 +21,10 @@ _TOGETHER = "|"
 _LONG_FIELD = "{long}"
 LONG_KEYS: dict[str, Shape] = {
     "tokens": whole_number(1, 200_000),
-    "of": list_of(any_text, "lines"),
-    "insert": list_of(any_text, "lines", least=0),
+    "of": ListOf(any_text, "lines"),
+    "insert": ListOf(any_text, "lines", least=0),
 }
-_LONG = fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
+_LONG = Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
 # What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a mark, a new line.
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
@@ -53,7 +53,8 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
         swap = read_swap(entry, drawing, place.at("draw"))
-        entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
+        if drawing.number:
+            entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
@@ -99,34 +100,29 @@ def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
     rules = entry["draw"]
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
-    drawn = [entry.get(key) for key in DRAWN_KEYS]
-    leaves = list(_leaves_of(drawn))
+    leaves = list(_leaves_of([entry.get(key) for key in DRAWN_KEYS]))
     numbers = {str(leaf) for leaf in leaves if is_number(leaf)}
     everything = "\n".join([*(leaf for leaf in leaves if isinstance(leaf, str)), *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
         here, old = place.at(key), key.split(_TOGETHER)
-        _check_choices(choices, old, numbers, here)
+        if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+            raise here.refusal("must be a list of texts and no empty one")
+        counted = [part for part in old if any(re.search(_bounded(part), number) for number in numbers)]
+        for index, choice in enumerate(choices):
+            new = dict(zip(old, choice.split(_TOGETHER), strict=False))
+            if choice.count(_TOGETHER) != key.count(_TOGETHER):
+                raise here.at(index).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
+            if wrong := next((part for part in counted if not _NUMBER.fullmatch(new[part])), None):
+                raise here.at(index).refusal(f"{new[wrong]!r} takes the place of the number {wrong}; write a number")
         for part in old:
             if part in chosen:
                 raise here.refusal(f"{part!r} is drawn twice; draw it once")
             if not part or not re.search(_bounded(part), everything):
                 raise here.refusal(f"{part!r} stands nowhere in this prompt; write it as it stands there")
-        new = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))].split(_TOGETHER)
-        chosen |= dict(zip(old, new, strict=True))
+        drawn = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))] if drawing.number else key
+        chosen |= dict(zip(old, drawn.split(_TOGETHER), strict=True))
     return Swap(chosen if drawing.number else {})
-
-
-def _check_choices(choices: object, old: list[str], numbers: set[str], place: Place) -> None:
-    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
-        raise place.refusal("must be a list of texts and no empty one")
-    for index, choice in enumerate(choices):
-        new = choice.split(_TOGETHER)
-        if len(new) != len(old):
-            raise place.at(index).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
-        for old_part, new_part in zip(old, new, strict=True):
-            if any(re.search(_bounded(old_part), number) for number in numbers) and not _NUMBER.fullmatch(new_part):
-                raise place.at(index).refusal(f"{new_part!r} takes the place of the number {old_part}; write a number")
 
 
 def _pick(seed: str, n: int) -> int:

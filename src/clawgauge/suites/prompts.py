@@ -6,20 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from clawgauge.checks import check_offer, check_spec, expected_names
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.checks.spec import (
+    Fields,
+    ListOf,
     Shape,
+    Value,
     a_world,
     any_text,
     anything,
     at,
-    fields,
+    check,
     is_number,
     kind_of,
-    list_of,
     refuse,
     some_text,
-    that,
     whole_number,
 )
 from clawgauge.errors import SuiteError
@@ -29,7 +30,7 @@ from clawgauge.suites.tools import (
     DEFAULT_MAX_TURNS,
     MOST_TURNS,
     RESPONSE_FORMAT,
-    Tool,
+    VALIDATOR,
     Toolbox,
     check_task,
     check_tool_choice,
@@ -79,7 +80,7 @@ def _values(value: Any, place: str) -> None:
             raise SuiteError(f"key '{at(place, name)}' has no value; give one")
 
 
-_VARIANTS = list_of(_values, "objects, one for each form")
+_VARIANTS = ListOf(_values, "objects, one for each form")
 
 
 def _fill(entry: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -119,25 +120,22 @@ _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f
 
 def label(value: Any, place: str) -> None:
     """A text by which something is selected on the command line, where commas separate and control characters hide."""
-    some_text(value, place)
+    check(some_text, value, place)
     if not _LABEL.fullmatch(value):
         raise refuse(place, "a short plain word without comma, control character, or white space at an end", value)
 
 
-_temperature = that("a number, 0 or more", lambda value: is_number(value) and value >= 0)
-_validator = that(
-    'an object such as {"type": "noop"}, which records the answer without judging it',
-    lambda value: isinstance(value, dict),
-)
+_temperature = Value("a number, 0 or more", (int, float), low=0)
+_validator = Value('an object such as {"type": "noop"}, which records the answer without judging it', (dict,))
 # What a suite says for all its prompts, and each prompt may say for itself.
 SAMPLING: dict[str, Shape] = {"system": any_text, "temperature": _temperature, "max_tokens": whole_number(1)}
 _REQUIRED: dict[str, Shape] = {"id": label, "name": some_text, "prompt": some_text, "validator": _validator}
 PROMPT_KEYS: dict[str, Shape] = {
     **_REQUIRED,
-    "expected_tool_calls": list_of(some_text, "tool names", least=0),
+    "expected_tool_calls": ListOf(some_text, "tool names", least=0),
     "category": any_text,
     **SAMPLING,
-    "tools": list_of(anything, "tool definitions", least=0),
+    "tools": ListOf(anything, "tool definitions", least=0),
     "tool_choice": anything,
     "response_format": RESPONSE_FORMAT,
     "variants": anything,
@@ -146,7 +144,7 @@ PROMPT_KEYS: dict[str, Shape] = {
     "world": a_world,
     "max_turns": whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
 }
-_PROMPT = fields(_REQUIRED, PROMPT_KEYS)
+_PROMPT = Fields(_REQUIRED, PROMPT_KEYS)
 
 
 class SuiteContext(NamedTuple):
@@ -176,17 +174,21 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
         raise place.at("response_format").refusal("given with 'world'; a task's answers may be calls, so leave it out")
     toolbox = suite.toolbox if world is None else world_toolbox()
     tools = read_tools(given.get("tools", []), toolbox, place.at("tools"))
-    validator = _read_validator(given["validator"], tools, suite, place)
-    check_task(world, validator, tools, place)
+    validator = fold_defaults(given["validator"], suite)
+    if not suite.is_builtin or validator.get("type") != "effect":
+        try:
+            check_spec(validator)
+            check_offer(validator, tools)
+        except SuiteError as error:
+            raise place.refusal(f"validator: {error}") from None
+    if world is not None:
+        check_task(world, validator, tools, place)
+    elif validator["type"] == VALIDATOR:
+        raise place.at("validator").refusal(f"type '{VALIDATOR}' looks at a world; give the prompt one in 'world'")
     if "tool_choice" in given:
         check_tool_choice(given["tool_choice"], tools, place.at("tool_choice"))
     sampling = {**suite.sampling, **given}
-    expected = [
-        *validator.get("expected_tools", []),
-        *expected_names(validator),
-        *expected_tools_of(validator),
-        *given.get("expected_tool_calls", []),
-    ]
+    expected = [*expected_tools_of(validator), *given.get("expected_tool_calls", [])]
     return Prompt(
         id=given["id"],
         name=given["name"],
@@ -217,15 +219,3 @@ def fold_defaults(validator: dict[str, Any], suite: SuiteContext) -> dict[str, A
         if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
             folded["world"]["files"] = {**shared["files"], **own["files"]}
     return folded
-
-
-def _read_validator(validator: dict[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
-    validator = fold_defaults(validator, suite)
-    if suite.is_builtin and validator.get("type") == "effect":
-        return validator
-    try:
-        check_spec(validator)
-        check_offer(validator, tools)
-    except SuiteError as error:
-        raise place.refusal(f"validator: {error}") from None
-    return validator

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from clawgauge.checks.spec import (
+    ByType,
+    Fields,
+    Named,
     Shape,
+    Value,
     an_object,
     any_text,
     anything,
-    by_type,
     choice,
-    fields,
-    named,
     some_text,
     suggest,
-    that,
     true_or_false,
 )
 from clawgauge.suites.document import Place
@@ -33,26 +33,15 @@ VALIDATOR = "world_state"
 
 
 _FUNCTION: dict[str, Shape] = {"description": any_text, "parameters": an_object, "strict": anything}
-_TOOL = fields(
-    {"type": choice("function"), "function": fields({"name": some_text}, _FUNCTION, closed=False)}, closed=False
+_TOOL = Fields(
+    {"type": choice("function"), "function": Fields({"name": some_text}, _FUNCTION, closed=False)}, closed=False
 )
-_FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_format_name = that(
-    "up to 64 letters, digits, underscores and hyphens",
-    lambda value: isinstance(value, str) and _FORMAT_NAME.fullmatch(value) is not None,
+_format_name = Value(
+    "up to 64 letters, digits, underscores and hyphens", (str,), pattern=re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
 )
-_SCHEMA = fields({"name": _format_name, "schema": an_object}, {"description": any_text, "strict": true_or_false})
-RESPONSE_FORMAT = by_type({"json_schema": fields({"json_schema": _SCHEMA}), "json_object": fields({})}, "a format")
-TOOLBOX = named(fields({}, _FUNCTION), "tools by name")
-
-
-def read_toolbox(header: Mapping[str, Any], place: Place) -> Toolbox:
-    """The tools of a header of the right shape by name, each as it is sent."""
-    entries = header.get("toolbox", {})
-    for name in entries:
-        if not name.strip():
-            raise place.at("toolbox").refusal("a tool's name must not be empty")
-    return {name: {"type": "function", "function": {"name": name, **entry}} for name, entry in entries.items()}
+_SCHEMA = Fields({"name": _format_name, "schema": an_object}, {"description": any_text, "strict": true_or_false})
+RESPONSE_FORMAT = ByType({"json_schema": Fields({"json_schema": _SCHEMA}), "json_object": Fields({})}, "a format")
+TOOLBOX = Named(Fields({}, _FUNCTION), "tools by name")
 
 
 def read_tools(entries: list[Any], toolbox: Toolbox, place: Place) -> list[Tool]:
@@ -99,20 +88,16 @@ def world_toolbox() -> Toolbox:
 
 
 def expected_tools_of(validator: Mapping[str, Any]) -> list[str]:
-    """The tools that a checked validator expects a task to call."""
-    if validator["type"] != VALIDATOR:
-        return []
-    called = [condition.get("called", []) for condition in validator.get("expect", [])]
-    return [name for names in called for name in (names if isinstance(names, list) else [names])]
+    """The tools that a checked validator expects to be called, as it writes them."""
+    names = [*validator.get("expected_tools", []), *(call["name"] for call in validator.get("expected_calls", []))]
+    for condition in validator.get("expect", []) if validator["type"] == VALIDATOR else []:
+        called = condition.get("called", [])
+        names += called if isinstance(called, list) else [called]
+    return names
 
 
 def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], place: Place) -> None:
-    """Refuse a task without tools or with foreign ones, one that waits for words nobody will say, and a `world_state`
-    without a world."""
-    if world is None:
-        if validator["type"] == VALIDATOR:
-            raise place.at("validator").refusal(f"type '{VALIDATOR}' looks at a world; give the prompt one in 'world'")
-        return
+    """Refuse a task without tools or with foreign ones, and one that waits for words nobody will say."""
     if not tools:
         raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
     replies = world.get("replies", [])

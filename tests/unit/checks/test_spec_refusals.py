@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import check_offer, check_spec, expected_names
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
+from clawgauge.suites.tools import expected_tools_of
 from support.rows import every_row
 
 Spec = dict[str, Any]
@@ -223,5 +224,5 @@ def test_a_prompt_without_tools_cannot_expect_native_calls() -> None:
 
 def test_the_expected_tools_are_those_of_the_expected_calls() -> None:
     """Restraint expects none."""
-    assert expected_names(calls(expected_calls=[{"name": "a"}, {"name": " b "}, {"name": "a"}])) == ["a", "b", "a"]
-    assert expected_names(calls(ask=True)) == []
+    assert expected_tools_of(calls(expected_calls=[{"name": "a"}, {"name": "b"}, {"name": "a"}])) == ["a", "b", "a"]
+    assert expected_tools_of(calls(ask=True)) == []
