@@ -59,7 +59,7 @@ def is_text_rule(wanted: Any) -> bool:
 
 def _text_or_pattern(value: Any, place: str) -> None:
     check(some_text, value, place)
-    if is_pattern(value):
+    if value.startswith(PATTERN_MARK):
         re2_pattern(value.removeprefix(PATTERN_MARK), place)
 
 

@@ -101,7 +101,7 @@ def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
     leaves = list(_leaves_of([entry.get(key) for key in DRAWN_KEYS]))
-    numbers = {str(leaf) for leaf in leaves if is_number(leaf)}
+    numbers = {str(leaf) for leaf in leaves if not isinstance(leaf, str)}
     everything = "\n".join([*(leaf for leaf in leaves if isinstance(leaf, str)), *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
@@ -150,7 +150,7 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
     if isinstance(value, list):
         for item in value:
             yield from _leaves_of(item)
-    elif isinstance(value, str) or is_number(value):
+    elif type(value) in (str, int, float):
         yield value
 
 

@@ -15,8 +15,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, read_document
 from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values
-from clawgauge.suites.prompts import SAMPLING, SuiteContext, build_prompt, fold_defaults, label, unfold
-from clawgauge.suites.tools import TOOLBOX
+from clawgauge.suites.prompts import SAMPLING, TOOLBOX, SuiteContext, build_prompt, fold_defaults, label, unfold
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can

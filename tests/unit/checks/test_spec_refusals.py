@@ -8,7 +8,7 @@ import pytest
 
 from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
-from clawgauge.suites.tools import expected_tools_of
+from clawgauge.suites.prompts import expected_tools_of
 from support.rows import every_row
 
 Spec = dict[str, Any]
