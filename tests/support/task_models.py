@@ -15,7 +15,7 @@ from typing import Any
 
 from clawgauge.records import Prompt
 from clawgauge.suites.document import Place
-from clawgauge.suites.draw import Drawing, Swap, read_swap
+from clawgauge.suites.draw import Drawing, Swap, draw_texts
 from clawgauge.suites.load import suite_path
 from support.tool_models import DATA, ToolAnswer, ToolModel
 
@@ -46,7 +46,7 @@ def read_ways(drawing: int = 0) -> dict[str, list[Way]]:
     loaded = json.loads((DATA / "agentic_reference_solutions.json").read_text("utf-8"))
     for task, entry in zip(loaded, entries, strict=True):
         assert (task["id"], task["name"]) == (entry["id"], entry["name"])
-        swap = read_swap(entry, Drawing(drawing, "agentic"), Place("agentic"))
+        swap = Swap(draw_texts(entry, Drawing(drawing, "agentic"), Place("agentic")))
         drawn = _swapped([*task["right"], *task["wrong"]], swap)
         ways[task["id"]] = [_read_way(way) for way in drawn]
     return ways

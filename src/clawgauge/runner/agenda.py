@@ -377,7 +377,8 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
     """
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
     every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
-    open_cells = [cell for cell in every if cell.key(target) not in plan.work.done]
+    done = plan.work.done
+    open_cells = [cell for cell in every if not done or cell.key(target) not in done]
     cells, skipped = _leave_out(plan, target, open_cells)
     budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:

@@ -50,20 +50,20 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
         return entry
-    seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
-        swap = read_swap(entry, drawing, place.at("draw"))
-        if drawing.number:
+        chosen = draw_texts(entry, drawing, place.at("draw"))
+        if chosen:
+            swap = Swap(chosen)
             entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
             raise here.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
-        text = _make_long_text(entry["long"], drawing.long_defaults, seed, here)
+        text = _make_long_text(entry["long"], drawing.long_defaults, drawing.seed_of(entry), here)
         entry = {**entry, "prompt": prompt.replace(_LONG_FIELD, text)}
     world = entry.get("world")
     if isinstance(world, dict) and isinstance(world.get("files"), dict):
-        files = _with_long_files(world["files"], seed, place.at("world", "files"))
+        files = _with_long_files(world["files"], drawing.seed_of(entry), place.at("world", "files"))
         entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
@@ -95,7 +95,7 @@ class Swap:
         return value
 
 
-def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
+def draw_texts(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> dict[str, str]:
     """What the drawing puts in the place of what: nothing in drawing 0, but every rule is checked all the same."""
     rules = entry["draw"]
     if not isinstance(rules, dict) or not rules:
@@ -122,7 +122,7 @@ def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
                 raise here.refusal(f"{part!r} stands nowhere in this prompt; write it as it stands there")
         drawn = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))] if drawing.number else key
         chosen |= dict(zip(old, drawn.split(_TOGETHER), strict=True))
-    return Swap(chosen if drawing.number else {})
+    return chosen if drawing.number else {}
 
 
 def _pick(seed: str, n: int) -> int:
