@@ -8,7 +8,6 @@ import pytest
 
 from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
-from clawgauge.suites.prompts import expected_tools_of
 from support.rows import every_row
 
 Spec = dict[str, Any]
@@ -220,9 +219,3 @@ def test_a_prompt_without_tools_cannot_expect_native_calls() -> None:
     with pytest.raises(SuiteError, match="offers no tools"):
         check_offer(calls(no_call=True), [])
     check_offer({"type": "noop"}, [])
-
-
-def test_the_expected_tools_are_those_of_the_expected_calls() -> None:
-    """Restraint expects none."""
-    assert expected_tools_of(calls(expected_calls=[{"name": "a"}, {"name": "b"}, {"name": "a"}])) == ["a", "b", "a"]
-    assert expected_tools_of(calls(ask=True)) == []
