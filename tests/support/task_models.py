@@ -15,8 +15,8 @@ from typing import Any
 
 from clawgauge.records import Prompt
 from clawgauge.suites.document import Place
-from clawgauge.suites.draw import Drawing, Swap, read_swap
-from clawgauge.suites.load import builtin_path
+from clawgauge.suites.draw import Drawing, Swap, draw_texts
+from clawgauge.suites.load import suite_path
 from support.tool_models import DATA, ToolAnswer, ToolModel
 
 Script = list[ToolAnswer]
@@ -41,12 +41,12 @@ def read_ways(drawing: int = 0) -> dict[str, list[Way]]:
 
     In the file a call is a command line for `exec`, or `{tool: arguments}`.
     """
-    entries = tomllib.loads(builtin_path("agentic").read_text("utf-8"))["prompts"]
+    entries = tomllib.loads(suite_path("agentic").read_text("utf-8"))["prompts"]
     ways = {}
     loaded = json.loads((DATA / "agentic_reference_solutions.json").read_text("utf-8"))
     for task, entry in zip(loaded, entries, strict=True):
         assert (task["id"], task["name"]) == (entry["id"], entry["name"])
-        swap = read_swap(entry, Drawing(drawing, "agentic"), Place("agentic"))
+        swap = Swap(draw_texts(entry, Drawing(drawing, "agentic"), Place("agentic")))
         drawn = _swapped([*task["right"], *task["wrong"]], swap)
         ways[task["id"]] = [_read_way(way) for way in drawn]
     return ways

@@ -9,7 +9,6 @@ from clawgauge.checks.answer import tool_calls_of as tool_calls_of
 from clawgauge.checks.detection import detect_tools as detect_tools
 from clawgauge.checks.tool_call import COMPARISONS as COMPARISONS
 from clawgauge.checks.tool_call import check_offer as check_offer
-from clawgauge.checks.tool_call import expected_names as expected_names
 from clawgauge.checks.validators import VALIDATORS_VERSION as VALIDATORS_VERSION
 from clawgauge.checks.validators import Judgement as Judgement
 from clawgauge.checks.validators import check_spec as check_spec

@@ -43,14 +43,9 @@ def _answer_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def answer_pieces(text: str) -> list[str]:
-    """The answer as the pieces its thinking cuts it into."""
-    return [text[start:end] for start, end in _answer_spans(text)]
-
-
-def split_thinking(text: str) -> str:
-    """The answer alone: `text` with its thinking removed."""
-    return "".join(answer_pieces(text))
+def split_thinking(text: str, *, joint: str = "") -> str:
+    """The answer alone: `text` with its thinking removed, and `joint` in its place."""
+    return joint.join(text[start:end] for start, end in _answer_spans(text))
 
 
 def answer_start(text: str) -> int | None:
@@ -106,22 +101,13 @@ def _one_line(text: str, limit: int) -> str:
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
 
 
-def tool_calls_of(invocations: Iterable[ToolInvocation]) -> list[str]:
-    """The names of the valid calls: lower case, first-seen order, no repeats."""
-    return list(dict.fromkeys(call.name.lower() for call in invocations if call.valid))
+def tool_calls_of(invocations: Iterable[ToolInvocation], *, native: bool | None = None) -> list[str]:
+    """The names of the valid calls: lower case, first-seen order, no repeats.
 
-
-def counted_calls(invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> list[ToolInvocation]:
-    """The calls on the channel the prompt is judged on."""
-    return [call for call in invocations if (call.channel == NATIVE) == tools_offered]
-
-
-def tool_use_success(expected: Sequence[str], invocations: Iterable[ToolInvocation], *, tools_offered: bool) -> bool:
-    """Whether an expected tool was validly called on the channel that counts; false where none is expected."""
-    if not expected:
-        return False
-    called = set(tool_calls_of(counted_calls(invocations, tools_offered=tools_offered)))
-    return any(name.lower() in called for name in expected)
+    With `native`, of those on the channel that a prompt is judged on: the native one where it offers tools.
+    """
+    counted = (call for call in invocations if call.valid and native in (None, call.channel == NATIVE))
+    return list(dict.fromkeys(call.name.lower() for call in counted))
 
 
 def tool_channel_of(invocations: Sequence[ToolInvocation]) -> str:

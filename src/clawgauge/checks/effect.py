@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_pieces, failed, passed, quoted
+from clawgauge.checks.answer import NATIVE, Answer, Verdict, failed, passed, quoted, split_thinking
 from clawgauge.checks.detection import STEPS, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.prose import (
@@ -67,8 +67,11 @@ class NotCalled(Exception):
     """The answer calls nothing that could be run: the violation's code and detail."""
 
 
+_TEXTS_BY_NAME = shape.Named(shape.any_text, "texts by name")
+
+
 def _variables(value: Any, place: str) -> None:
-    shape.named(shape.any_text, "texts by name")(value, place)
+    shape.check(_TEXTS_BY_NAME, value, place)
     for name in value:
         if not _ENV_NAME.fullmatch(name):
             raise shape.fault(place, name, "must be a variable's name: letters, digits and underscores")
@@ -88,17 +91,17 @@ def _refuse_idle(spec: Spec, place: str) -> None:
         raise shape.fault(place, "expect", "holds before anything is done; expect what a command has to bring about")
 
 
-_STAND_IN = shape.fields(
+_STAND_IN = shape.Fields(
     {"command": shape.re2_pattern}, {"prints": shape.some_text, "does": shape.some_text}, also=_says_or_does
 )
-EFFECT = shape.fields(
+EFFECT = shape.Fields(
     {"expected_tools": shape.some_texts},
     {
         "output": TEXT_RULE,
         "look": shape.some_text,
         "may_change": shape.some_texts,
         "env": _variables,
-        "stand_ins": shape.list_of(_STAND_IN, "stand-ins", least=0),
+        "stand_ins": shape.ListOf(_STAND_IN, "stand-ins", least=0),
         **CONDITIONS,
         "world": shape.a_world,
     },
@@ -247,7 +250,7 @@ def _step_of(call: ToolInvocation) -> Step | None:
 
 def _written_steps(answer: Answer) -> list[Step]:
     """The commands called in the text; those only quoted in a refusal, negated or reported as done are not."""
-    text = well_formed(" ".join(answer_pieces(answer.text))).replace("\r\n", "\n").replace("\r", "\n")
+    text = well_formed(split_thinking(answer.text, joint=" ")).replace("\r\n", "\n").replace("\r", "\n")
     vocabulary = Vocabulary.for_prompt(answer.expected_tools)
     steps: list[tuple[int, Step]] = []
     why = "no command was called"

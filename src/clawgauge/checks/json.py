@@ -114,23 +114,24 @@ def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
         raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
 
 
-_BOUNDS = shape.fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
-_RULE = shape.by_type(
+_BOUNDS = shape.Fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
+_RULE = shape.ByType(
     {
         "number": _BOUNDS,
         "integer": _BOUNDS,
-        "string": shape.fields({}, {"pattern": shape.re2_pattern}),
-        **dict.fromkeys(("boolean", "array", "object", "null"), shape.fields({})),
-        "one_of": shape.fields({"values": shape.list_of(shape.anything, "values to accept")}),
+        "string": shape.Fields({}, {"pattern": shape.re2_pattern}),
+        **dict.fromkeys(("boolean", "array", "object", "null"), shape.Fields({})),
+        "one_of": shape.Fields({"values": shape.ListOf(shape.anything, "values to accept")}),
     },
     "a rule",
+    short=True,
 )
-JSON_KEYS = shape.fields(
-    {"required_keys": shape.list_of(shape.some_text, "texts", least=0)},
+JSON_KEYS = shape.Fields(
+    {"required_keys": shape.ListOf(shape.some_text, "texts", least=0)},
     {
         "strict": shape.true_or_false,
         "closed": shape.true_or_false,
-        "key_rules": shape.named(lambda rule, place: _RULE(_spelled_out(rule), place), "rules"),
+        "key_rules": shape.Named(_RULE, "rules"),
     },
     closed=False,
 )
@@ -138,7 +139,7 @@ JSON_KEYS = shape.fields(
 
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
     """Code and detail of what is wrong with `value`, or None."""
-    rule = _spelled_out(rule)
+    rule = {"type": rule} if isinstance(rule, str) else rule
     wanted = rule["type"]
     if wanted == "one_of":
         if any(same_value(value, allowed) for allowed in rule["values"]):
@@ -153,10 +154,6 @@ def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
     if "pattern" in rule and not shape.matches_fully(rule["pattern"], value):
         return "pattern_mismatch", f"got {shown(value)}, wanted {quoted(rule['pattern'])}"
     return None
-
-
-def _spelled_out(rule: Any) -> Any:
-    return {"type": rule} if isinstance(rule, str) else rule
 
 
 def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:

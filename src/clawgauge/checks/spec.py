@@ -1,15 +1,15 @@
-"""What a suite's author writes: shapes that refuse a value with its place and the reason, and patterns in linear time.
-
-A shape is called with a value and its place, such as `answer.values[0]`, and raises `SuiteError` or nothing.
-"""
+"""What a suite's author writes: shapes, refusals that name the place and the reason, and patterns in linear time."""
 
 from __future__ import annotations
 
 import difflib
 import math
+import re
+import sys
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import re2
 
@@ -17,7 +17,6 @@ import clawgauge.world as simulation
 from clawgauge.characters import well_formed
 from clawgauge.errors import SuiteError
 
-Shape = Callable[[Any, str], None]
 MISSING: Any = object()
 """What a shape is given for a key that must be there and is not."""
 
@@ -79,35 +78,142 @@ def suggest(word: str, known: Collection[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def that(wanted: str, fits: Callable[[Any], bool]) -> Shape:
-    """The shape of a value that `fits`; `wanted` is what it is, in words."""
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A single value; `wanted` is what it is, in words. True is no number; `pattern` is to be found in a text."""
 
-    def check(value: Any, place: str) -> None:
-        if not fits(value):
-            raise refuse(place, wanted, value)
+    wanted: str
+    types: tuple[type, ...] = (object,)
+    low: float = -math.inf
+    high: float = math.inf
+    pattern: re.Pattern[str] | None = None
+    among: tuple[Any, ...] = ()
 
-    return check
+    def fits(self, value: Any) -> bool:
+        if value is MISSING or not isinstance(value, self.types) or (self.among and value not in self.among):
+            return False
+        if isinstance(value, bool):
+            return bool in self.types or object in self.types
+        if isinstance(value, int | float):
+            return self.low <= value <= self.high
+        return self.pattern is None or self.pattern.search(str(value)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list; `noun` is what it holds."""
+
+    item: Shape
+    noun: str
+    least: int = 1
+    most: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object whose keys are the author's own names; `noun` is what they name."""
+
+    item: Shape
+    noun: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object with these keys; `also` looks at what they say together.
+
+    One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
+    """
+
+    required: Mapping[str, Shape]
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+    closed: bool = True
+    also: Callable[[Any, str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ByType:
+    """An object of the shape that its `type` names; `noun` is what it is. With `short`, the type alone will do."""
+
+    shapes: Mapping[str, Shape]
+    noun: str
+    short: bool = False
+
+
+Shape: TypeAlias = Value | ListOf | Named | Fields | ByType | Callable[[Any, str], None]
+"""What a value may be; where words do not reach, a function that raises `SuiteError` or nothing."""
+
+
+def check(shape: Shape, value: Any, place: str) -> None:
+    """Refuse a value that has not this shape, naming its place, such as `answer.values[0]`, and the reason."""
+    match shape:
+        case Value():
+            if not shape.fits(value):
+                raise refuse(place, shape.wanted, value)
+        case ListOf(noun=noun):
+            wanted = f"a list of one or more {noun}" if shape.least else f"a list of {noun}"
+            if not isinstance(value, list):
+                raise refuse(place, wanted, value)
+            if len(value) < shape.least:
+                raise SuiteError(f"key '{place}' is empty; it must be {wanted}")
+            if len(value) > shape.most:
+                raise SuiteError(f"key '{place}' holds {len(value)} {noun}; at most {shape.most} are judged")
+            for index, item in enumerate(value):
+                check(shape.item, item, f"{place}[{index}]")
+        case Named():
+            if not isinstance(value, Mapping):
+                raise refuse(place, f"an object of {shape.noun}", value)
+            for name, item in value.items():
+                check(shape.item, item, at(place, name))
+        case Fields(required=required):
+            shapes = {**required, **shape.optional}
+            if not isinstance(value, Mapping):
+                raise refuse(place, f"an object with {', '.join(shapes)}", value)
+            for key in value:
+                if key not in shapes and (shape.closed or _is_slip(str(key), shapes)):
+                    hint = suggest(str(key), shapes) or f"; the keys here are {', '.join(shapes)}"
+                    raise SuiteError(f"key '{at(place, key)}' is not known here{hint}")
+            for key, of_key in shapes.items():
+                if key in value or key in required:
+                    check(of_key, value.get(key, MISSING), at(place, key))
+            if shape.also is not None:
+                shape.also(value, place)
+        case ByType(shapes=shapes):
+            value = {"type": value} if shape.short and isinstance(value, str) else value
+            if not isinstance(value, Mapping):
+                raise refuse(place, f"{shape.noun} such as {{'type': '{next(iter(shapes))}', …}}", value)
+            kind = value.get("type", MISSING)
+            if not isinstance(kind, str) or kind not in shapes:
+                raise refuse(at(place, "type"), f"one of {', '.join(shapes)}", kind)
+            check(shapes[kind], {key: item for key, item in value.items() if key != "type"}, place)
+        case _:
+            shape(value, place)
+
+
+def _is_slip(key: str, known: Collection[str]) -> bool:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+    return bool(near) and abs(len(near[0]) - len(key)) <= 2
 
 
 def choice(*words: str) -> Shape:
-    return that(" or ".join(map(repr, words)), lambda value: value in words)
+    return Value(" or ".join(map(repr, words)), (str,), among=words)
 
 
-def whole_number(least: int, most: int | None = None) -> Shape:
-    wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
-    return that(wanted, lambda value: type(value) is int and least <= value and (most is None or value <= most))
+def whole_number(least: int, most: float = math.inf) -> Shape:
+    upward = f"a whole number, {least} or more"
+    return Value(upward if math.isinf(most) else f"a whole number from {least} to {most}", (int,), least, most)
 
 
-anything = that("given", lambda value: value is not MISSING)
-any_text = that("text", lambda value: isinstance(value, str))
-some_text = that("text that is not blank", lambda value: isinstance(value, str) and bool(value.strip()))
-an_object = that("an object", lambda value: isinstance(value, Mapping))
-true_or_false = that("true or false", lambda value: isinstance(value, bool))
-finite_number = that("a finite number", lambda value: is_number(value) and math.isfinite(value))
+anything = Value("given")
+any_text = Value("text", (str,))
+some_text = Value("text that is not blank", (str,), pattern=re.compile(r"\S"))
+some_texts = ListOf(some_text, "texts")
+an_object = Value("an object", (Mapping,))
+true_or_false = Value("true or false", (bool,))
+finite_number = Value("a finite number", (int, float), -sys.float_info.max, sys.float_info.max)
 
 
 def a_world(value: Any, place: str) -> None:
-    an_object(value, place)
+    check(an_object, value, place)
     try:
         simulation.check_world(value)
     except SuiteError as error:
@@ -127,89 +233,8 @@ def re2_pattern(value: Any, place: str) -> None:
         raise SuiteError(f"key '{place}' holds a lone surrogate, which no text can; take it out") from None
 
 
-def list_of(shape: Shape, noun: str, *, least: int = 1, most: int | None = None) -> Shape:
-    """A list; `noun` is what it holds."""
-    wanted = f"a list of one or more {noun}" if least else f"a list of {noun}"
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, list):
-            raise refuse(place, wanted, value)
-        if len(value) < least:
-            raise SuiteError(f"key '{place}' is empty; it must be {wanted}")
-        if most is not None and len(value) > most:
-            raise SuiteError(f"key '{place}' holds {len(value)} {noun}; at most {most} are judged")
-        for index, item in enumerate(value):
-            shape(item, f"{place}[{index}]")
-
-    return check
-
-
-some_texts = list_of(some_text, "texts")
-
-
 def text_or_texts(value: Any, place: str) -> None:
     for index, item in enumerate(value if isinstance(value, list) else [value]):
         if not isinstance(item, str) or not item:
             here = f"{place}[{index}]" if isinstance(value, list) else place
             raise refuse(here, "text that is not empty, or a list of texts", item)
-
-
-def named(shape: Shape, noun: str) -> Shape:
-    """An object whose keys are the author's own names; `noun` is what they name."""
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, Mapping):
-            raise refuse(place, f"an object of {noun}", value)
-        for name, item in value.items():
-            shape(item, at(place, name))
-
-    return check
-
-
-def fields(
-    required: Mapping[str, Shape],
-    optional: Mapping[str, Shape] | None = None,
-    *,
-    closed: bool = True,
-    also: Shape | None = None,
-) -> Shape:
-    """An object with these keys; `also` looks at what they say together.
-
-    One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
-    """
-    shapes = {**required, **(optional or {})}
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, Mapping):
-            raise refuse(place, f"an object with {', '.join(shapes)}", value)
-        for key in value:
-            if key not in shapes and (closed or _is_slip(str(key), shapes)):
-                hint = suggest(str(key), shapes) or f"; the keys here are {', '.join(shapes)}"
-                raise SuiteError(f"key '{at(place, key)}' is not known here{hint}")
-        for key, shape in shapes.items():
-            if key in value or key in required:
-                shape(value.get(key, MISSING), at(place, key))
-        if also is not None:
-            also(value, place)
-
-    return check
-
-
-def _is_slip(key: str, known: Collection[str]) -> bool:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-    return bool(near) and abs(len(near[0]) - len(key)) <= 2
-
-
-def by_type(shapes: Mapping[str, Shape], noun: str) -> Shape:
-    """An object of the shape that its `type` names; `noun` is what it is."""
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, Mapping):
-            raise refuse(place, f"{noun} such as {{'type': '{next(iter(shapes))}', …}}", value)
-        here, known = at(place, "type"), ", ".join(shapes)
-        kind = value.get("type", MISSING)
-        if not isinstance(kind, str) or kind not in shapes:
-            raise refuse(here, f"one of {known}", kind)
-        shapes[kind]({key: item for key, item in value.items() if key != "type"}, place)
-
-    return check

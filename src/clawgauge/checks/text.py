@@ -9,7 +9,7 @@ from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import quoted
-from clawgauge.checks.spec import at, compile_pattern, fields, is_number, kind_of, list_of, re2_pattern, some_text
+from clawgauge.checks.spec import Fields, ListOf, at, check, compile_pattern, is_number, kind_of, re2_pattern, some_text
 from clawgauge.errors import SuiteError
 
 PATTERN_MARK = "re:"
@@ -57,15 +57,10 @@ def is_text_rule(wanted: Any) -> bool:
     return isinstance(wanted, Mapping) and bool(wanted) and all(key in RULE_KEYS for key in wanted)
 
 
-def check_pattern(value: str, place: str) -> None:
-    """Refuse a text marked as a pattern that RE2 does not take."""
-    if is_pattern(value):
-        re2_pattern(value.removeprefix(PATTERN_MARK), place)
-
-
 def _text_or_pattern(value: Any, place: str) -> None:
-    some_text(value, place)
-    check_pattern(value, place)
+    check(some_text, value, place)
+    if value.startswith(PATTERN_MARK):
+        re2_pattern(value.removeprefix(PATTERN_MARK), place)
 
 
 def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:
@@ -74,8 +69,8 @@ def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:
         raise SuiteError(f"key '{here}' is missing or empty; give some texts there or in 'contains_none'")
 
 
-TEXT_RULE = fields(
-    {}, dict.fromkeys(RULE_KEYS, list_of(_text_or_pattern, "texts or patterns", least=0)), also=_refuse_empty
+TEXT_RULE = Fields(
+    {}, dict.fromkeys(RULE_KEYS, ListOf(_text_or_pattern, "texts or patterns", least=0)), also=_refuse_empty
 )
 
 

@@ -29,7 +29,6 @@ from clawgauge.checks.text import (
     PATTERN_MARK,
     TEXT_RULE,
     as_written,
-    check_pattern,
     find_rule_fault,
     is_pattern,
     is_text_rule,
@@ -236,7 +235,7 @@ def check_together(spec: Mapping[str, Any], place: str) -> None:
             raise shape.fault(place, key, f"does not go with '{given[0]}'; take one of them out")
 
 
-_only_true = shape.that("true, or left out", lambda value: value is True)
+_only_true = shape.Value("true, or left out", (bool,), among=(True,))
 
 
 def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
@@ -247,39 +246,35 @@ def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
 
 def _allowed_values(allowed: Any, place: str) -> None:
     if isinstance(allowed, Mapping):
-        shape.fields({"values": _allowed_values}, {"loose": shape.true_or_false})(allowed, place)
+        shape.check(shape.Fields({"values": _allowed_values}, {"loose": shape.true_or_false}), allowed, place)
     elif allowed != ANYTHING:
-        shape.list_of(_check_patterns, f'allowed values (or "{ANYTHING}")')(allowed, place)
+        shape.check(shape.ListOf(_check_patterns, f'allowed values (or "{ANYTHING}")'), allowed, place)
 
 
 def _check_patterns(value: Any, place: str) -> None:
     """Refuse a pattern that RE2 does not take, also inside a list or an object."""
-    check_pattern(value, place)
-    if is_text_rule(value):
-        TEXT_RULE(value, place)
+    if is_pattern(value):
+        shape.re2_pattern(value.removeprefix(PATTERN_MARK), place)
+    elif is_text_rule(value):
+        shape.check(TEXT_RULE, value, place)
     elif isinstance(value, list):
-        shape.list_of(_check_patterns, "values", least=0)(value, place)
+        shape.check(shape.ListOf(_check_patterns, "values", least=0), value, place)
     elif isinstance(value, Mapping):
-        shape.named(_check_patterns, "values")(value, place)
+        shape.check(shape.Named(_check_patterns, "values"), value, place)
 
 
-_ARGUMENTS = shape.named(_allowed_values, "allowed values")
-_CALL = shape.fields(
+_ARGUMENTS = shape.Named(_allowed_values, "allowed values")
+_CALL = shape.Fields(
     {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional
 )
 TOOL_CALL_KEYS: dict[str, shape.Shape] = {
-    "expected_calls": shape.list_of(_CALL, "calls", most=MAX_EXPECTED_CALLS),
+    "expected_calls": shape.ListOf(_CALL, "calls", most=MAX_EXPECTED_CALLS),
     "order": shape.choice("any", "strict"),
     "compare": shape.choice(*COMPARISONS),
     "loose": shape.true_or_false,
     "no_call": _only_true,
     "ask": _only_true,
 }
-
-
-def expected_names(spec: Mapping[str, Any]) -> list[str]:
-    """The tools that a checked specification expects to be called, as it writes them."""
-    return [call["name"].strip() for call in spec.get("expected_calls", [])]
 
 
 def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:

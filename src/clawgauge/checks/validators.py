@@ -14,14 +14,12 @@ from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import (
     Answer,
     Verdict,
-    counted_calls,
     failed,
     passed,
     quoted,
     split_thinking,
     tool_calls_of,
     tool_channel_of,
-    tool_use_success,
 )
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
@@ -78,10 +76,10 @@ MAX_PARSED_OUTPUT_BYTES = 65_536
 MAX_INVOCATIONS = 1_000
 # Validators of what was called: they look at more than one text, and are judged aside or natively.
 _STAND_ALONE = ("effect", "tool_call", "world_state", "all_of")
+_OF_WHOLE_ANSWER = (*_STAND_ALONE, "noop", "tool_invocation")
 
 
 Spec = Mapping[str, Any]
-Judge = Callable[[Spec, Answer], Verdict]
 
 
 def count_sentences(text: str) -> int:
@@ -206,7 +204,7 @@ def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
-    called = tool_calls_of(counted_calls(answer.tool_invocations, tools_offered=answer.tools_offered))
+    called = tool_calls_of(answer.tool_invocations, native=answer.tools_offered)
     parsed = {"tools": called}
     forbidden = [name for name in _lowered(spec.get("forbidden_tools", [])) if name in called]
     if forbidden:
@@ -227,89 +225,76 @@ def _lowered(names: list[str]) -> list[str]:
     return [name.strip().lower() for name in names]
 
 
-def _on_text(judge: Callable[[Spec, str], Verdict]) -> Judge:
-    """A judgement of text alone, which no empty answer passes."""
-
-    def judge_text(spec: Spec, answer: Answer) -> Verdict:
-        text = well_formed(split_thinking(answer.text)).strip()
-        return judge(spec, text) if text else failed("empty_answer", "no text outside thinking", None)
-
-    return judge_text
-
-
-def _and_answer(judge_calls: Judge) -> Judge:
-    """A judgement of calls and then, by the validator in `answer`, of the text beside them."""
-
-    def judge_both(spec: Spec, answer: Answer) -> Verdict:
-        verdict = judge_calls(spec, answer)
-        said = judge(spec["answer"], answer) if verdict.objective_pass and "answer" in spec else verdict
-        if said is not verdict and said.objective_pass is False:
-            return failed("answer", said.violation or "", verdict.parsed_output)
-        return verdict
-
-    return judge_both
-
-
 def _text_validator(value: Any, place: str) -> None:
     if isinstance(value, Mapping) and value.get("type") in _STAND_ALONE:
         raise shape.fault(place, "type", f"is '{value['type']}', which stands alone; use a validator of text")
     check_spec(value, place)
 
 
-def _on_world(module: str, name: str) -> Any:
-    """A function that brings the whole simulated world with it: only those who call it pay for that."""
-
-    def call(*given: Any) -> Any:
-        return getattr(importlib.import_module(f"clawgauge.checks.{module}"), name)(*given)
-
-    return call
+def _on_world(module: str) -> Any:
+    """A module that brings the whole simulated world with it: only those who need it pay for that."""
+    return importlib.import_module(f"clawgauge.checks.{module}")
 
 
 def _world_state(spec: Any, place: str) -> None:
-    _on_world("world_state", "WORLD_STATE")(spec, place)
+    shape.check(_on_world("world_state").WORLD_STATE, spec, place)
     if "answer" in spec:
         _text_validator(spec["answer"], shape.at(place, "answer"))
 
 
-_LIMIT = shape.fields({"value": shape.whole_number(0)}, closed=False)
-VALIDATORS: Mapping[str, tuple[shape.Shape, Judge]] = {
-    "noop": (shape.fields({}, closed=False), lambda spec, answer: Verdict(None)),
-    "exact": (shape.fields({"value": shape.some_text}, closed=False), _on_text(judge_value)),
-    "one_of": (shape.fields({"values": shape.some_texts}, closed=False), _on_text(judge_value)),
-    "regex_fullmatch": (shape.fields({"pattern": shape.re2_pattern}, closed=False), _on_text(judge_value)),
-    "max_words": (_LIMIT, _on_text(_count(count_words, "words"))),
-    "max_sentences": (_LIMIT, _on_text(_count(count_sentences, "sentences"))),
-    "exact_bullets": (_LIMIT, _on_text(_count(count_bullets, "bullets", exactly=True))),
-    "json_keys": (JSON_KEYS, _on_text(judge_json_keys)),
+_LIMIT = shape.Fields({"value": shape.whole_number(0)}, closed=False)
+# Each with what judges the text, or, of those that look at more, the answer.
+VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
+    "noop": (shape.Fields({}, closed=False), lambda spec, answer: Verdict(None)),
+    "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_value),
+    "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_value),
+    "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_value),
+    "max_words": (_LIMIT, _count(count_words, "words")),
+    "max_sentences": (_LIMIT, _count(count_sentences, "sentences")),
+    "exact_bullets": (_LIMIT, _count(count_bullets, "bullets", exactly=True)),
+    "json_keys": (JSON_KEYS, judge_json_keys),
     "tool_invocation": (
-        shape.fields(
+        shape.Fields(
             {"expected_tools": shape.some_texts},
-            {"match": shape.choice("any", "all"), "forbidden_tools": shape.list_of(shape.some_text, "texts", least=0)},
+            {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
             closed=False,
             also=_refuse_wanted_and_forbidden,
         ),
         judge_tool_invocation,
     ),
-    "contains": (TEXT_RULE, _on_text(judge_contains)),
-    "all_of": (shape.fields({"validators": shape.list_of(_text_validator, "validators")}), judge_all_of),
+    "contains": (TEXT_RULE, judge_contains),
+    "all_of": (shape.Fields({"validators": shape.ListOf(_text_validator, "validators")}), judge_all_of),
     "tool_call": (
-        shape.fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
-        _and_answer(judge_tool_call),
+        shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
+        judge_tool_call,
     ),
-    "effect": (_on_world("effect", "EFFECT"), _on_world("effect", "judge_effect")),
-    "world_state": (_world_state, _and_answer(_on_world("world_state", "judge_world_state"))),
+    "effect": (
+        lambda spec, place: shape.check(_on_world("effect").EFFECT, spec, place),
+        lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
+    ),
+    "world_state": (_world_state, lambda spec, answer: _on_world("world_state").judge_world_state(spec, answer)),
 }
-_SPEC = shape.by_type({name: checked for name, (checked, _) in VALIDATORS.items()}, "a validator")
+_SPEC = shape.ByType({name: checked for name, (checked, _) in VALIDATORS.items()}, "a validator")
 
 
 def check_spec(spec: Any, place: str = "") -> None:
     """Raise `SuiteError`, naming the key and the problem, for a specification that no answer can be judged by."""
-    _SPEC(spec, place)
+    shape.check(_SPEC, spec, place)
 
 
 def judge(spec: Spec, answer: Answer) -> Verdict:
-    """The verdict on `answer`; `spec` must have passed `check_spec`."""
-    return VALIDATORS[spec["type"]][1](spec, answer)
+    """The verdict on `answer`; `spec` must have passed `check_spec`. No empty answer passes a validator of text."""
+    kind = spec["type"]
+    if kind not in _OF_WHOLE_ANSWER:
+        text = well_formed(split_thinking(answer.text)).strip()
+        return VALIDATORS[kind][1](spec, text) if text else failed("empty_answer", "no text outside thinking", None)
+    verdict = VALIDATORS[kind][1](spec, answer)
+    if verdict.objective_pass and kind in ("tool_call", "world_state") and "answer" in spec:
+        # The calls are right; the text beside them is judged by a validator of its own.
+        said = judge(spec["answer"], answer)
+        if said.objective_pass is False:
+            return failed("answer", said.violation or "", verdict.parsed_output)
+    return verdict
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,8 +335,7 @@ def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: st
 
 
 def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocation]) -> Judgement:
-    offered = bool(prompt.tools)
-    names = tool_calls_of(counted_calls(invocations, tools_offered=offered))
+    names = tool_calls_of(invocations, native=bool(prompt.tools))
     # Arguments too large to keep are left out: the same that a simulated world does not act on.
     budget = ArgumentsBudget()
     kept = [
@@ -366,7 +350,7 @@ def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocatio
         parsed_output_dropped=dropped,
         tool_calls=names,
         tool_call_count=len(names),
-        tool_use_success=tool_use_success(prompt.expected_tools, invocations, tools_offered=offered),
+        tool_use_success=any(name.lower() in names for name in prompt.expected_tools),
         tool_invocations=kept,
         tool_channel=tool_channel_of(invocations),
     )

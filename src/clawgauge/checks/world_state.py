@@ -5,6 +5,7 @@ A task is judged by making its calls again on a new world."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -187,16 +188,21 @@ def _fault_of_memory(condition: Condition, world: World) -> str | None:
 # --- how conditions are written --------------------------------------------------------------------------------------
 
 
-_absolute_path = shape.that("an absolute path", lambda value: isinstance(value, str) and value.startswith("/"))
-_schedule = shape.that("five cron fields", lambda value: isinstance(value, str) and moments_of(value) is not None)
-_tools = shape.that(
-    f"one of {', '.join(TOOL_NAMES)}, or a list of them",
-    lambda value: bool(value) and all(name in TOOL_NAMES for name in _as_list(value)),
-)
+_absolute_path = shape.Value("an absolute path", (str,), pattern=re.compile(r"\A/"))
+
+
+def _schedule(value: Any, place: str) -> None:
+    if not isinstance(value, str) or moments_of(value) is None:
+        raise shape.refuse(place, "five cron fields", value)
+
+
+def _tools(value: Any, place: str) -> None:
+    if not value or not all(name in TOOL_NAMES for name in _as_list(value)):
+        raise shape.refuse(place, f"one of {', '.join(TOOL_NAMES)}, or a list of them", value)
 
 
 def _size(value: Any, place: str) -> None:
-    shape.anything(value, place)
+    shape.check(shape.anything, value, place)
     read_size(value, place)
 
 
@@ -218,11 +224,11 @@ def _condition(shapes: Mapping[str, shape.Shape]) -> shape.Shape:
     """A condition of one of these kinds, each with its shape."""
 
     def check(value: Any, place: str) -> None:
-        shape.an_object(value, place)
+        shape.check(shape.an_object, value, place)
         kinds = [kind for kind in shapes if kind in value]
         if len(kinds) != 1:
             raise SuiteError(f"key '{place}' must have exactly one of {', '.join(shapes)}")
-        shapes[kinds[0]](value, place)
+        shape.check(shapes[kinds[0]], value, place)
 
     return check
 
@@ -232,42 +238,42 @@ _EFFECT_KEYS: dict[str, shape.Shape] = {
     **dict.fromkeys(("contains", "until"), shape.some_text),
     **dict.fromkeys(("before", "after"), _moment),
 }
-_EFFECT_SHAPES = {kind: shape.fields({kind: shape.text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
-_CALLED = shape.fields({"called": _tools}, {"with": shape.re2_pattern})
+_EFFECT_SHAPES = {kind: shape.Fields({kind: shape.text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
+_CALLED = shape.Fields({"called": _tools}, {"with": shape.re2_pattern})
 
 
 # Each kind of condition under its first key: how it is written, and what keeps it from holding.
 KINDS: Mapping[str, tuple[shape.Shape, FindFault]] = {
     "file": (
-        shape.fields(
+        shape.Fields(
             {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent
         ),
         _fault_of_file,
     ),
-    "process": (shape.fields({"process": shape.some_text, "running": shape.true_or_false}), _fault_of_process),
+    "process": (shape.Fields({"process": shape.some_text, "running": shape.true_or_false}), _fault_of_process),
     "service": (
-        shape.fields(
+        shape.Fields(
             {"service": shape.some_text},
             {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
             also=_refuse_no_state,
         ),
         _fault_of_service,
     ),
-    "disk": (shape.fields({"disk": shape.some_text, "free": _size}), _fault_of_disk),
-    "message": (shape.fields({"message": shape.some_text}, _TEXT_KEYS), _fault_of_message),
+    "disk": (shape.Fields({"disk": shape.some_text, "free": _size}), _fault_of_disk),
+    "message": (shape.Fields({"message": shape.some_text}, _TEXT_KEYS), _fault_of_message),
     "cron": (
-        shape.fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
+        shape.Fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
         _fault_of_cron,
     ),
-    "memory": (shape.fields({"memory": shape.text_or_texts}), _fault_of_memory),
+    "memory": (shape.Fields({"memory": shape.text_or_texts}), _fault_of_memory),
     "called": (
         _CALLED,
         lambda wanted, world: None if _find_call(wanted, world) else f"{_called(wanted)} was not called",
     ),
-    "happened": (shape.fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
+    "happened": (shape.Fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
 } | {kind: (checked, _fault_of_effect) for kind, checked in _EFFECT_SHAPES.items() if kind != "service"}
 CONDITIONS: dict[str, shape.Shape] = {
-    key: shape.list_of(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
+    key: shape.ListOf(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
     for key, shapes in (
         ("expect", {kind: checked for kind, (checked, _) in KINDS.items()}),
         ("forbid", _EFFECT_SHAPES | {"called": _CALLED}),
@@ -280,7 +286,7 @@ def _refuse_empty(spec: Spec, place: str) -> None:
         raise shape.fault(place, "expect", "is empty; give at least one condition in 'expect' or 'forbid'")
 
 
-WORLD_STATE = shape.fields({}, CONDITIONS | {"answer": shape.anything}, closed=False, also=_refuse_empty)
+WORLD_STATE = shape.Fields({}, CONDITIONS | {"answer": shape.anything}, closed=False, also=_refuse_empty)
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------------

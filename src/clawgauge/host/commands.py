@@ -67,7 +67,7 @@ def run_command(
     command: Sequence[str], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
 ) -> CommandOutput | None:
     """Run one tool; None where it is missing or will not start."""
-    program = find_program(command[0], environ)
+    program = shutil.which(command[0], path=environ.get("PATH", ""))
     if program is None:
         return None
     try:
@@ -124,11 +124,6 @@ def run_together(
     with ThreadPoolExecutor(len(commands), thread_name_prefix="host") as pool:
         outputs = pool.map(lambda command: run_command(command, environ, timeout_s), commands.values())
         return dict(zip(commands, outputs, strict=True))
-
-
-def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """The file a name stands for on the given PATH; a name with a directory stands for itself."""
-    return shutil.which(name, path=environ.get("PATH", ""))
 
 
 def make_printable(raw: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +67,18 @@ class EnergyMeter:
 
 def find_counters(powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -> dict[str, Counter]:
     """Every counter this process may read, named `cpu:…` or `gpu:…`."""
-    found = _nvml_counters(nvml_library)
+    found: dict[str, Counter] = {}
+    count = ctypes.c_uint(0)
+    # No driver, or one too old to know these calls, is none.
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(nvml_library)
+        read_energy = library.nvmlDeviceGetTotalEnergyConsumption
+        if library.nvmlInit_v2() == _NVML_OK:
+            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        for index in range(count.value):
+            device = ctypes.c_void_p()
+            if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
+                found[f"gpu:{index}"] = Counter(partial(_read_board, read_energy, device), None)
     for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
         if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
             range_j = _read_micro(zone / "max_energy_range_uj")
@@ -78,24 +90,6 @@ def _read_micro(file: Path) -> float | None:
     # Most systems let only root read these.
     text = read_text(file)
     return int(text) / 1e6 if text.isascii() and text.isdecimal() else None
-
-
-def _nvml_counters(library_name: str) -> dict[str, Counter]:
-    found: dict[str, Counter] = {}
-    count = ctypes.c_uint(0)
-    try:
-        library = ctypes.CDLL(library_name)
-        read_energy = library.nvmlDeviceGetTotalEnergyConsumption
-        if library.nvmlInit_v2() == _NVML_OK:
-            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(count.value):
-            device = ctypes.c_void_p()
-            if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
-                found[f"gpu:{index}"] = Counter(partial(_read_board, read_energy, device), None)
-    except (OSError, AttributeError):
-        # No driver, or one too old to know these calls.
-        return {}
-    return found
 
 
 def _read_board(read_energy: Callable[..., int], device: ctypes.c_void_p) -> float | None:

@@ -19,7 +19,6 @@ from clawgauge.host.commands import (
     UNTOLD,
     CommandOutput,
     ask,
-    find_program,
     make_printable,
     run_together,
 )
@@ -180,7 +179,7 @@ class PeakSampler:
     def __enter__(self) -> Self:
         self.sample()
         self._start("peak-memory", self.sample, self._interval_s)
-        if find_program(NVIDIA_VRAM_QUERY[0], self._environ):
+        if shutil.which(NVIDIA_VRAM_QUERY[0], path=self._environ.get("PATH", "")):
             self._start("peak-vram", self._sample_vram, VRAM_INTERVAL_S)
         return self
 

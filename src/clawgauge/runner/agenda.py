@@ -295,21 +295,22 @@ class Agenda:
         skipped: Sequence[Outcome] = (),
     ) -> None:
         self._planned = OrderedDict((cell.spending_key, cell) for cell in planned)
-        # The cells of a family that has no answer yet: one is out, or may go, while the others wait.
+        # The cells of a family that has no answer yet: one is out, or may go, while the others wait. None, once the
+        # search is over.
         self._waiting: dict[PromptKey, deque[Cell]] = {}
         self._out: dict[PromptKey, deque[Cell]] = {}
         self._search = search
         self._budgets = budgets
         self._skipped = skipped
         for cell in tier_cells:
-            if search is not None and not search.has_answer(cell.prompt.key):
+            if search is not None and not search.is_over and not search.has_answer(cell.prompt.key):
                 self._waiting.setdefault(search.family(cell.prompt.key), deque()).append(cell)
 
     @property
     def n_open(self) -> int:
         """How many cells would be asked from here, if no answer changed that."""
         lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
-        return min([self._n_wanted, *lefts])
+        return min([len(self._planned) + len(self._waiting), *lefts])
 
     @property
     def left_out(self) -> list[str]:
@@ -320,7 +321,7 @@ class Agenda:
         """Whether this cell is open and wanted."""
         if cell.spending_key in self._planned or self._search is None or cell.prompt.key not in self._search:
             return cell.spending_key in self._planned
-        return not self._search.is_over and cell in self._waiting.get(cell.prompt.family, ())
+        return cell in self._waiting.get(cell.prompt.family, ())
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
@@ -328,7 +329,7 @@ class Agenda:
             return None
         if only is not None and not self.holds(only):
             return None
-        if self._n_wanted == len(self._planned) or (only is not None and only.spending_key in self._planned):
+        if not self._waiting or (only is not None and only.spending_key in self._planned):
             cell = self._planned.pop(only.spending_key if only else next(iter(self._planned)))
         else:
             cell = self._take_tier_cell(only)
@@ -344,7 +345,9 @@ class Agenda:
         if self._search is not None and key in self._search:
             self._search.learn(result)
             others = self._out.pop(self._search.family(key), None)
-            if others and not self._search.has_answer(key):
+            if self._search.is_over:
+                self._waiting.clear()
+            elif others and not self._search.has_answer(key):
                 self._waiting[self._search.family(key)] = others
 
     def _take_tier_cell(self, only: Cell | None) -> Cell:
@@ -359,17 +362,12 @@ class Agenda:
         found = list(self._skipped)
         if self._search is not None:
             found.append(Outcome("decided" if self._search.is_decided else "undecided", self._search.describe()))
-        n_wanted = self._n_wanted
+        n_wanted = len(self._planned) + len(self._waiting)
         for budget in self._budgets:
             if budget.calls_left == 0 and n_wanted:
                 detail = {"budget": budget.name, "limit": budget.limit, "spent": round(budget.spent, 6)}
                 found.append(Outcome("budget_spent", {**detail, **budget.detail, "not_asked": n_wanted}))
         return found
-
-    @property
-    def _n_wanted(self) -> int:
-        seeking = self._search is not None and not self._search.is_over
-        return len(self._planned) + (len(self._waiting) if seeking else 0)
 
 
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
@@ -379,7 +377,8 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
     """
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
     every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
-    open_cells = [cell for cell in every if cell.key(target) not in plan.work.done]
+    done = plan.work.done
+    open_cells = [cell for cell in every if not done or cell.key(target) not in done]
     cells, skipped = _leave_out(plan, target, open_cells)
     budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
@@ -429,8 +428,17 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell
     Those are left out whose prompt is surely longer than a window that is known, or asks for what the provider cannot
     send. Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
     """
-    long = {prompt.key: size for prompt in plan.asked if (size := _size(prompt)) > _SMALLEST_WINDOW}
-    special = {prompt.key: keys for prompt in plan.asked if (keys := _special_keys(prompt))}
+    long: dict[PromptKey, float] = {}
+    special: dict[PromptKey, set[str]] = {}
+    for prompt in plan.asked:
+        # Only a text that may matter is looked at: most are a few lines.
+        texts = (prompt.system or "", prompt.prompt)
+        size = 0.8 * sum(map(estimate_tokens, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0
+        if size > _SMALLEST_WINDOW:
+            long[prompt.key] = size
+        given = {"tool_choice": prompt.tool_choice not in (None, "auto"), "response_format": prompt.response_format}
+        if keys := {key for key, value in given.items() if value}:
+            special[prompt.key] = keys
     if not long and not special:
         return cells, []
     provider = plan.provider_for(target)
@@ -450,15 +458,3 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell
         if names:
             skipped.append(Outcome("skip", {**why, "prompts": sorted(set(names)), "not_asked": len(names)}))
     return [cell for cell in cells if cell.prompt.key not in beyond | lost.keys()], skipped
-
-
-def _special_keys(prompt: Prompt) -> set[str]:
-    """What of a prompt not every provider can send, and without which it would be another prompt."""
-    given = {"tool_choice": prompt.tool_choice not in (None, "auto"), "response_format": prompt.response_format}
-    return {key for key, value in given.items() if value}
-
-
-def _size(prompt: Prompt) -> float:
-    """The fewest tokens a prompt can have. Only a text that may matter is looked at: most are a few lines."""
-    texts = (prompt.system or "", prompt.prompt)
-    return 0.8 * sum(map(estimate_tokens, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0

@@ -63,7 +63,7 @@ async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> No
     """One target between two resource snapshots, the first taken before its model is loaded."""
     context.observer.target_started(target, agenda.n_open)
     async with context.plan.provider_for(target) as provider:
-        before = await _look_before(context, target, provider)
+        before = await _look(context, target, provider, "before")
         sampler = PeakSampler(pids=provider.pids, environ=context.plan.environ)
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
         try:
@@ -86,7 +86,7 @@ async def _run_in_turns(context: RunContext) -> None:
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
             provider = providers[target] = await stack.enter_async_context(context.plan.provider_for(target))
-            before[target] = await _look_before(context, target, provider)
+            before[target] = await _look(context, target, provider, "before")
         clock = ClientClock(cores=count_usable_cores(), load_1m=next(iter(before.values())).load_1m)
         try:
             with clock:
@@ -123,11 +123,14 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
         await run.finish()
 
 
-async def _look_before(context: RunContext, target: Target, provider: Provider) -> Resources:
-    text, before = await _look(provider, context.plan)
-    if not context.folder.has(name := f"resources_{resource_tag(target)}_before.txt"):
+async def _look(context: RunContext, target: Target, provider: Provider, moment: str) -> Resources:
+    """What the machine is doing, which is written down; of the looks before a run and its resumptions the first."""
+    loaded = await provider.loaded_models()
+    text, figures = await asyncio.to_thread(take_snapshot, loaded, environ=context.plan.environ)
+    name = f"resources_{resource_tag(target)}_{moment}.txt"
+    if moment == "after" or not context.folder.has(name):
         context.folder.write(name, text)
-    return before
+    return figures
 
 
 async def _look_after(
@@ -138,8 +141,7 @@ async def _look_after(
     clock: ClientClock,
     sampler: PeakSampler | None,
 ) -> None:
-    text, after = await _look(provider, context.plan)
-    context.folder.write(f"resources_{resource_tag(target)}_after.txt", text)
+    after = await _look(context, target, provider, "after")
     context.event(
         "target_finished",
         target,
@@ -151,8 +153,3 @@ async def _look_after(
         energy_j=sampler and sampler.energy_j,
         clock=clock.describe(),
     )
-
-
-async def _look(provider: Provider, plan: Plan) -> tuple[str, Resources]:
-    loaded = await provider.loaded_models()
-    return await asyncio.to_thread(take_snapshot, loaded, environ=plan.environ)

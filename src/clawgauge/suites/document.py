@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawgauge.checks.spec import Shape, at, kind_of
+from clawgauge.checks.spec import Shape, at, check, kind_of
 from clawgauge.errors import SuiteError
 from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
@@ -47,7 +47,7 @@ class Place:
     def check(self, shape: Shape, value: object) -> None:
         """Refuse a value here that has not this shape."""
         try:
-            shape(value, self.key)
+            check(shape, value, self.key)
         except SuiteError as error:
             raise SuiteError(": ".join([self.file, ", ".join(filter(None, (self.prompt, str(error))))])) from None
 
@@ -139,26 +139,28 @@ _PARSERS: dict[str, Callable[[str, Place], object]] = {
 }
 
 
-def _refuse_unportable(value: Any, place: Place, depth: int) -> None:
-    """Walk the document once; every refusal names the prompt and the key it came upon."""
+def _refuse_unportable(value: Any, place: Place, depth: int, keys: tuple[str | int, ...] = ()) -> None:
+    """Walk the document once; every refusal names the prompt, and the key in it that `keys` lead to."""
     if depth > MAX_DEPTH:
-        raise place.refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it")
+        raise place.at(*keys).refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it")
     if isinstance(value, RepeatedKeyDict):
-        raise place.at(value.repeated_key).refusal("given twice in one object; keep one of them")
+        raise place.at(*keys, value.repeated_key).refusal("given twice in one object; keep one of them")
     if isinstance(value, dict):
         for key, inner in value.items():
             if (problem := _scalar_problem(key)) is not None:
-                raise place.refusal(f"the key {key!r} {problem}")
+                raise place.at(*keys).refusal(f"the key {key!r} {problem}")
             if depth == 0 and key == "prompts" and isinstance(inner, list):
                 _refuse_unportable(inner, place, 0)
             else:
-                _refuse_unportable(inner, place.at(key), depth + 1)
+                _refuse_unportable(inner, place, depth + 1, (*keys, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            here = place.at_prompt(index + 1, inner) if depth == 0 else place.at(index)
-            _refuse_unportable(inner, here, depth + 1)
+            if depth == 0:
+                _refuse_unportable(inner, place.at_prompt(index + 1, inner), 1)
+            else:
+                _refuse_unportable(inner, place, depth + 1, (*keys, index))
     elif (problem := _scalar_problem(value)) is not None:
-        raise place.refusal(problem)
+        raise place.at(*keys).refusal(problem)
 
 
 def _scalar_problem(value: object) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.checks.spec import Shape, any_text, fields, is_number, list_of, whole_number
+from clawgauge.checks.spec import Fields, ListOf, Shape, any_text, is_number, whole_number
 from clawgauge.suites.document import Place
 
 DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
@@ -21,10 +21,10 @@ _TOGETHER = "|"
 _LONG_FIELD = "{long}"
 LONG_KEYS: dict[str, Shape] = {
     "tokens": whole_number(1, 200_000),
-    "of": list_of(any_text, "lines"),
-    "insert": list_of(any_text, "lines", least=0),
+    "of": ListOf(any_text, "lines"),
+    "insert": ListOf(any_text, "lines", least=0),
 }
-_LONG = fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
+_LONG = Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
 # What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a mark, a new line.
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
@@ -50,19 +50,20 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
         return entry
-    seed = drawing.seed_of(entry)
     if entry.get("draw") is not None:
-        swap = read_swap(entry, drawing, place.at("draw"))
-        entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
+        chosen = draw_texts(entry, drawing, place.at("draw"))
+        if chosen:
+            swap = Swap(chosen)
+            entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
             raise here.refusal(f"fills nothing; write {_LONG_FIELD} in prompt")
-        text = _make_long_text(entry["long"], drawing.long_defaults, seed, here)
+        text = _make_long_text(entry["long"], drawing.long_defaults, drawing.seed_of(entry), here)
         entry = {**entry, "prompt": prompt.replace(_LONG_FIELD, text)}
     world = entry.get("world")
     if isinstance(world, dict) and isinstance(world.get("files"), dict):
-        files = _with_long_files(world["files"], seed, place.at("world", "files"))
+        files = _with_long_files(world["files"], drawing.seed_of(entry), place.at("world", "files"))
         entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
@@ -94,39 +95,34 @@ class Swap:
         return value
 
 
-def read_swap(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> Swap:
+def draw_texts(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> dict[str, str]:
     """What the drawing puts in the place of what: nothing in drawing 0, but every rule is checked all the same."""
     rules = entry["draw"]
     if not isinstance(rules, dict) or not rules:
         raise place.refusal('must be an object of texts and what may stand in their place: {"ash" = ["elm", "oak"]}')
-    drawn = [entry.get(key) for key in DRAWN_KEYS]
-    leaves = list(_leaves_of(drawn))
-    numbers = {str(leaf) for leaf in leaves if is_number(leaf)}
+    leaves = list(_leaves_of([entry.get(key) for key in DRAWN_KEYS]))
+    numbers = {str(leaf) for leaf in leaves if not isinstance(leaf, str)}
     everything = "\n".join([*(leaf for leaf in leaves if isinstance(leaf, str)), *numbers])
     chosen: dict[str, str] = {}
     for key, choices in rules.items():
         here, old = place.at(key), key.split(_TOGETHER)
-        _check_choices(choices, old, numbers, here)
+        if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+            raise here.refusal("must be a list of texts and no empty one")
+        counted = [part for part in old if any(re.search(_bounded(part), number) for number in numbers)]
+        for index, choice in enumerate(choices):
+            new = dict(zip(old, choice.split(_TOGETHER), strict=False))
+            if choice.count(_TOGETHER) != key.count(_TOGETHER):
+                raise here.at(index).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
+            if wrong := next((part for part in counted if not _NUMBER.fullmatch(new[part])), None):
+                raise here.at(index).refusal(f"{new[wrong]!r} takes the place of the number {wrong}; write a number")
         for part in old:
             if part in chosen:
                 raise here.refusal(f"{part!r} is drawn twice; draw it once")
             if not part or not re.search(_bounded(part), everything):
                 raise here.refusal(f"{part!r} stands nowhere in this prompt; write it as it stands there")
-        new = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))].split(_TOGETHER)
-        chosen |= dict(zip(old, new, strict=True))
-    return Swap(chosen if drawing.number else {})
-
-
-def _check_choices(choices: object, old: list[str], numbers: set[str], place: Place) -> None:
-    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
-        raise place.refusal("must be a list of texts and no empty one")
-    for index, choice in enumerate(choices):
-        new = choice.split(_TOGETHER)
-        if len(new) != len(old):
-            raise place.at(index).refusal(f"must have {len(old)} parts between '{_TOGETHER}', as its key has")
-        for old_part, new_part in zip(old, new, strict=True):
-            if any(re.search(_bounded(old_part), number) for number in numbers) and not _NUMBER.fullmatch(new_part):
-                raise place.at(index).refusal(f"{new_part!r} takes the place of the number {old_part}; write a number")
+        drawn = choices[_pick(f"{drawing.seed_of(entry)}\0{key}", len(choices))] if drawing.number else key
+        chosen |= dict(zip(old, drawn.split(_TOGETHER), strict=True))
+    return chosen if drawing.number else {}
 
 
 def _pick(seed: str, n: int) -> int:
@@ -154,7 +150,7 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
     if isinstance(value, list):
         for item in value:
             yield from _leaves_of(item)
-    elif isinstance(value, str) or is_number(value):
+    elif type(value) in (str, int, float):
         yield value
 
 

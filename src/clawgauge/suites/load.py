@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.checks import COMPARISONS, check_offer, check_spec
-from clawgauge.checks.spec import Shape, any_text, anything, choice, fields, list_of, suggest
+from clawgauge.checks.spec import Fields, ListOf, Shape, any_text, anything, choice, suggest
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, read_document
 from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values
-from clawgauge.suites.prompts import SAMPLING, SuiteContext, build_prompt, fold_defaults, label, unfold
-from clawgauge.suites.tools import TOOLBOX, read_toolbox
+from clawgauge.suites.prompts import SAMPLING, TOOLBOX, SuiteContext, build_prompt, fold_defaults, label, unfold
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
@@ -46,12 +45,12 @@ HEADER_KEYS: dict[str, Shape] = {
     "description": any_text,
     **SAMPLING,
     "compare": choice(*COMPARISONS),
-    "effect": fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), anything)),
+    "effect": Fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), anything)),
     "toolbox": TOOLBOX,
-    "long": fields({}, LONG_KEYS),
-    "prompts": list_of(anything, "prompts ([[prompts]] in TOML)"),
+    "long": Fields({}, LONG_KEYS),
+    "prompts": ListOf(anything, "prompts ([[prompts]] in TOML)"),
 }
-_HEADER = fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
+_HEADER = Fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
@@ -60,14 +59,43 @@ def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> S
     `drawing` picks the values of prompts that have several to choose from; 0 is the suite as written. Raises
     `SuiteError` naming the file, the prompt and the key for anything that is wrong with it.
     """
-    return _load_file(suite_path(ref, base_dir=base_dir), ref, drawing)
+    path, place = suite_path(ref, base_dir=base_dir), Place(ref)
+    document = read_document(path, ref)
+    written = {"prompts": document} if isinstance(document, list) else document
+    header: dict[str, Any] = {"name": path.stem}
+    header |= {key: value for key, value in written.items() if value is not None or key not in HEADER_KEYS}
+    place.check(_HEADER, header)
+    named_tools = header.get("toolbox", {})
+    if not all(map(str.strip, named_tools)):
+        raise place.at("toolbox").refusal("a tool's name must not be empty")
+    context = SuiteContext(
+        header["name"],
+        {key: header[key] for key in SAMPLING if key in header},
+        {name: {"type": "function", "function": {"name": name, **tool}} for name, tool in named_tools.items()},
+        {"tool_call": {key: header[key] for key in ("compare",) if key in header}, "effect": header.get("effect", {})},
+        is_builtin=ref in BUILTIN_SUITES,
+    )
+    prompts = _build_prompts(header["prompts"], context, place, Drawing(drawing, context.name, header.get("long", {})))
+    return SuiteRecord(
+        name=context.name,
+        version=header.get("version", ""),
+        description=header.get("description", ""),
+        sha256=prompts_sha256(prompts),
+        source=ref,
+        prompts=prompts,
+    )
 
 
 def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
     """The file a reference stands for, whether or not it is there; a word that is no reference is refused."""
-    looks_like_path = Path(ref).suffix.lower() in SUFFIXES or os.sep in ref or "/" in ref
-    if not looks_like_path:
-        return builtin_path(ref)
+    if ref in BUILTIN_SUITES:
+        return Path(__file__).with_name(f"{ref}.toml")
+    if Path(ref).suffix.lower() not in SUFFIXES and os.sep not in ref and "/" not in ref:
+        names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
+        raise SuiteError(
+            f"No built-in suite is called {ref!r}{suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
+            f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
+        )
     try:
         path = Path(ref).expanduser()
     except RuntimeError:
@@ -86,17 +114,6 @@ def is_suite_there(ref: str, base_dir: Path) -> bool:
 def list_builtin() -> list[SuiteInfo]:
     """The suites that come with the package, in the order they run by default."""
     return [describe_suite(load_suite(name)) for name in BUILTIN_SUITES]
-
-
-def builtin_path(name: str) -> Path:
-    """The TOML file of a built-in suite: the place to copy from."""
-    if name not in BUILTIN_SUITES:
-        names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
-        raise SuiteError(
-            f"No built-in suite is called {name!r}{suggest(name, BUILTIN_SUITES) or '.'} The built-in suites are "
-            f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
-        )
-    return Path(__file__).with_name(f"{name}.toml")
 
 
 def describe_suite(suite: SuiteRecord) -> SuiteInfo:
@@ -138,31 +155,6 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     return digest.hexdigest()
 
 
-def _load_file(path: Path, ref: str, drawing: int) -> SuiteRecord:
-    place = Place(ref)
-    document = read_document(path, ref)
-    written = {"prompts": document} if isinstance(document, list) else document
-    header: dict[str, Any] = {"name": path.stem}
-    header |= {key: value for key, value in written.items() if value is not None or key not in HEADER_KEYS}
-    place.check(_HEADER, header)
-    context = SuiteContext(
-        header["name"],
-        {key: header[key] for key in SAMPLING if key in header},
-        read_toolbox(header, place),
-        {"tool_call": {key: header[key] for key in ("compare",) if key in header}, "effect": header.get("effect", {})},
-        is_builtin=ref in BUILTIN_SUITES,
-    )
-    prompts = _build_prompts(header["prompts"], context, place, Drawing(drawing, context.name, header.get("long", {})))
-    return SuiteRecord(
-        name=context.name,
-        version=header.get("version", ""),
-        description=header.get("description", ""),
-        sha256=prompts_sha256(prompts),
-        source=ref,
-        prompts=prompts,
-    )
-
-
 def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawing: Drawing) -> list[Prompt]:
     variants = [entry.get("variants") if isinstance(entry, dict) else None for entry in entries]
     n_forms = sum(len(forms) if isinstance(forms, list) else 1 for forms in variants)
@@ -186,12 +178,9 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
                 )
             number_of[prompt.id] = number
             prompts.append(prompt)
-            n_chars += len(prompt.prompt) + _count_file_chars(prompt.world)
+            files = (prompt.world or {}).get("files", {}).values()
+            n_chars += sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)
+            n_chars += len(prompt.prompt)
             if n_chars > MAX_TEXT_CHARS:
                 raise here.refusal(f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite")
     return prompts
-
-
-def _count_file_chars(world: dict[str, Any] | None) -> int:
-    files = (world or {}).get("files", {}).values()
-    return sum(len(file.get("text", "") if isinstance(file, dict) else file) for file in files)

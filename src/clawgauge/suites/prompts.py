@@ -1,43 +1,56 @@
-"""One entry of a suite file → its prompts, in all their variants, or a refusal that names the key."""
+"""One entry of a suite file → its prompts, in all their variants, with their tools, or a refusal that names the key."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from clawgauge.checks import check_offer, check_spec, expected_names
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.checks.spec import (
+    ByType,
+    Fields,
+    ListOf,
+    Named,
     Shape,
+    Value,
     a_world,
+    an_object,
     any_text,
     anything,
     at,
-    fields,
+    check,
+    choice,
     is_number,
     kind_of,
-    list_of,
     refuse,
     some_text,
-    that,
+    suggest,
+    true_or_false,
     whole_number,
 )
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites.document import Place
-from clawgauge.suites.tools import (
-    DEFAULT_MAX_TURNS,
-    MOST_TURNS,
-    RESPONSE_FORMAT,
-    Tool,
-    Toolbox,
-    check_task,
-    check_tool_choice,
-    expected_tools_of,
-    read_tools,
-    world_toolbox,
-)
+from clawgauge.world import TOOL_NAMES, tool_definitions
+from clawgauge.world.mailbox import is_heard
 
+Tool = dict[str, Any]
+Toolbox = Mapping[str, Tool]
+DEFAULT_MAX_TURNS = 12
+MOST_TURNS = 100
+VALIDATOR = "world_state"
+_FUNCTION: dict[str, Shape] = {"description": any_text, "parameters": an_object, "strict": anything}
+_TOOL = Fields(
+    {"type": choice("function"), "function": Fields({"name": some_text}, _FUNCTION, closed=False)}, closed=False
+)
+_format_name = Value(
+    "up to 64 letters, digits, underscores and hyphens", (str,), pattern=re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
+)
+_SCHEMA = Fields({"name": _format_name, "schema": an_object}, {"description": any_text, "strict": true_or_false})
+RESPONSE_FORMAT = ByType({"json_schema": Fields({"json_schema": _SCHEMA}), "json_object": Fields({})}, "a format")
+TOOLBOX = Named(Fields({}, _FUNCTION), "tools by name")
 FILLED_KEYS = ("prompt", "system", "validator")
 NUMBER_MARK = "#"
 _TEXTS = ("prompt", "system")
@@ -79,7 +92,7 @@ def _values(value: Any, place: str) -> None:
             raise SuiteError(f"key '{at(place, name)}' has no value; give one")
 
 
-_VARIANTS = list_of(_values, "objects, one for each form")
+_VARIANTS = ListOf(_values, "objects, one for each form")
 
 
 def _fill(entry: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -119,25 +132,22 @@ _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f
 
 def label(value: Any, place: str) -> None:
     """A text by which something is selected on the command line, where commas separate and control characters hide."""
-    some_text(value, place)
+    check(some_text, value, place)
     if not _LABEL.fullmatch(value):
         raise refuse(place, "a short plain word without comma, control character, or white space at an end", value)
 
 
-_temperature = that("a number, 0 or more", lambda value: is_number(value) and value >= 0)
-_validator = that(
-    'an object such as {"type": "noop"}, which records the answer without judging it',
-    lambda value: isinstance(value, dict),
-)
+_temperature = Value("a number, 0 or more", (int, float), low=0)
+_validator = Value('an object such as {"type": "noop"}, which records the answer without judging it', (dict,))
 # What a suite says for all its prompts, and each prompt may say for itself.
 SAMPLING: dict[str, Shape] = {"system": any_text, "temperature": _temperature, "max_tokens": whole_number(1)}
 _REQUIRED: dict[str, Shape] = {"id": label, "name": some_text, "prompt": some_text, "validator": _validator}
 PROMPT_KEYS: dict[str, Shape] = {
     **_REQUIRED,
-    "expected_tool_calls": list_of(some_text, "tool names", least=0),
+    "expected_tool_calls": ListOf(some_text, "tool names", least=0),
     "category": any_text,
     **SAMPLING,
-    "tools": list_of(anything, "tool definitions", least=0),
+    "tools": ListOf(anything, "tool definitions", least=0),
     "tool_choice": anything,
     "response_format": RESPONSE_FORMAT,
     "variants": anything,
@@ -146,7 +156,7 @@ PROMPT_KEYS: dict[str, Shape] = {
     "world": a_world,
     "max_turns": whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
 }
-_PROMPT = fields(_REQUIRED, PROMPT_KEYS)
+_PROMPT = Fields(_REQUIRED, PROMPT_KEYS)
 
 
 class SuiteContext(NamedTuple):
@@ -176,17 +186,21 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
         raise place.at("response_format").refusal("given with 'world'; a task's answers may be calls, so leave it out")
     toolbox = suite.toolbox if world is None else world_toolbox()
     tools = read_tools(given.get("tools", []), toolbox, place.at("tools"))
-    validator = _read_validator(given["validator"], tools, suite, place)
-    check_task(world, validator, tools, place)
+    validator = fold_defaults(given["validator"], suite)
+    if not suite.is_builtin or validator.get("type") != "effect":
+        try:
+            check_spec(validator)
+            check_offer(validator, tools)
+        except SuiteError as error:
+            raise place.refusal(f"validator: {error}") from None
+    if world is not None:
+        check_task(world, validator, tools, place)
+    elif validator["type"] == VALIDATOR:
+        raise place.at("validator").refusal(f"type '{VALIDATOR}' looks at a world; give the prompt one in 'world'")
     if "tool_choice" in given:
         check_tool_choice(given["tool_choice"], tools, place.at("tool_choice"))
     sampling = {**suite.sampling, **given}
-    expected = [
-        *validator.get("expected_tools", []),
-        *expected_names(validator),
-        *expected_tools_of(validator),
-        *given.get("expected_tool_calls", []),
-    ]
+    expected = [*expected_tools_of(validator), *given.get("expected_tool_calls", [])]
     return Prompt(
         id=given["id"],
         name=given["name"],
@@ -219,13 +233,70 @@ def fold_defaults(validator: dict[str, Any], suite: SuiteContext) -> dict[str, A
     return folded
 
 
-def _read_validator(validator: dict[str, Any], tools: list[Tool], suite: SuiteContext, place: Place) -> dict[str, Any]:
-    validator = fold_defaults(validator, suite)
-    if suite.is_builtin and validator.get("type") == "effect":
-        return validator
-    try:
-        check_spec(validator)
-        check_offer(validator, tools)
-    except SuiteError as error:
-        raise place.refusal(f"validator: {error}") from None
-    return validator
+def read_tools(entries: list[Any], toolbox: Toolbox, place: Place) -> list[Tool]:
+    """The tools of a prompt, those named from the toolbox written out."""
+    tools: list[Tool] = []
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        here = place.at(index)
+        if isinstance(entry, str) and entry not in toolbox:
+            found = (
+                f"has no {entry!r}{suggest(entry, toolbox)}" if toolbox else f"is missing, so {entry!r} cannot be named"
+            )
+            raise here.refusal(f"must be an object, or the name of a tool in the suite's 'toolbox', which {found}")
+        tool = toolbox[entry] if isinstance(entry, str) else entry
+        here.check(_TOOL, tool)
+        name = tool["function"]["name"]
+        # Calls are matched without regard to case, so two names that differ in it alone are one.
+        if name.lower() in seen:
+            raise here.refusal(f"{name!r} is offered twice; keep one of them")
+        seen.add(name.lower())
+        tools.append(tool)
+    return tools
+
+
+def check_tool_choice(wanted: Any, tools: list[Tool], place: Place) -> None:
+    """Refuse what the model is told about using the tools where it does not fit those on offer."""
+    if not tools:
+        raise place.refusal("given without 'tools'; offer some, or leave it out")
+    offered = [tool["function"]["name"] for tool in tools]
+    match wanted:
+        case "auto" | "none" | "required":
+            return
+        case {"type": "function", "function": {"name": name}}:
+            if name not in offered:
+                raise place.refusal(f"names {name!r}, which is not offered; the tools are {', '.join(offered)}")
+        case _:
+            raise place.refusal('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')
+
+
+@functools.cache
+def world_toolbox() -> Toolbox:
+    """The tools that a task may name: those its world answers."""
+    return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
+
+
+def expected_tools_of(validator: Mapping[str, Any]) -> list[str]:
+    """The tools that a checked validator expects to be called, as it writes them."""
+    names = [*validator.get("expected_tools", []), *(call["name"] for call in validator.get("expected_calls", []))]
+    for condition in validator.get("expect", []) if validator["type"] == VALIDATOR else []:
+        called = condition.get("called", [])
+        names += called if isinstance(called, list) else [called]
+    return names
+
+
+def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], place: Place) -> None:
+    """Refuse a task without tools or with foreign ones, and one that waits for words nobody will say."""
+    if not tools:
+        raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
+    replies = world.get("replies", [])
+    for index, condition in enumerate(validator.get("forbid", [])):
+        until = condition.get("until")
+        if until is not None and not any(is_heard(until, reply["from"], reply["text"]) for reply in replies):
+            reason = f"{until!r} fits no reply of the world; write it as 'name: text', with * for any characters"
+            raise place.at("validator", "forbid", index, "until").refusal(reason)
+    for index, tool in enumerate(tools):
+        name = tool["function"]["name"]
+        if name not in TOOL_NAMES:
+            reason = f"{name!r} is not a tool of the simulated world, whose tools are {', '.join(TOOL_NAMES)}"
+            raise place.at("tools", index).refusal(reason)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import detect_tools, tool_calls_of
-from clawgauge.checks.answer import tool_use_success
+from clawgauge.checks import detect_tools, judge_answer, tool_calls_of
+from clawgauge.records import Prompt
 from support.rows import every_row
 
 CASES = Path(__file__).parents[2] / "data" / "tool_detection_cases.jsonl"
@@ -28,7 +28,8 @@ def test_a_labelled_answer_yields_its_calls(case: dict[str, Any]) -> None:
     assert [call.name for call in found if call.valid] == case["all_invocations"]
     assert names == case["tool_calls"]
     assert len(names) == case["tool_call_count"]
-    assert tool_use_success(case["expected_tools"], found, tools_offered=False) is case["tool_use_success"]
+    prompt = Prompt(id="P0", name="P0", prompt="?", validator={"type": "noop"}, expected_tools=case["expected_tools"])
+    assert judge_answer(prompt, case["text"], []).tool_use_success is case["tool_use_success"]
 
 
 def test_the_case_file_is_whole() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import check_offer, check_spec, expected_names
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.errors import SuiteError
 from support.rows import every_row
 
@@ -219,9 +219,3 @@ def test_a_prompt_without_tools_cannot_expect_native_calls() -> None:
     with pytest.raises(SuiteError, match="offers no tools"):
         check_offer(calls(no_call=True), [])
     check_offer({"type": "noop"}, [])
-
-
-def test_the_expected_tools_are_those_of_the_expected_calls() -> None:
-    """Restraint expects none."""
-    assert expected_names(calls(expected_calls=[{"name": "a"}, {"name": " b "}, {"name": "a"}])) == ["a", "b", "a"]
-    assert expected_names(calls(ask=True)) == []

@@ -410,10 +410,12 @@ def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
         timeline = Timeline()
         async with contextlib.aclosing(HttpClient(server.v1_url, headers={})) as client:
             with pytest.raises(KeyError, match="never foreseen"):
-                await client.exchange("/chat/completions", b"{}", sink=timeline, reader=Stumbling())
+                await client.exchange(f"{client.base_url}/chat/completions", b"{}", sink=timeline, reader=Stumbling())
             timeline = Timeline()
             payload = b'{"model": "m", "stream": true}'
-            await client.exchange("/chat/completions", payload, sink=timeline, reader=ChatReader(timeline, "m"))
+            await client.exchange(
+                f"{client.base_url}/chat/completions", payload, sink=timeline, reader=ChatReader(timeline, "m")
+            )
         return timeline.fold(time.perf_counter_ns()).text
 
     assert runner.run(two()) == "mine"

@@ -15,9 +15,9 @@ import pytest
 
 from clawgauge.checks import check_spec, judge_answer
 from clawgauge.records import Prompt
-from clawgauge.suites import builtin_path, load_suite
+from clawgauge.suites import load_suite, suite_path
 from clawgauge.suites.document import Place
-from clawgauge.suites.draw import Drawing, Swap, read_swap
+from clawgauge.suites.draw import Drawing, Swap, draw_texts
 from clawgauge.suites.prompts import SuiteContext, fold_defaults
 from support.slow_rest import slow_rest
 from support.tool_models import read_answer
@@ -39,7 +39,7 @@ def prompts(suite: str, drawing: int) -> list[Prompt]:
 @functools.cache
 def entries(suite: str) -> dict[str, dict[str, Any]]:
     """The prompts as they are written, by id; what they share of a machine is part of each."""
-    document = tomllib.loads(builtin_path(suite).read_text("utf-8"))
+    document = tomllib.loads(suite_path(suite).read_text("utf-8"))
     context = SuiteContext(suite, {}, {}, {"effect": document.get("effect", {})})
     return {e["id"]: {**e, "validator": fold_defaults(e["validator"], context)} for e in document["prompts"]}
 
@@ -85,7 +85,7 @@ def test_answers_are_judged_alike_in_every_drawing(suite: str, drawing: int) -> 
     misjudged = []
     for prompt, reference in zip(prompts(suite, drawing), references(suite), strict=True):
         entry = entries(suite)[prompt.variant_of or prompt.id]
-        swap = read_swap(entry, Drawing(drawing, suite), Place(suite)) if "draw" in entry else Swap({})
+        swap = Swap(draw_texts(entry, Drawing(drawing, suite), Place(suite))) if "draw" in entry else Swap({})
         check_spec(prompt.validator)
         for kind in ("right", "wrong"):
             for answer in reference.get(kind, []):

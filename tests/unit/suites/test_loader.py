@@ -13,7 +13,7 @@ import pytest
 
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
-from clawgauge.suites import builtin_path, describe_suite, list_builtin, load_suite, prompts_sha256, suite_path
+from clawgauge.suites import describe_suite, list_builtin, load_suite, prompts_sha256, suite_path
 from support.rows import every_row
 
 OLD_SHAPE = [
@@ -211,7 +211,7 @@ def test_path_is_relative_to_the_base_directory(tmp_path: Path) -> None:
     assert (suite.name, suite.source) == ("mine", "suites/mine.json")
     assert describe_suite(suite).n_prompts == 2
     assert suite_path("suites/mine.json", base_dir=tmp_path) == tmp_path / "suites" / "mine.json"
-    assert suite_path("core", base_dir=tmp_path) == builtin_path("core")
+    assert suite_path("core", base_dir=tmp_path) == suite_path("core")
 
 
 def test_home_directory_is_expanded(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_builtin_suites_are_listed_with_a_file_to_copy(tmp_path: Path) -> None:
     ]
     for info in listed:
         assert info.source == info.name
-        copy = load_suite(write(tmp_path / f"{info.name}_copy.toml", builtin_path(info.name).read_text("utf-8")))
+        copy = load_suite(write(tmp_path / f"{info.name}_copy.toml", suite_path(info.name).read_text("utf-8")))
         assert (copy.name, copy.sha256) == (info.name, info.sha256)
 
 
@@ -255,7 +255,7 @@ def test_unknown_name_points_to_near_ones() -> None:
     with pytest.raises(
         SuiteError, match=r"No built-in suite is called 'zzz'\. The built-in suites are core, tool_use, native"
     ):
-        builtin_path("zzz")
+        suite_path("zzz")
 
 
 @every_row(

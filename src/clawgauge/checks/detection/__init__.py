@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from clawgauge.characters import well_formed
-from clawgauge.checks.answer import answer_pieces
+from clawgauge.checks.answer import split_thinking
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
@@ -33,7 +33,7 @@ def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.ma
     if _MARK.search(text) is None:
         return []
     # Marks on either side of removed thinking must not run together: two code spans would become one.
-    left = _LINE_BREAK.sub("\n", well_formed(" ".join(answer_pieces(text))))
+    left = _LINE_BREAK.sub("\n", well_formed(split_thinking(text, joint=" ")))
     vocabulary = Vocabulary.for_prompt(expected)
     calls: list[Call] = []
     for step in STEPS:

@@ -13,23 +13,20 @@ _uncompiled: list[_LazyPattern] = []
 
 
 class _LazyPattern:
-    """Stands for a compiled pattern: any of its attributes is looked up once, and is then an attribute of this."""
+    """Stands for a compiled pattern: once that is made, its attributes are attributes of this."""
 
     def __init__(self, source: str, flags: int) -> None:
         self._source = source
         self._flags = flags
-        self._compiled: re.Pattern[str] | None = None
 
     def compile(self) -> re.Pattern[str]:
-        if self._compiled is None:
-            self._compiled = re.compile(self._source, self._flags)
-        return self._compiled
+        compiled = re.compile(self._source, self._flags)
+        vars(self).update((name, getattr(compiled, name)) for name in dir(compiled) if not name.startswith("_"))
+        return compiled
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for what is not set yet.
-        value = getattr(self.compile(), name)
-        setattr(self, name, value)
-        return value
+        # Reached only before it is compiled, or for what no pattern has.
+        return getattr(self.compile(), name)
 
 
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:

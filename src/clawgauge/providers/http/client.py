@@ -64,7 +64,7 @@ class HttpClient:
         self._proxy = _find_proxy(self._address)
         self._tls = _trust() if parts.scheme == "https" else None
         self._first_hop = self._proxy.address if self._proxy else self._address
-        self._heads: dict[str, bytes] = {}
+        self._heads: dict[tuple[str, str], bytes] = {}
         self._desk = ReadingDesk()
         self._reuse = True
         # With the time until which each may be used, those given back last at the end.
@@ -88,30 +88,17 @@ class HttpClient:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_S)
 
-    async def exchange(
-        self, path: str, payload: bytes, *, sink: Sink, reader: Reader, timeout_s: float = math.inf
-    ) -> None:
-        """Send one request and feed its reply to `reader`, reporting the clock to `sink`.
-
-        The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before.
-        """
-        words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
-        head = self._heads.get(path)
-        if head is None:
-            head = self._heads[path] = self._head("POST", self.base_url + path + self._query)
-        await self._exchange(b"%b%d\r\n\r\n%b" % (head, len(payload), payload), sink, reader, words_until_s)
-
     async def ask(self, url: str, body: bytes | None = None) -> bytes:
         """Ask the server about itself, or with a `body`, tell it something (unload a model).
 
         Over a connection of its own, which no call finds warm. Raises `CallFailure` for anything but an answer.
         """
         method, timeout_s = ("GET", _ASKING_S) if body is None else ("POST", _TELLING_S)
-        request = b"%b%d\r\n\r\n%b" % (self._head(method, url + self._query), len(body or b""), body or b"")
         reply = _Whole()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._exchange(request, cast(Sink, reply), reply, math.inf, alone=True)
+                sink = cast(Sink, reply)
+                await self.exchange(url, body or b"", sink=sink, reader=reply, method=method, alone=True)
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
@@ -143,10 +130,28 @@ class HttpClient:
             raise CallFailure("error", "exception", "a header may not hold a line break or a NUL")
         return "\r\n".join([*lines, "Content-Length: "]).encode()
 
-    async def _exchange(
-        self, request: bytes, sink: Sink, reader: Reader, words_until_s: float, *, alone: bool = False
+    async def exchange(
+        self,
+        url: str,
+        payload: bytes,
+        *,
+        sink: Sink,
+        reader: Reader,
+        timeout_s: float = math.inf,
+        method: str = "POST",
+        alone: bool = False,
     ) -> None:
-        """Ask over the first connection that takes the request: a pooled one may have been closed by the server."""
+        """Send one request and feed its reply to `reader`, reporting the clock to `sink`.
+
+        The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before. With `alone`
+        it goes over a connection of its own.
+        """
+        words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
+        head = self._heads.get((method, url))
+        if head is None:
+            head = self._heads[method, url] = self._head(method, url + self._query)
+        request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
+        # Over the first connection that takes the request: a pooled one may have been closed by the server.
         for _ in range(_STALE_CONNECTIONS):
             wire, connect_ns = await self._take(alone)
             try:

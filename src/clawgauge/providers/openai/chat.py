@@ -211,38 +211,37 @@ class ChatReader(EventReader[_Chunk]):
         self._model_seen = False
 
     def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
+        sink = self._sink
         if event.error is not None:
             raise stream_failure(event.error)
         if name == b"error":
             raise stream_failure(decode_lenient(data) or data.decode("utf-8", "replace"))
         if event.model and not self._model_seen:
             self._model_seen = True
-            self._sink.note(model_reported=event.model)
+            sink.note(model_reported=event.model)
         for choice in event.choices or ():
             # Only the first choice is the answer; n > 1 is never asked for.
             if choice.index:
                 continue
-            if choice.delta is not None:
-                self._report(at_ns, choice.delta)
+            if (delta := choice.delta) is not None:
+                text, thinking = _parts(delta.content) if isinstance(delta.content, list) else (delta.content, "")
+                if reasoning := delta.reasoning_content or thinking or delta.reasoning:
+                    sink.reasoning(at_ns, reasoning)
+                if text:
+                    sink.text(at_ns, text)
+                if delta.refusal:
+                    sink.note(refusal=delta.refusal)
+                if delta.tool_calls:
+                    self._report_calls(at_ns, delta.tool_calls)
             if choice.finish_reason:
                 self._ended = True
-                self._sink.finish(choice.finish_reason)
+                sink.finish(choice.finish_reason)
         if event.usage is not None:
-            report_counts(self._sink, event.usage, "prompt_tokens", "completion_tokens")
+            report_counts(sink, event.usage, "prompt_tokens", "completion_tokens")
         return False
 
-    def _report(self, at_ns: int, delta: _Delta) -> None:
-        sink = self._sink
-        text, thinking = _parts(delta.content) if isinstance(delta.content, list) else (delta.content, "")
-        if reasoning := delta.reasoning_content or thinking or delta.reasoning:
-            sink.reasoning(at_ns, reasoning)
-        if text:
-            sink.text(at_ns, text)
-        if delta.refusal:
-            sink.note(refusal=delta.refusal)
-        if not delta.tool_calls:
-            return
-        for position, call in enumerate(delta.tool_calls):
+    def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
+        for position, call in enumerate(calls):
             function = call.function or _Function()
             arguments = arguments_text(function.arguments)
             if not (function.name or arguments):
@@ -270,13 +269,10 @@ class ChatReader(EventReader[_Chunk]):
             if isinstance(told, dict):
                 told["delta"] = told.get("message")
         chunk = fit(_Chunk, reply)
-        for choice in (chunk.choices or ())[:1]:
-            if choice.delta is not None:
-                self._report(at_ns, choice.delta)
-            self._sink.finish(choice.finish_reason)
-        if chunk.model:
-            self._sink.note(model_reported=chunk.model)
-        report_counts(self._sink, chunk.usage, "prompt_tokens", "completion_tokens")
+        chunk.choices = (chunk.choices or [])[:1]
+        for choice in chunk.choices:
+            choice.index = 0
+        self._take(at_ns, b"", chunk, data)
 
 
 @dataclass(slots=True)
@@ -332,7 +328,8 @@ class ChatServer(HttpServer):
         }
         payload = encode_body(body, self.extra_body)
         reader = ChatReader(sink, call.model)
-        await self._client.exchange("/chat/completions", payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        url = f"{self.base_url}/chat/completions"
+        await self._client.exchange(url, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
 
 
 create = ChatServer

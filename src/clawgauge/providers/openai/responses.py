@@ -287,7 +287,8 @@ class ResponsesServer(HttpServer):
         }
         reader = ResponsesReader(sink, call.model, call.max_tokens)
         payload = encode_body(body, self.extra_body)
-        await self._client.exchange("/responses", payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        url = f"{self.base_url}/responses"
+        await self._client.exchange(url, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
 
 
 create = ResponsesServer
