@@ -6,13 +6,14 @@ Nothing a model can send raises: what cannot be done is an answer that says so.
 from __future__ import annotations
 
 import importlib
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world import paths
-from clawgauge.world.definitions import TOOL_NAMES
-from clawgauge.world.machine import Machine, build_machine
+from clawgauge.world import TOOL_NAMES
+from clawgauge.world.files import resolve
+from clawgauge.world.machine import Machine, check_world
 from clawgauge.world.refusals import (
     Arguments,
     ArgumentsBudget,
@@ -22,8 +23,7 @@ from clawgauge.world.refusals import (
     ToolAnswer,
     bounded_answer,
 )
-from clawgauge.world.schedule import Job
-from clawgauge.world.services import Process, signal_name
+from clawgauge.world.services import Job, Process, signal_name
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
@@ -50,7 +50,7 @@ class World:
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        self.machine = build_machine(spec)
+        self.machine = check_world(spec)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []
@@ -84,16 +84,18 @@ class World:
         self._n_acted_on += 1
         machine.clock.advance(machine.draw(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
-        struck = machine.strike(name)
-        if struck is not None:
-            return ToolAnswer(struck, is_error=True)
+        if machine.errors.get(name):
+            return ToolAnswer(machine.errors[name].pop(0), is_error=True)
         given = Arguments(name, arguments)
-        said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+        try:
+            said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+        except FileFault as fault:
+            raise Refusal(f"{_path(machine, given)[:300]}: {fault}") from None
         return ToolAnswer(said) if isinstance(said, str) else said
 
 
 def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
-    workdir = paths.resolve(arguments.text("workdir", machine.home), machine.home)
+    workdir = resolve(arguments.text("workdir", machine.home), machine.home)
     command = arguments.text("command")
     if not machine.files.is_directory(workdir):
         raise Refusal(f"workdir {workdir[:300]}: No such directory")
@@ -104,23 +106,15 @@ def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAns
     return ToolAnswer(text or "(no output)", output.code != 0 or bool(machine.notices))
 
 
-def _on_file(work: Callable[[Machine, Arguments, str], str]) -> Callable[[Machine, Arguments], str]:
-    """A tool that works on the file at `path`."""
-
-    def run(machine: Machine, arguments: Arguments) -> str:
-        given = arguments.text("path")
-        if not given.strip():
-            raise Refusal("the argument 'path' is empty")
-        path = paths.resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
-        try:
-            return work(machine, arguments, path)
-        except FileFault as fault:
-            raise Refusal(f"{path[:300]}: {fault}") from None
-
-    return run
+def _path(machine: Machine, arguments: Arguments) -> str:
+    given = arguments.text("path")
+    if not given.strip():
+        raise Refusal("the argument 'path' is empty")
+    return resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
 
 
-def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
+def read_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
     first, limit = arguments.whole("offset", 1), arguments.whole("limit", 2_000)
     lines = machine.files.read(path).splitlines(keepends=True)
     shown = lines[first - 1 : first - 1 + limit]
@@ -131,15 +125,17 @@ def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
     return "".join(shown) + tail or "(the file is empty)"
 
 
-def write_file(machine: Machine, arguments: Arguments, path: str) -> str:
-    content, above = arguments.text("content"), paths.dirname(path)
+def write_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
+    content, above = arguments.text("content"), posixpath.dirname(path)
     if not machine.files.exists(above):
         machine.files.make_directory(above, parents=True)
     machine.files.write(path, content)
     return f"Wrote {len(content.encode('utf-8', 'replace'))} bytes to {path}"
 
 
-def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
+def edit_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
     old, new = arguments.text("oldText"), arguments.text("newText")
     if not old:
         raise Refusal("the argument 'oldText' is empty; give the text to replace")
@@ -216,12 +212,9 @@ def process(machine: Machine, arguments: Arguments) -> str:
     return f"Sent {signal} to {pid} ({found.name}); {after}."
 
 
-def ask_user(machine: Machine, arguments: Arguments) -> str:
-    return f"The user answered: {machine.mailbox.ask(arguments.text('question'))}"
-
-
 # All but `exec`, which needs the shell too.
 _TOOLS: Mapping[str, Callable[[Machine, Arguments], str | ToolAnswer]] = {
-    "read": _on_file(read_file), "write": _on_file(write_file), "edit": _on_file(edit_file), "web_fetch": web_fetch,
-    "message": message, "ask_user": ask_user, "cron": cron, "memory": memory, "process": process,
+    "read": read_file, "write": write_file, "edit": edit_file, "web_fetch": web_fetch, "message": message,
+    "ask_user": lambda machine, given: f"The user answered: {machine.mailbox.ask(given.text('question'))}",
+    "cron": cron, "memory": memory, "process": process,
 }  # fmt: skip
