@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -43,17 +42,11 @@ def ps(call: Call) -> int:
             args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
     options = COMMANDS["ps"].parse(args)
     processes = list(call.machine.processes)
-    chosen: dict[str, Callable[[Process], str]] = {
-        "p": lambda process: str(process.pid),
-        "ppid": lambda process: "0" if process.pid == 1 else "1",
-        "C": lambda process: process.name,
-        "u": lambda process: process.user,
-        "U": lambda process: process.user,
-    }
-    for option, value_of in chosen.items():
+    chosen = {"p": "pid", "ppid": "ppid", "C": "comm", "u": "user", "U": "user"}
+    for option, column in chosen.items():
         if options.has(option):
             members = re.split(r"[,\s]+", ",".join(options.all(option)))
-            processes = [process for process in processes if value_of(process) in members]
+            processes = [process for process in processes if _cell(call, process, column)[0] in members]
     for column in reversed(options.members("sort")):
         processes = _sorted(call, processes, column.lstrip("+"))
     if not options.has(*chosen, *"aAexdT"):
