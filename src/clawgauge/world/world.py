@@ -1,4 +1,4 @@
-"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `definitions` describes them.
+"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `tools.toml` describes them.
 
 Nothing a model can send raises: what cannot be done is an answer that says so.
 """
@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clawgauge.world import TOOL_NAMES
 from clawgauge.world.files import resolve
 from clawgauge.world.machine import Machine, check_world
-from clawgauge.world.refusals import (
-    Arguments,
-    ArgumentsBudget,
-    FileFault,
-    OutOfFuel,
-    Refusal,
-    ToolAnswer,
-    bounded_answer,
-)
+from clawgauge.world.refusals import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
 from clawgauge.world.services import Job, Process, signal_name
 
 if TYPE_CHECKING:
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
 
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
 MAX_CALLS = 200
+MAX_ANSWER_BYTES = 16_384
 _CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True)
 
 
@@ -40,6 +33,31 @@ class CallMade:
     name: str
     arguments: Mapping[str, Any] | None
     is_error: bool
+
+
+class Arguments:
+    """The arguments of one call; every fault is a refusal that tells the model what to send."""
+
+    def __init__(self, tool: str, values: Mapping[str, Any]) -> None:
+        self._tool = tool
+        self._values = values
+
+    def text(self, key: str, default: str | None = None) -> str:
+        return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        wanted = "must be a whole number, 1 or more"
+        return int(self._given(key, default, wanted, lambda value: type(value) is int and value >= 1))
+
+    def action(self, *actions: str) -> str:
+        return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
+
+    def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
+        value = self._values.get(key, default)
+        if value is None or not fits(value):
+            problem = "is missing" if value is None else wanted
+            raise Refusal(f"{self._tool}: the argument '{key}' {problem}")
+        return value
 
 
 class World:
@@ -71,7 +89,14 @@ class World:
             self.machine.clock.advance(30)
             answer = ToolAnswer("Error: stopped after 30 s: too much work for one call", is_error=True)
         self.calls.append(CallMade(name, kept, answer.is_error))
-        return bounded_answer(answer.text, is_error=answer.is_error)
+        encoded = answer.text.encode("utf-8", "replace")
+        if len(encoded) <= MAX_ANSWER_BYTES:
+            return ToolAnswer(encoded.decode(), answer.is_error)
+        # Of a longer answer the head and the tail are kept, and the cut is said.
+        notice = f"\n[… {len(encoded)} bytes in all; the middle is left out …]\n"
+        half = (MAX_ANSWER_BYTES - len(notice.encode())) // 2
+        head, tail = encoded[:half].decode("utf-8", "ignore"), encoded[-half:].decode("utf-8", "ignore")
+        return ToolAnswer(f"{head}{notice}{tail}", answer.is_error)
 
     def _answer(self, name: str, arguments: Mapping[str, Any] | None, admitted: bool) -> ToolAnswer:
         if name not in TOOL_NAMES:
