@@ -62,17 +62,17 @@ def service(call: Call) -> int:
 def _control(call: Call, action: str, name: str) -> int:
     services, quiet = call.machine.services, call.options.has("q")
     found = services.find(name)
+    if action in ("is-active", "is-failed"):
+        state = found.state if found else "inactive"
+        code = 0 if state == action[3:] else 3 if action == "is-active" else 1
+        return call.print("" if quiet else f"{state}\n", code)
     if found is None:
         unit = (name if "." in name else f"{name}.service")[:100]
-        if action in ("is-active", "is-failed"):
-            return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
-        words = {"status": (f"Unit {unit} could not be found.\n", 4)}
-        return call.say(*words.get(action, (f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)))
+        if action == "status":
+            return call.say(f"Unit {unit} could not be found.\n", 4)
+        return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
     try:
         match action:
-            case "is-active" | "is-failed":
-                code = 3 if action == "is-active" else 1
-                return call.print("" if quiet else f"{found.state}\n", 0 if found.state == action[3:] else code)
             case "is-enabled":
                 shown = "enabled\n" if found.enabled else "disabled\n"
                 return call.print("" if quiet else shown, int(not found.enabled))
