@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from clawgauge.characters import well_formed
@@ -15,10 +16,9 @@ from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, faile
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
 from clawgauge.world.effects import Effect
+from clawgauge.world.files import resolve
 from clawgauge.world.mailbox import is_heard, plain_name
-from clawgauge.world.paths import matches_glob, resolve
-from clawgauge.world.schedule import moments_of
-from clawgauge.world.services import STATES
+from clawgauge.world.services import STATES, moments_of
 from clawgauge.world.spec import read_moment, read_size
 from clawgauge.world.world import MAX_CALLS
 
@@ -91,7 +91,7 @@ def _is_meant(condition: Condition, kind: str, effect: Effect) -> bool:
 
 def _fits(patterns: str | list[str], subject: str) -> bool:
     # A person may be written with or without the mark of an address, in the world as in the condition.
-    return any(matches_glob(glob.lstrip("@#"), subject.lstrip("@#"), across=True) for glob in _as_list(patterns))
+    return any(fnmatchcase(subject.lstrip("@#"), glob.lstrip("@#")) for glob in _as_list(patterns))
 
 
 def _fault_of_effect(condition: Condition, world: World) -> str | None:

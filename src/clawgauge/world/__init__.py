@@ -13,17 +13,24 @@ tasks pays for neither, and a suite is checked without the shell. Whoever runs w
 process.
 """
 
+import copy
 import functools
 import importlib.util
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world.definitions import TOOL_NAMES as TOOL_NAMES
-from clawgauge.world.definitions import tool_definitions as tool_definitions
+from clawgauge.errors import SuiteError
 from clawgauge.world.refusals import ToolAnswer as ToolAnswer
 
 if TYPE_CHECKING:
     from clawgauge.world.machine import check_world as check_world
     from clawgauge.world.world import World as World
+
+TOOL_NAMES = (
+    "exec", "read", "write", "edit", "web_fetch", "message", "ask_user", "cron", "memory", "process",
+)  # fmt: skip
 
 
 def can_run() -> bool:
@@ -36,6 +43,31 @@ def engine() -> str | None:
     """The shell's name and version, such as `bashkit 0.20.1`; None where it is not installed."""
     metadata = importlib.import_module("importlib.metadata")
     return f"bashkit {metadata.version('bashkit')}" if can_run() else None
+
+
+@functools.cache
+def _load() -> dict[str, dict[str, Any]]:
+    definitions = {}
+    for name, tool in tomllib.loads(Path(__file__).with_name("tools.toml").read_text("utf-8")).items():
+        properties = {
+            argument: {"type": "string", "description": given} if isinstance(given, str) else given
+            for argument, given in tool["arguments"].items()
+        }
+        required = list(properties)[: tool["n_required"]]
+        parameters = {"type": "object", "properties": properties, "required": required}
+        function = {"name": name, "description": tool["description"], "parameters": parameters}
+        definitions[name] = {"type": "function", "function": function}
+    return definitions
+
+
+def tool_definitions(names: Iterable[str]) -> list[dict[str, Any]]:
+    """The definitions of the tools called `names`, in that order, in the shape of chat completions."""
+    definitions = []
+    for name in names:
+        if name not in TOOL_NAMES:
+            raise SuiteError(f"no built-in tool is called '{name}'; the tools are {', '.join(TOOL_NAMES)}")
+        definitions.append(copy.deepcopy(_load()[name]))
+    return definitions
 
 
 def __getattr__(name: str) -> Any:

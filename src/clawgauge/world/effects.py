@@ -60,11 +60,7 @@ class EffectLog:
         self.is_listening = False
 
     def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
-        if self.is_listening:
+        # Reading may happen a thousand times in a loop and says as much once.
+        if self.is_listening and not (kind == "read" and subject in self._read):
+            self._read |= {subject} if kind == "read" else set()
             self.effects.append(Effect(kind, subject, detail, self._clock.now_s))
-
-    def note_reading(self, path: str) -> None:
-        """Reading may happen a thousand times in a loop and says as much once."""
-        if self.is_listening and path not in self._read:
-            self._read.add(path)
-            self.note("read", path)

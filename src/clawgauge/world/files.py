@@ -7,12 +7,13 @@ There are no links. A file is text; bytes that are not UTF-8 are kept in it as P
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import paths, refusals
+from clawgauge.world import refusals
 from clawgauge.world.effects import Clock, EffectLog
 from clawgauge.world.refusals import STEP, FileFault, Fuel
 from clawgauge.world.spec import Noun, Path, Size, Word, read_size
@@ -26,6 +27,29 @@ _MAX_PATH_CHARS = 1_024
 _MAX_NAME_CHARS = 255
 _DEVICE_BYTES = 65_536
 _BLOCK_BYTES = 4_096
+
+
+def resolve(path: str, workdir: str = "/") -> str:
+    """`path` made absolute from `workdir`, without `.`, `..`, double or trailing slashes."""
+    joined = path if path.startswith("/") else f"{workdir}/{path}"
+    parts: list[str] = []
+    for part in joined.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def prefix_of(directory: str) -> str:
+    """What the paths inside `directory` begin with."""
+    return f"{directory.rstrip('/')}/"
+
+
+def ancestors(path: str) -> list[str]:
+    """The directories above `path`, the root first."""
+    parts = path.split("/")[1:-1]
+    return ["/", *("/" + "/".join(parts[: count + 1]) for count in range(len(parts)))]
 
 
 def blocks_of(size: int) -> int:
@@ -43,13 +67,18 @@ class DiskSpec(Noun):
 
 @dataclass(slots=True)
 class Disk:
-    """One mounted file system; `used` counts blocks, like the real thing."""
+    """One mounted file system; `used` counts blocks, like the real thing. `wanted` is what it starts with."""
 
     device: str
     mount: str
     size: int
-    used: int = 0
-    inodes_used: int | None = None
+    used: int
+    wanted: int | None
+    inodes_used: int | None
+
+    @property
+    def n_inodes(self) -> int:
+        return max(1, self.size // 16_384)
 
 
 class Disks:
@@ -59,43 +88,38 @@ class Disks:
     """
 
     def __init__(self, spec: list[DiskSpec]) -> None:
-        self._spec = spec
         self._by_mount: dict[str, Disk] = {}
         for index, given in enumerate([*spec, DiskSpec(mount="/")]):
-            mount, size = paths.resolve(given.mount), read_size(given.size, f"disks[{index}].size")
+            key, mount = f"disks[{index}]", resolve(given.mount)
             if mount in self._by_mount and index < len(spec):
                 raise SuiteError("key 'disks' has two disks with one mount point; give each its own")
-            inodes_used = given.inodes_used
-            if inodes_used is not None and not 0 <= inodes_used <= max(1, size // 16_384):
-                most = max(1, size // 16_384)
-                raise SuiteError(f"key 'disks[{index}].inodes_used' must be a whole number from 0 to {most}")
-            self._by_mount.setdefault(mount, Disk(given.device, mount, size, inodes_used=inodes_used))
+            wanted = None if given.used is None else read_size(given.used, f"{key}.used")
+            disk = Disk(given.device, mount, read_size(given.size, f"{key}.size"), 0, wanted, given.inodes_used)
+            if not 0 <= (given.inodes_used or 0) <= disk.n_inodes:
+                raise SuiteError(f"key '{key}.inodes_used' must be a whole number from 0 to {disk.n_inodes}")
+            self._by_mount.setdefault(mount, disk)
 
     def __iter__(self) -> Iterator[Disk]:
         return iter(sorted(self._by_mount.values(), key=lambda disk: disk.mount))
 
     def disk_of(self, path: str) -> Disk:
-        holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(paths.prefix_of(disk.mount))]
+        holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(prefix_of(disk.mount))]
         return max(holding, key=lambda disk: len(disk.mount))
 
     def settle(self) -> None:
         """Once the files stand: make each disk as full as the specification says it starts."""
-        for disk in self:
-            wanted = disk.used + min(disk.size - disk.used, disk.size * 3 // 10)
-            for index, given in enumerate(self._spec):
-                if given.used is not None and paths.resolve(given.mount) == disk.mount:
-                    wanted = read_size(given.used, f"disks[{index}].used")
-                    if not disk.used <= wanted <= disk.size:
-                        taken = f"the files alone take {disk.used} of {disk.size}"
-                        raise SuiteError(f"key 'disks[{index}].used' is {wanted} bytes; {taken}")
-            disk.used = wanted
+        for index, disk in enumerate(self._by_mount.values()):
+            taken = disk.used
+            disk.used = taken + min(disk.size - taken, disk.size * 3 // 10) if disk.wanted is None else disk.wanted
+            if not taken <= disk.used <= disk.size:
+                words = f"is {disk.used} bytes; the files alone take {taken} of {disk.size}"
+                raise SuiteError(f"key 'disks[{index}].used' {words}")
 
     def resize(self, path: str, before: int, after: int) -> None:
         """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""
         disk = self.disk_of(path)
         change = blocks_of(after) - blocks_of(before)
-        if change > 0 and disk.used + change > disk.size:
-            raise FileFault(refusals.NO_SPACE)
+        _refuse_if(change > 0 and disk.used + change > disk.size, refusals.NO_SPACE)
         disk.used += change
 
 
@@ -147,7 +171,7 @@ class Node:
 
 
 class FileTree:
-    """Nodes by absolute path. Every method takes paths that `paths.resolve` has made plain."""
+    """Nodes by absolute path. Every method takes paths that `resolve` has made plain."""
 
     def __init__(self, user: str, clock: Clock, disks: Disks, effects: EffectLog, fuel: Fuel) -> None:
         self.user = user
@@ -186,22 +210,19 @@ class FileTree:
         """What stands under `path`; refuses what is not there and what the user may not reach."""
         self._fuel.spend(STEP)
         _refuse_bad_name(path)
-        for above in paths.ancestors(path):
+        for above in ancestors(path):
             node = self._nodes.get(above)
             if node is None:
                 raise FileFault(refusals.NOT_FOUND)
-            if not node.is_directory:
-                raise FileFault(refusals.NOT_A_DIRECTORY)
+            _refuse_if(not node.is_directory, refusals.NOT_A_DIRECTORY)
             self._require(node, ENTER)
-        if path not in self._nodes:
-            raise FileFault(refusals.NOT_FOUND)
+        _refuse_if(path not in self._nodes, refusals.NOT_FOUND)
         return self._nodes[path]
 
     def read(self, path: str) -> str:
         """A file's text; of bytes that have only a size, a line says how many there are."""
         node = self.node(path)
-        if node.is_directory:
-            raise FileFault(refusals.IS_A_DIRECTORY)
+        _refuse_if(node.is_directory, refusals.IS_A_DIRECTORY)
         self._require(node, READ)
         if path in DEVICES:
             if path == "/dev/null":
@@ -211,7 +232,7 @@ class FileTree:
             return from_bytes(drawn) if "random" in path else "\0" * _DEVICE_BYTES
         self._refuse_held(path)
         self._fuel.spend(len(node.text))
-        self._effects.note_reading(path)
+        self._effects.note("read", path)
         if path in self.live:
             return self.live[path]()
         if node.hidden_bytes:
@@ -221,8 +242,7 @@ class FileTree:
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         node = self.node(path)
-        if not node.is_directory:
-            raise FileFault(refusals.NOT_A_DIRECTORY)
+        _refuse_if(not node.is_directory, refusals.NOT_A_DIRECTORY)
         self._require(node, READ)
         names = self._names[path]
         self._fuel.spend(STEP * len(names) // 4)
@@ -233,7 +253,7 @@ class FileTree:
         found: list[str] = []
         for name in sorted(self._names.get(path, ())):
             self._fuel.spend(STEP // 4)
-            inner = paths.join(path, name)
+            inner = posixpath.join(path, name)
             found.append(inner)
             found += self.inside(inner)
         return found
@@ -241,7 +261,7 @@ class FileTree:
     def n_links(self, path: str) -> int:
         """As `ls -l` counts: a directory has one from above, its own, and one from each directory in it."""
         names = self._names.get(path)
-        return 1 if names is None else 2 + sum(paths.join(path, name) in self._names for name in names)
+        return 1 if names is None else 2 + sum(posixpath.join(path, name) in self._names for name in names)
 
     def peek(self, path: str) -> Node:
         """A node already found by `names` or `inside`, without asking again whether the user may reach it."""
@@ -258,8 +278,7 @@ class FileTree:
     def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0, mode: int = 0o644) -> None:
         """Make a file, with `mode`, or replace its text, or add to it."""
         if path in DEVICES:
-            if path == "/dev/full":
-                raise FileFault(refusals.NO_SPACE)
+            _refuse_if(path == "/dev/full", refusals.NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
         node = self._nodes.get(path)
@@ -269,10 +288,8 @@ class FileTree:
             self._effects.note("created", path)
             return
         self.node(path)
-        if node.is_directory:
-            raise FileFault(refusals.IS_A_DIRECTORY)
-        if not node.allows(self.user, WRITE) or path in self.live:
-            raise FileFault(refusals.DENIED)
+        _refuse_if(node.is_directory, refusals.IS_A_DIRECTORY)
+        _refuse_if(not node.allows(self.user, WRITE) or path in self.live, refusals.DENIED)
         self._refuse_held(path)
         if append:
             text, hidden_bytes = node.text + text, node.hidden_bytes + hidden_bytes
@@ -286,8 +303,8 @@ class FileTree:
             if parents and self.is_directory(path):
                 return
             raise FileFault(refusals.EXISTS)
-        if parents and paths.dirname(path) not in self._nodes:
-            self.make_directory(paths.dirname(path), parents=True)
+        if parents and posixpath.dirname(path) not in self._nodes:
+            self.make_directory(posixpath.dirname(path), parents=True)
         self._require_writable_parent(path)
         self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
         self._effects.note("created", path)
@@ -297,11 +314,9 @@ class FileTree:
         node = self.node(path)
         if recursive and node.is_directory:
             for name in self.names(path):
-                self.remove(paths.join(path, name), recursive=True)
-        if self._names.get(path):
-            raise FileFault(refusals.NOT_EMPTY)
-        if path == "/":
-            raise FileFault(refusals.BUSY)
+                self.remove(posixpath.join(path, name), recursive=True)
+        _refuse_if(self._names.get(path), refusals.NOT_EMPTY)
+        _refuse_if(path == "/", refusals.BUSY)
         self._require_removable(path)
         self._drop(path)
         self._effects.note("deleted", path)
@@ -309,8 +324,7 @@ class FileTree:
     def move(self, source: str, target: str) -> None:
         """Rename a file or a directory with all it holds; a file at `target` is replaced."""
         self.node(source)
-        if source == target or target.startswith(paths.prefix_of(source)):
-            raise FileFault(refusals.INVALID)
+        _refuse_if(source == target or target.startswith(prefix_of(source)), refusals.INVALID)
         self._require_removable(source)
         if target in self._nodes:
             self.remove(target)
@@ -336,8 +350,7 @@ class FileTree:
     def copy(self, source: str, target: str) -> None:
         """Copy one file over or beside another."""
         text, node = self.read(source), self.node(source)
-        if source == target:
-            raise FileFault(refusals.INVALID)
+        _refuse_if(source == target, refusals.INVALID)
         text = node.text if node.hidden_bytes else text
         self.write(target, text, hidden_bytes=node.hidden_bytes, mode=node.mode & 0o777)
 
@@ -348,15 +361,13 @@ class FileTree:
         elif path in DEVICES:
             return
         node = self.node(path)
-        if not node.allows(self.user, WRITE) and self.user != node.owner:
-            raise FileFault(refusals.DENIED)
+        _refuse_if(not node.allows(self.user, WRITE) and self.user != node.owner, refusals.DENIED)
         node.modified_s = self._clock.now_s if at_s is None else at_s
         self._effects.note("changed", path, "touched")
 
     def set_mode(self, path: str, mode: int) -> None:
         node = self.node(path)
-        if self.user not in ("root", node.owner):
-            raise FileFault(refusals.NOT_PERMITTED)
+        _refuse_if(self.user not in ("root", node.owner), refusals.NOT_PERMITTED)
         node.mode = mode
         self._effects.note("changed", path, f"mode {mode:o}")
 
@@ -371,7 +382,7 @@ class FileTree:
 
     def place(self, path: str, node: Node) -> None:
         """Put a node where the specification has it, with the directories above it; a directory there is replaced."""
-        for above in paths.ancestors(path)[1:]:
+        for above in ancestors(path)[1:]:
             if above not in self._nodes:
                 self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
             elif not self._nodes[above].is_directory:
@@ -386,18 +397,16 @@ class FileTree:
     # --- keeping the books -------------------------------------------------------------------------------------------
 
     def _require(self, node: Node, wish: int) -> None:
-        if not node.allows(self.user, wish):
-            raise FileFault(refusals.DENIED)
+        _refuse_if(not node.allows(self.user, wish), refusals.DENIED)
 
     def _require_writable_parent(self, path: str) -> None:
-        above = self.node(paths.dirname(path))
-        if not above.is_directory:
-            raise FileFault(refusals.NOT_A_DIRECTORY)
+        above = self.node(posixpath.dirname(path))
+        _refuse_if(not above.is_directory, refusals.NOT_A_DIRECTORY)
         self._require(above, WRITE)
         _refuse_bad_name(path)
 
     def _require_removable(self, path: str) -> None:
-        above = self._nodes[paths.dirname(path)]
+        above = self._nodes[posixpath.dirname(path)]
         self._require(above, WRITE)
         # The sticky bit of /tmp: only the owner takes a file away.
         if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
@@ -410,23 +419,20 @@ class FileTree:
             raise FileFault(f"{refusals.BUSY} (held by {holder})")
 
     def _put(self, path: str, node: Node) -> None:
-        if len(self._nodes) >= MAX_NODES:
-            raise FileFault(refusals.NO_SPACE)
+        _refuse_if(len(self._nodes) >= MAX_NODES, refusals.NO_SPACE)
         self._make_room(path, "", node.text, 0, node.size)
         self._nodes[path] = node
         if node.is_directory:
             self._names[path] = set()
         if path != "/":
-            above = self._nodes[paths.dirname(path)]
+            above = self._nodes[posixpath.dirname(path)]
             above.modified_s = max(above.modified_s, node.modified_s)
-            self._names[paths.dirname(path)].add(paths.basename(path))
+            self._names[posixpath.dirname(path)].add(posixpath.basename(path))
 
     def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
         n_more_chars = len(after) - len(before)
-        if len(after) > MAX_TEXT_CHARS:
-            raise FileFault(refusals.TOO_LARGE)
-        if self._all_text_chars + n_more_chars > MAX_ALL_TEXT_CHARS:
-            raise FileFault(refusals.NO_SPACE)
+        _refuse_if(len(after) > MAX_TEXT_CHARS, refusals.TOO_LARGE)
+        _refuse_if(self._all_text_chars + n_more_chars > MAX_ALL_TEXT_CHARS, refusals.NO_SPACE)
         self._disks.resize(path, size_before, size_after)
         self._all_text_chars += n_more_chars
 
@@ -434,15 +440,19 @@ class FileTree:
         node = self._nodes.pop(path)
         self._names.pop(path, None)
         if path != "/":
-            self._names[paths.dirname(path)].discard(paths.basename(path))
-            self._nodes[paths.dirname(path)].modified_s = self._clock.now_s
+            self._names[posixpath.dirname(path)].discard(posixpath.basename(path))
+            self._nodes[posixpath.dirname(path)].modified_s = self._clock.now_s
         self._disks.resize(path, node.size, 0)
         self._all_text_chars -= len(node.text)
         return node
 
 
+def _refuse_if(is_so: object, words: str) -> None:
+    if is_so:
+        raise FileFault(words)
+
+
 def _refuse_bad_name(path: str) -> None:
     if len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/")):
         raise FileFault(refusals.NAME_TOO_LONG)
-    if "\0" in path:
-        raise FileFault(refusals.INVALID)
+    _refuse_if("\0" in path, refusals.INVALID)

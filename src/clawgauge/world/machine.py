@@ -6,20 +6,18 @@ import contextlib
 import functools
 import pathlib
 import tomllib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import paths
-from clawgauge.world.definitions import TOOL_NAMES
+from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import Clock, EffectLog, incidental
-from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node
+from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve
 from clawgauge.world.mailbox import Mailbox, MessageSpec, Notes, Reply
 from clawgauge.world.refusals import FileFault, Fuel
-from clawgauge.world.schedule import JobSpec, Schedule
-from clawgauge.world.services import Process, ProcessSpec, ProcessTable, Services, ServiceSpec
+from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
 from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, read, read_moment, read_size
 from clawgauge.world.web import Web
 
@@ -85,20 +83,6 @@ class WorldSpec(Noun):
 WORLD_KEYS = WorldSpec.__struct_fields__
 
 
-class Memory(NamedTuple):
-    """Bytes, as `free` and /proc/meminfo show them."""
-
-    total: int
-    used: int
-    free: int
-    shared: int
-    cache: int
-    available: int
-    swap_total: int
-    swap_used: int
-    swap_free: int
-
-
 class Machine:
     """Everything there is. Tools change it; `effects` remembers how."""
 
@@ -119,7 +103,7 @@ class Machine:
         self.mailbox = Mailbox(self.clock, self.effects, spec.contacts, spec.messages, spec.replies)
         self.schedule, self.notes = Schedule(self.effects, spec.cron), Notes(self.effects, spec.notes)
         # The errors that the next calls of a tool end in, and which process holds which file.
-        self._errors: dict[str, list[str]] = {}
+        self.errors: dict[str, list[str]] = {}
         self._holders: dict[str, str] = {}
         self._read_faults(spec.faults)
         self.files.holder_of = self._holder_of
@@ -142,23 +126,15 @@ class Machine:
             known.setdefault(process.user, 1000 + len(known))
         return known
 
-    @contextlib.contextmanager
-    def acting_as(self, user: str) -> Iterator[None]:
-        """What is done meanwhile is done by `user`."""
-        before = self.files.user
-        self.files.user = self.processes.user = user
-        try:
-            yield
-        finally:
-            self.files.user = self.processes.user = before
-
-    def memory(self) -> Memory:
+    def memory(self) -> dict[str, int]:
+        """Bytes, as `free` and /proc/meminfo show them."""
         total, swap = self.spec.ram_mb * _MIB, self.spec.swap_mb * _MIB
         used = min(total, 180 * _MIB + int(sum(process.memory_mb for process in self.processes) * _MIB))
         cache = (total - used) // 3
-        return Memory(
-            total, used, total - used - cache, 2 * _MIB, cache, total - used, swap, swap // 50, swap - swap // 50
-        )
+        return {
+            "total": total, "used": used, "free": total - used - cache, "shared": 2 * _MIB, "cache": cache,
+            "available": total - used, "swap_total": swap, "swap_used": swap // 50, "swap_free": swap - swap // 50,
+        }  # fmt: skip
 
     def loads(self) -> tuple[float, float, float]:
         """The load averages that fit what runs now."""
@@ -168,10 +144,6 @@ class Machine:
     def open_files(self, process: Process) -> list[str]:
         """The files a process has open, those it holds against others among them."""
         return [*process.open, *(path for path, name in self._holders.items() if name == process.name)]
-
-    def strike(self, tool: str) -> str | None:
-        """What a call of `tool` fails with now, or None."""
-        return self._errors[tool].pop(0) if self._errors.get(tool) else None
 
     def _read_faults(self, faults: list[FaultSpec]) -> None:
         for index, fault in enumerate(faults):
@@ -183,11 +155,11 @@ class Machine:
             elif fault.file and not fault.locked_by:
                 raise SuiteError(f"key '{key}.locked_by' is missing")
             elif fault.file:
-                self._holders[paths.resolve(fault.file)] = fault.locked_by
+                self._holders[resolve(fault.file)] = fault.locked_by
             elif fault.tool not in TOOL_NAMES:
                 raise SuiteError(f"key '{key}.tool' must be one of {', '.join(TOOL_NAMES)}")
             else:
-                self._errors.setdefault(fault.tool, []).extend([TOOL_ERRORS[fault.error]] * fault.times)
+                self.errors.setdefault(fault.tool, []).extend([TOOL_ERRORS[fault.error]] * fault.times)
 
     def _holder_of(self, path: str) -> str | None:
         name = self._holders.get(path)
@@ -206,7 +178,7 @@ class Machine:
         for path, value in files.items():
             key = f'files."{path}"'
             given = read(FileSpec, {"text": value} if isinstance(value, str) else value, key)
-            if not path.startswith("/") or "\0" in path or paths.resolve(path) != path or path == "/":
+            if not path.startswith("/") or "\0" in path or resolve(path) != path or path == "/":
                 raise SuiteError(f"key '{key}' must be named by a plain absolute path")
             if given.directory and (given.text is not None or given.size is not None):
                 raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
@@ -261,9 +233,9 @@ class Machine:
     def _meminfo(self) -> str:
         memory = self.memory()
         rows = {
-            "MemTotal": memory.total, "MemFree": memory.free, "MemAvailable": memory.available,
-            "Buffers": memory.cache // 10, "Cached": memory.cache - memory.cache // 10,
-            "SwapTotal": memory.swap_total, "SwapFree": memory.swap_free, "Shmem": memory.shared,
+            "MemTotal": memory["total"], "MemFree": memory["free"], "MemAvailable": memory["available"],
+            "Buffers": memory["cache"] // 10, "Cached": memory["cache"] - memory["cache"] // 10,
+            "SwapTotal": memory["swap_total"], "SwapFree": memory["swap_free"], "Shmem": memory["shared"],
         }  # fmt: skip
         return "".join(f"{name + ':':<15} {size // 1024:>8} kB\n" for name, size in rows.items())
 
@@ -272,11 +244,6 @@ def home_of(user: str) -> str:
     return "/root" if user == "root" else f"/home/{user}"
 
 
-def build_machine(spec: Mapping[str, Any]) -> Machine:
-    """The server a specification describes; raises `SuiteError` naming the key."""
+def check_world(spec: Mapping[str, Any]) -> Machine:
+    """The server a specification describes; raises `SuiteError`, naming the key, where none can be built from it."""
     return Machine(read(WorldSpec, spec))
-
-
-def check_world(spec: Mapping[str, Any]) -> None:
-    """Raise `SuiteError`, naming the key, for a specification no world can be built from."""
-    build_machine(spec)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import Clock, EffectLog
-from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import Refusal
 from clawgauge.world.spec import Amount, Noun, Seconds, Word
 
@@ -75,7 +75,7 @@ def plain_name(name: str) -> str:
 
 def is_heard(wanted: str, who: str, text: str) -> bool:
     """Whether what somebody said is what is waited for: `dana: yes*`."""
-    return matches_glob(wanted, f"{who}: {text}", across=True, ignore_case=True)
+    return fnmatchcase(f"{who}: {text}".casefold(), wanted.casefold())
 
 
 class Mailbox:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import posixpath
 import re
 import time
 import weakref
@@ -16,9 +17,9 @@ from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from clawgauge.world import paths, refusals
+from clawgauge.world import refusals
 from clawgauge.world.effects import Clock
-from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, to_bytes
+from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
 from clawgauge.world.refusals import FileFault, OutOfFuel
 
 _CAPSULE = b"bashkit.FileSystem.v1"
@@ -56,26 +57,21 @@ class _Entry(Structure):
     _fields_ = (("name", _Text), ("stat", _Stat))
 
 
-_ToFault = POINTER(_Fault)
-_Give = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, POINTER(_Text), _ToFault)
-_Two = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, _Text, _ToFault)
-_Flagged = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, c_bool, _ToFault)
-_Look = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, POINTER(_Stat), _ToFault)
-_Ask = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, POINTER(c_bool), _ToFault)
-_Mode = ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, c_uint32, _ToFault)
+# What each operation is given beside a path, or where it puts what it is asked for, in the order of the interface.
+_OPERATIONS: dict[str, Any] = {
+    "read_file": POINTER(_Text), "write_file": _Text, "append_file": _Text, "mkdir": c_bool, "remove": c_bool,
+    "stat": POINTER(_Stat), "read_dir": POINTER(_Text), "exists": POINTER(c_bool), "rename": _Text, "copy": _Text,
+    "symlink": _Text, "read_link": POINTER(_Text), "chmod": c_uint32,
+}  # fmt: skip
+_KIND = {
+    name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _OPERATIONS.items()
+}
 _Free = ctypes.CFUNCTYPE(None, c_void_p, _Text)
 _Count = ctypes.CFUNCTYPE(None, c_void_p)
 
-# In the order of the interface.
-_TABLE: tuple[tuple[str, Any], ...] = (
-    ("read_file", _Give), ("write_file", _Two), ("append_file", _Two), ("mkdir", _Flagged), ("remove", _Flagged),
-    ("stat", _Look), ("read_dir", _Give), ("exists", _Ask), ("rename", _Two), ("copy", _Two), ("symlink", _Two),
-    ("read_link", _Give), ("chmod", _Mode), ("free_bytes", _Free), ("free_dir_entries", _Free),
-)  # fmt: skip
-
 
 class _Table(Structure):
-    _fields_ = _TABLE
+    _fields_ = (*_KIND.items(), ("free_bytes", _Free), ("free_dir_entries", _Free))
 
 
 class _Handle(Structure):
@@ -112,73 +108,54 @@ class TreeMount:
     def capsule(self) -> Any:
         return _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
 
-    # --- the table: each with a plain path, and what else is given or asked for --------------------------------------
+    def perform(self, operation: str, name: str, given: Any) -> None:
+        """One operation of the table on a plain path."""
+        tree, scratch = self._tree, self._scratch
+        match operation:
+            case "read_file":
+                self._lend(given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name)))
+            case "write_file" | "append_file":
+                appends, content = operation == "append_file", self._polish(given.bytes())
+                if _SCRATCH.search(name):
+                    scratch[name] = (scratch.get(name, b"") if appends else b"") + content
+                else:
+                    tree.write(name, from_bytes(content), append=appends)
+            case "mkdir":
+                tree.make_directory(name, parents=given)
+            case "remove" if scratch.pop(name, None) is None:
+                tree.remove(name, recursive=given)
+            case "stat" if name in scratch:
+                given.contents.size, given.contents.mode = len(scratch[name]), 0o600
+            case "stat":
+                self._fill(given.contents, tree.node(self._meant(name)))
+            case "read_dir":
+                self._lend_entries(given.contents, name)
+            case "exists":
+                given[0] = name in scratch or tree.is_reachable(self._meant(name))
+            case "rename" if name in scratch:
+                tree.write(resolve(given.bytes().decode()), from_bytes(scratch.pop(name)))
+            case "rename":
+                tree.move(name, resolve(given.bytes().decode()))
+            case "copy":
+                tree.copy(name, resolve(given.bytes().decode()))
+            case "chmod" if name not in scratch:
+                tree.set_mode(name, given & 0o7777)
+            case "read_link":
+                tree.node(name)
+                raise FileFault(refusals.INVALID)
+            case "symlink":
+                raise FileFault(refusals.UNSUPPORTED)
 
-    def _read_file(self, name: str, out: Any) -> None:
-        content = self._scratch.get(name)
-        self._lend(out.contents, to_bytes(self._tree.read(name)) if content is None else content)
-
-    def _write_file(self, name: str, content: _Text, *, append: bool = False) -> None:
-        polished = self._polish(content.bytes())
-        if _SCRATCH.search(name):
-            self._scratch[name] = (self._scratch.get(name, b"") if append else b"") + polished
-        else:
-            self._tree.write(name, from_bytes(polished), append=append)
-
-    def _append_file(self, name: str, content: _Text) -> None:
-        self._write_file(name, content, append=True)
-
-    def _mkdir(self, name: str, recursive: bool) -> None:
-        self._tree.make_directory(name, parents=recursive)
-
-    def _remove(self, name: str, recursive: bool) -> None:
-        if self._scratch.pop(name, None) is None:
-            self._tree.remove(name, recursive=recursive)
-
-    def _stat(self, name: str, out: Any) -> None:
-        if name in self._scratch:
-            out.contents.size, out.contents.mode = len(self._scratch[name]), 0o600
-        else:
-            self._fill(out.contents, self._tree.node(self._meant(name)))
-
-    def _read_dir(self, name: str, out: Any) -> None:
+    def _lend_entries(self, out: _Text, name: str) -> None:
         names = self._tree.names(name)
         entries = (_Entry * len(names))()
-        buffers = []
         for entry, inner in zip(entries, names, strict=True):
-            encoded = inner.encode()
-            buffers.append(ctypes.create_string_buffer(encoded, len(encoded)))
-            entry.name.at, entry.name.size = ctypes.addressof(buffers[-1]), len(encoded)
-            self._fill(entry.stat, self._tree.peek(paths.join(name, inner)))
-        out.contents.at, out.contents.size = ctypes.addressof(entries) if names else None, len(names)
+            self._lend(entry.name, inner.encode())
+            self._fill(entry.stat, self._tree.peek(posixpath.join(name, inner)))
+        out.at, out.size = ctypes.addressof(entries) if names else None, len(names)
         if names:
-            self._lent[out.contents.at] = (entries, buffers)
-
-    def _exists(self, name: str, out: Any) -> None:
-        out[0] = name in self._scratch or self._tree.is_reachable(self._meant(name))
-
-    def _rename(self, name: str, target: _Text) -> None:
-        goal = paths.resolve(target.bytes().decode())
-        if name in self._scratch:
-            self._tree.write(goal, from_bytes(self._scratch.pop(name)))
-        else:
-            self._tree.move(name, goal)
-
-    def _copy(self, name: str, target: _Text) -> None:
-        self._tree.copy(name, paths.resolve(target.bytes().decode()))
-
-    def _symlink(self, name: str, link: _Text) -> None:
-        raise FileFault(refusals.UNSUPPORTED)
-
-    def _read_link(self, name: str, out: Any) -> None:
-        self._tree.node(name)
-        raise FileFault(refusals.INVALID)
-
-    def _chmod(self, name: str, mode: int) -> None:
-        if name not in self._scratch:
-            self._tree.set_mode(name, mode & 0o7777)
-
-    # --- what they share ---------------------------------------------------------------------------------------------
+            # The names go back with their entries, and not one by one.
+            self._lent[out.at] = (entries, [self._lent.pop(entry.name.at) for entry in entries])
 
     def _meant(self, name: str) -> str:
         """The path itself; for a question whether it may be read or written, one that is not there where it may not."""
@@ -186,7 +163,7 @@ class TreeMount:
         if asked is None:
             return name
         operand = asked["operand"]
-        meant = operand if self._tree.exists(operand) else paths.resolve(operand[1:], asked["workdir"])
+        meant = operand if self._tree.exists(operand) else resolve(operand[1:], asked["workdir"])
         return meant if self._tree.is_reachable(meant, READ if asked["wish"] == "r" else WRITE) else name
 
     def _lend(self, out: _Text, content: bytes) -> None:
@@ -206,13 +183,13 @@ class TreeMount:
         out.mode = node.mode & ~(denied * 0o111)
 
 
-def _guarded(name: str) -> Callable[..., int]:
-    """A function of the table, on a plain path. Whatever goes wrong is a fault: no exception can cross into C."""
+def _guarded(operation: str) -> Callable[..., int]:
+    """An operation of the table. Whatever goes wrong is a fault: no exception can cross into C."""
 
     def run(instance: int, path: _Text, given: Any, fault: Any) -> int:
         mount = _held[instance]
         try:
-            getattr(mount, name)(paths.resolve(path.bytes().decode()), given)
+            mount.perform(operation, resolve(path.bytes().decode()), given)
         except FileFault as refused:
             words = str(refused)
         except OutOfFuel:
@@ -239,7 +216,7 @@ _known: weakref.WeakValueDictionary[int, TreeMount] = weakref.WeakValueDictionar
 _held: dict[int, TreeMount] = {}
 _retained = _Count(lambda instance: _held.update({instance: _known[instance]}))
 _released = _Count(lambda instance: _held.pop(instance, None) and None)
+_free = _Free(lambda instance, text: _held[instance]._lent.pop(text.at, None))
 _functions = _Table(
-    **{name: kind(_guarded(f"_{name}")) for name, kind in _TABLE[:-2]},
-    **{name: kind(lambda instance, text: _held[instance]._lent.pop(text.at, None)) for name, kind in _TABLE[-2:]},
+    **{name: kind(_guarded(name)) for name, kind in _KIND.items()}, free_bytes=_free, free_dir_entries=_free
 )

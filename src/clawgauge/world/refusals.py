@@ -7,7 +7,6 @@ under which a record keeps them are not acted on, so that a call replayed from i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ import msgspec
 
 MAX_ARGUMENTS_BYTES = 65_536
 MAX_ALL_ARGUMENTS_BYTES = 262_144
-MAX_ANSWER_BYTES = 16_384
 
 
 class Refusal(Exception):
@@ -106,46 +104,9 @@ class ArgumentsBudget:
         return True
 
 
-class Arguments:
-    """The arguments of one call; every fault is a refusal that tells the model what to send."""
-
-    def __init__(self, tool: str, values: Mapping[str, Any]) -> None:
-        self._tool = tool
-        self._values = values
-
-    def text(self, key: str, default: str | None = None) -> str:
-        return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
-
-    def whole(self, key: str, default: int | None = None) -> int:
-        wanted = "must be a whole number, 1 or more"
-        return int(self._given(key, default, wanted, lambda value: type(value) is int and value >= 1))
-
-    def action(self, *actions: str) -> str:
-        return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
-
-    def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
-        value = self._values.get(key, default)
-        if value is None or not fits(value):
-            problem = "is missing" if value is None else wanted
-            raise Refusal(f"{self._tool}: the argument '{key}' {problem}")
-        return value
-
-
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
     """The text a model is shown after a call, and whether the call failed."""
 
     text: str
     is_error: bool = False
-
-
-def bounded_answer(text: str, *, is_error: bool = False) -> ToolAnswer:
-    """An answer of at most 16 KB: of a longer one the head and the tail are kept, and the cut is said."""
-    encoded = text.encode("utf-8", "replace")
-    if len(encoded) <= MAX_ANSWER_BYTES:
-        return ToolAnswer(encoded.decode(), is_error)
-    notice = f"\n[… {len(encoded)} bytes in all; the middle is left out …]\n"
-    half = (MAX_ANSWER_BYTES - len(notice.encode())) // 2
-    head = encoded[:half].decode("utf-8", "ignore")
-    tail = encoded[-half:].decode("utf-8", "ignore")
-    return ToolAnswer(f"{head}{notice}{tail}", is_error)

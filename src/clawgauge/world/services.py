@@ -1,11 +1,14 @@
-"""What runs: processes and how they end, and the services that systemd keeps running.
+"""What runs: processes and how they end, the services that systemd keeps running, and the jobs of cron.
 
 processes = [{ name = "indexer", command = "/opt/indexer --all", user = "claw", cpu = 97.5, memory_mb = 900 }]
 services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports = [80] }]
+cron = [{ schedule = "30 2 * * *", command = "/opt/backup.sh" }]
 """
 
 from __future__ import annotations
 
+import calendar
+import re
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
@@ -13,9 +16,8 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import paths
 from clawgauge.world.effects import Clock, EffectLog
-from clawgauge.world.files import FileTree
+from clawgauge.world.files import FileTree, resolve
 from clawgauge.world.refusals import NOT_PERMITTED, Refusal
 from clawgauge.world.spec import Amount, Noun, Path, Port, Word
 
@@ -23,6 +25,18 @@ STATES = ("active", "inactive", "failed")
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19}
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
 _HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
+MAX_JOBS = 500
+_MAX_COMMAND_CHARS = 4_096
+_CRON_ALIASES = {
+    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}  # fmt: skip
+_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calendar.day_abbr)}
+_CRON_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
+    (0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS),
+)  # fmt: skip
+_CRON_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?")
 
 
 class ProcessSpec(Noun):
@@ -200,7 +214,7 @@ class Services:
         self._effects.note("service", service.name, "started")
         self._end(service)
         trap = service.fails_while
-        if trap is not None and trap.contains in (self._tree.text_of(paths.resolve(trap.file)) or ""):
+        if trap is not None and trap.contains in (self._tree.text_of(resolve(trap.file)) or ""):
             self._effects.note("service", service.name, "failed")
             why = f"{trap.file}: invalid setting: {trap.contains}; failed to start"
             self._enter(service, "failed", f"{service.name}: {why} {service.description}.")
@@ -236,3 +250,88 @@ class Services:
     def _refuse_locked(self, service: Service) -> None:
         if service.locked and self._processes.user != "root":
             raise Refusal(f"Failed to change {service.unit}: Access denied")
+
+
+class JobSpec(Noun):
+    schedule: Word
+    command: Word
+    name: str = ""
+
+
+class Job(JobSpec, kw_only=True):
+    id: str
+
+
+def moments_of(schedule: str) -> list[set[int]] | None:
+    """The minutes, hours, days, months and weekdays a schedule means, or None where it is no schedule."""
+    fields = _CRON_ALIASES.get(schedule.strip().lower(), schedule).lower().split()
+    if len(fields) != len(_CRON_FIELDS):
+        return None
+    moments: list[set[int]] = []
+    for field, (least, most, names) in zip(fields, _CRON_FIELDS, strict=True):
+        moments.append(set())
+        for item in field.split(","):
+            found = _CRON_ITEM.fullmatch(item)
+            words = [found["first"], found["last"] or found["first"]] if found and found["first"] else []
+            if found is None or not all(word in names or word.isdecimal() for word in words):
+                return None
+            first, last = [names[word] if word in names else int(word) for word in words] or [least, most]
+            last = most if words and found["step"] and not found["last"] else last
+            step = int(found["step"] or 1)
+            if not least <= first <= last <= most or step < 1:
+                return None
+            # Sunday is 0 and 7.
+            moments[-1] |= {0 if (most, moment) == (7, 7) else moment for moment in range(first, last + 1, step)}
+    return moments
+
+
+class Schedule:
+    """The user's jobs in the order of the crontab."""
+
+    def __init__(self, effects: EffectLog, spec: list[JobSpec]) -> None:
+        self._effects = effects
+        self._last_id = 0
+        self.jobs: list[Job] = []
+        for index, job in enumerate(spec):
+            try:
+                self.add(job.schedule, job.command, job.name)
+            except Refusal as refusal:
+                raise SuiteError(f"key 'cron[{index}].schedule': {refusal}") from None
+
+    def add(self, schedule: str, command: str, name: str = "") -> Job:
+        if moments_of(schedule) is None:
+            raise Refusal(f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'")
+        if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= MAX_JOBS:
+            raise Refusal("the command is empty or too long, or there are too many jobs; nothing was scheduled")
+        self._last_id += 1
+        job = Job(" ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}")
+        self.jobs.append(job)
+        self._effects.note("scheduled", job.command, job.schedule)
+        return job
+
+    def remove(self, job_id: str) -> Job:
+        for job in self.jobs:
+            if job_id.strip() in (job.id, job.name or job.id):
+                self.jobs.remove(job)
+                self._effects.note("unscheduled", job.command, job.schedule)
+                return job
+        raise Refusal(f"no job has the id '{job_id[:100]}'")
+
+    def install(self, crontab: str) -> None:
+        """Replace all jobs by those of a crontab; a job that is in both stays itself."""
+        wanted: list[tuple[str, str]] = []
+        for number, line in enumerate(crontab.splitlines(), start=1):
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            *schedule, command = line.split(None, 1 if line.startswith("@") else 5)
+            if moments_of(" ".join(schedule)) is None:
+                raise Refusal(f'"-":{number}: bad minute\nerrors in crontab file, can\'t install.')
+            wanted.append((" ".join(schedule), command.strip()))
+        for job in list(self.jobs):
+            if (job.schedule, job.command) in wanted:
+                wanted.remove((job.schedule, job.command))
+            else:
+                self.remove(job.id)
+        for when, command in wanted:
+            self.add(when, command)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import ABSENT, NATIVE, Command, NotSimulated, Options, UsageFault
+from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options, UsageFault
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 from clawgauge.world.refusals import OutOfFuel, Refusal
@@ -96,24 +96,17 @@ class Shell:
             text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
         return CommandOutput(text, output.code)
 
-    def run_native(self, line: str, call: Call) -> CommandOutput:
-        """Run a line for a command of ours, with its input; that command is then bashkit's own."""
+    def pass_on(self, line: str, call: Call) -> int:
+        """Run a line in a command's stead, with its input and its output; that command is then bashkit's own."""
         if len(self._stdin) >= _MAX_DEPTH:
             raise NotSimulated("commands are nested too deeply")
         self._stdin.append(call.stdin)
         try:
-            return self._run_apart(f"__stdin | {line}", call.workdir, call.env, call.name)
+            output = self._run_apart(f"__stdin | {line}", call.workdir, call.env, call.name)
         finally:
             self._stdin.pop()
-
-    def pass_on(self, line: str, call: Call) -> int:
-        """`run_native`, with what it prints printed by the command."""
-        output = self.run_native(line, call)
         call.print(output.text)
         return call.say(output.errors, output.code)
-
-    def has_command(self, name: str) -> bool:
-        return name in {*COMMANDS, *NATIVE} - {*ABSENT}
 
     def _exhaust(self) -> None:
         self._exhausted = True
@@ -242,12 +235,10 @@ class Shell:
                 return call.print(f"{call.name} (GNU coreutils) 9.1\n")
             call.options = Options() if command.raw else command.parse(call.args)
             return command.run(call)
-        except UsageFault as fault:
-            if isinstance(fault, NotSimulated):
-                self._machine.notices.append(f"{call.name}: {fault}")
-            return call.complain(str(fault), fault.code)
         except Refusal as refusal:
-            return call.complain(str(refusal))
+            if isinstance(refusal, NotSimulated):
+                self._machine.notices.append(f"{call.name}: {refusal}")
+            return call.complain(str(refusal), refusal.code if isinstance(refusal, UsageFault) else 1)
         except OutOfFuel:
             self._exhaust()
             return 137
@@ -258,7 +249,14 @@ def _refuse_silent_limits(line: str) -> None:
     if len(line) > MAX_LINE_CHARS:
         raise Refusal("bash: Argument list too long")
     for word in line.split():
-        if "{" in word and _n_written_out(word) > _MAX_BRACES:
+        n_words = 1
+        for found in _BRACES.finditer(word):
+            if found["list"] is not None:
+                n_words *= found["list"].count(",") + 1
+                continue
+            first, last = (int(end) if end[-1].isdecimal() else ord(end) for end in (found["first"], found["last"]))
+            n_words *= abs(last - first) // max(1, abs(int(found["step"] or 1))) + 1
+        if n_words > _MAX_BRACES:
             raise Refusal(f"bash: {word[:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop")
     if _ENDLESS.search(line):
         taken = re.search(r"\bhead\s+(?:-c\s*|--bytes=)(\d+)([kKMGT]?)", line)
@@ -270,20 +268,6 @@ def _refuse_silent_limits(line: str) -> None:
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
         if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):
             raise Refusal("bash: yes prints 1,000 lines here and no more")
-
-
-def _n_written_out(word: str) -> int:
-    """How many words the braces of a word stand for."""
-    count = 1
-    for found in _BRACES.finditer(word):
-        if found["list"] is not None:
-            count *= found["list"].count(",") + 1
-        elif found["first"].lstrip("-").isdecimal() and found["last"].lstrip("-").isdecimal():
-            step = abs(int(found["step"] or 1)) or 1
-            count *= abs(int(found["last"]) - int(found["first"])) // step + 1
-        else:
-            count *= abs(ord(found["last"][0]) - ord(found["first"][0])) + 1
-    return count
 
 
 # Whole lines as bashkit words them, and nothing that a file or a log of the world might say.

@@ -1,4 +1,4 @@
-"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `definitions` describes them.
+"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `tools.toml` describes them.
 
 Nothing a model can send raises: what cannot be done is an answer that says so.
 """
@@ -6,30 +6,23 @@ Nothing a model can send raises: what cannot be done is an answer that says so.
 from __future__ import annotations
 
 import importlib
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clawgauge.world import paths
-from clawgauge.world.definitions import TOOL_NAMES
-from clawgauge.world.machine import Machine, build_machine
-from clawgauge.world.refusals import (
-    Arguments,
-    ArgumentsBudget,
-    FileFault,
-    OutOfFuel,
-    Refusal,
-    ToolAnswer,
-    bounded_answer,
-)
-from clawgauge.world.schedule import Job
-from clawgauge.world.services import Process, signal_name
+from clawgauge.world import TOOL_NAMES
+from clawgauge.world.files import resolve
+from clawgauge.world.machine import Machine, check_world
+from clawgauge.world.refusals import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
+from clawgauge.world.services import Job, Process, signal_name
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
 
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
 MAX_CALLS = 200
+MAX_ANSWER_BYTES = 16_384
 _CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True)
 
 
@@ -42,6 +35,31 @@ class CallMade:
     is_error: bool
 
 
+class Arguments:
+    """The arguments of one call; every fault is a refusal that tells the model what to send."""
+
+    def __init__(self, tool: str, values: Mapping[str, Any]) -> None:
+        self._tool = tool
+        self._values = values
+
+    def text(self, key: str, default: str | None = None) -> str:
+        return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        wanted = "must be a whole number, 1 or more"
+        return int(self._given(key, default, wanted, lambda value: type(value) is int and value >= 1))
+
+    def action(self, *actions: str) -> str:
+        return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
+
+    def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
+        value = self._values.get(key, default)
+        if value is None or not fits(value):
+            problem = "is missing" if value is None else wanted
+            raise Refusal(f"{self._tool}: the argument '{key}' {problem}")
+        return value
+
+
 class World:
     """A small server with files, processes, a web and people to write to.
 
@@ -50,7 +68,7 @@ class World:
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        self.machine = build_machine(spec)
+        self.machine = check_world(spec)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         self.calls: list[CallMade] = []
@@ -71,7 +89,14 @@ class World:
             self.machine.clock.advance(30)
             answer = ToolAnswer("Error: stopped after 30 s: too much work for one call", is_error=True)
         self.calls.append(CallMade(name, kept, answer.is_error))
-        return bounded_answer(answer.text, is_error=answer.is_error)
+        encoded = answer.text.encode("utf-8", "replace")
+        if len(encoded) <= MAX_ANSWER_BYTES:
+            return ToolAnswer(encoded.decode(), answer.is_error)
+        # Of a longer answer the head and the tail are kept, and the cut is said.
+        notice = f"\n[… {len(encoded)} bytes in all; the middle is left out …]\n"
+        half = (MAX_ANSWER_BYTES - len(notice.encode())) // 2
+        head, tail = encoded[:half].decode("utf-8", "ignore"), encoded[-half:].decode("utf-8", "ignore")
+        return ToolAnswer(f"{head}{notice}{tail}", answer.is_error)
 
     def _answer(self, name: str, arguments: Mapping[str, Any] | None, admitted: bool) -> ToolAnswer:
         if name not in TOOL_NAMES:
@@ -84,16 +109,18 @@ class World:
         self._n_acted_on += 1
         machine.clock.advance(machine.draw(1, 4, "step", self._n_acted_on))
         machine.fuel.start_call()
-        struck = machine.strike(name)
-        if struck is not None:
-            return ToolAnswer(struck, is_error=True)
+        if machine.errors.get(name):
+            return ToolAnswer(machine.errors[name].pop(0), is_error=True)
         given = Arguments(name, arguments)
-        said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+        try:
+            said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+        except FileFault as fault:
+            raise Refusal(f"{_path(machine, given)[:300]}: {fault}") from None
         return ToolAnswer(said) if isinstance(said, str) else said
 
 
 def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
-    workdir = paths.resolve(arguments.text("workdir", machine.home), machine.home)
+    workdir = resolve(arguments.text("workdir", machine.home), machine.home)
     command = arguments.text("command")
     if not machine.files.is_directory(workdir):
         raise Refusal(f"workdir {workdir[:300]}: No such directory")
@@ -104,23 +131,15 @@ def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAns
     return ToolAnswer(text or "(no output)", output.code != 0 or bool(machine.notices))
 
 
-def _on_file(work: Callable[[Machine, Arguments, str], str]) -> Callable[[Machine, Arguments], str]:
-    """A tool that works on the file at `path`."""
-
-    def run(machine: Machine, arguments: Arguments) -> str:
-        given = arguments.text("path")
-        if not given.strip():
-            raise Refusal("the argument 'path' is empty")
-        path = paths.resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
-        try:
-            return work(machine, arguments, path)
-        except FileFault as fault:
-            raise Refusal(f"{path[:300]}: {fault}") from None
-
-    return run
+def _path(machine: Machine, arguments: Arguments) -> str:
+    given = arguments.text("path")
+    if not given.strip():
+        raise Refusal("the argument 'path' is empty")
+    return resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
 
 
-def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
+def read_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
     first, limit = arguments.whole("offset", 1), arguments.whole("limit", 2_000)
     lines = machine.files.read(path).splitlines(keepends=True)
     shown = lines[first - 1 : first - 1 + limit]
@@ -131,15 +150,17 @@ def read_file(machine: Machine, arguments: Arguments, path: str) -> str:
     return "".join(shown) + tail or "(the file is empty)"
 
 
-def write_file(machine: Machine, arguments: Arguments, path: str) -> str:
-    content, above = arguments.text("content"), paths.dirname(path)
+def write_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
+    content, above = arguments.text("content"), posixpath.dirname(path)
     if not machine.files.exists(above):
         machine.files.make_directory(above, parents=True)
     machine.files.write(path, content)
     return f"Wrote {len(content.encode('utf-8', 'replace'))} bytes to {path}"
 
 
-def edit_file(machine: Machine, arguments: Arguments, path: str) -> str:
+def edit_file(machine: Machine, arguments: Arguments) -> str:
+    path = _path(machine, arguments)
     old, new = arguments.text("oldText"), arguments.text("newText")
     if not old:
         raise Refusal("the argument 'oldText' is empty; give the text to replace")
@@ -216,12 +237,9 @@ def process(machine: Machine, arguments: Arguments) -> str:
     return f"Sent {signal} to {pid} ({found.name}); {after}."
 
 
-def ask_user(machine: Machine, arguments: Arguments) -> str:
-    return f"The user answered: {machine.mailbox.ask(arguments.text('question'))}"
-
-
 # All but `exec`, which needs the shell too.
 _TOOLS: Mapping[str, Callable[[Machine, Arguments], str | ToolAnswer]] = {
-    "read": _on_file(read_file), "write": _on_file(write_file), "edit": _on_file(edit_file), "web_fetch": web_fetch,
-    "message": message, "ask_user": ask_user, "cron": cron, "memory": memory, "process": process,
+    "read": read_file, "write": write_file, "edit": edit_file, "web_fetch": web_fetch, "message": message,
+    "ask_user": lambda machine, given: f"The user answered: {machine.mailbox.ask(given.text('question'))}",
+    "cron": cron, "memory": memory, "process": process,
 }  # fmt: skip

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.world import TOOL_NAMES, ToolAnswer, World
-from clawgauge.world.refusals import MAX_ANSWER_BYTES
-from clawgauge.world.world import MAX_CALLS
+from clawgauge.world.world import MAX_ANSWER_BYTES, MAX_CALLS
 
 SPEC: dict[str, Any] = {
     "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b c.log": "x" * 2_000, "/srv/big": {"size": "18G"}},

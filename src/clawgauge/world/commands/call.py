@@ -10,18 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clawgauge.world import paths
-from clawgauge.world.files import FileTree
+from clawgauge.world.files import FileTree, resolve
 from clawgauge.world.machine import Machine
-from clawgauge.world.refusals import FileFault
+from clawgauge.world.refusals import FileFault, Refusal
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
 
-_SIZE = re.compile(r"(\d{1,12})(?:([KMGT])(i?B)?|[bc])?", re.IGNORECASE)
 
-
-class UsageFault(Exception):
+class UsageFault(Refusal):
     """A command was called in a way it does not take; the message follows on its name."""
 
     def __init__(self, message: str, code: int = 1) -> None:
@@ -35,19 +32,15 @@ class NotSimulated(UsageFault):
 
 @dataclass(slots=True)
 class Options:
-    """What was given: the values by letter or word (a flag's is empty), and the operands. `asked` is what the command
-    looked for."""
+    """What was given: the values by letter or word (a flag's is empty), and the operands."""
 
     values: dict[str, list[str]] = field(default_factory=dict)
     operands: list[str] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
 
     def has(self, *options: str) -> bool:
-        self.asked.update(options)
         return any(option in self.values for option in options)
 
     def all(self, option: str) -> list[str]:
-        self.asked.add(option)
         return self.values.get(option, [])
 
     def value(self, option: str, default: str = "") -> str:
@@ -155,11 +148,7 @@ class Call:
         return code
 
     def resolve(self, path: str) -> str:
-        return paths.resolve(path, self.workdir)
-
-    def read_operand(self, operand: str) -> str:
-        """The text of a file, or standard input for `-`."""
-        return self.stdin if operand == "-" else self.files.read(self.resolve(operand))
+        return resolve(path, self.workdir)
 
     def each(self, operands: Sequence[str], work: Callable[[str], int | None], complaint: str = "{}: {}") -> int:
         """Do something with each operand and go on where one fails; `complaint` takes the operand and the fault."""
@@ -186,15 +175,6 @@ def human(size: int) -> str:
         unit, unit_size = unit + 1, unit_size * 1024
     tenths = -(-size * 10 // unit_size)
     return f"{f'{tenths // 10}.{tenths % 10}' if tenths < 100 else -(-size // unit_size)}{'KMGTP'[unit]}"
-
-
-def read_size(text: str) -> int:
-    """`100`, `4K`, `18G`, `1MB`: a number of bytes as GNU tools read it."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise UsageFault(f"invalid number: '{text[:40]}'")
-    base = 1000 if (found[3] or "").upper() == "B" else 1024
-    return int(found[1]) * int(base ** ("KMGT".index(found[2].upper()) + 1 if found[2] else 0))
 
 
 def fill(pattern: str, form: str, values: Mapping[str, str], what: str) -> str:

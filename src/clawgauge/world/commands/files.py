@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
-from collections.abc import Callable
 
-from clawgauge.world import paths
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.files import DEVICES, Node, blocks_of
-from clawgauge.world.refusals import NOT_EMPTY, NOT_FOUND, FileFault
+from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
+from clawgauge.world.refusals import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 
+_LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400
 _TIME_STYLES = {
     "long-iso": "%Y-%m-%d %H:%M", "full-iso": "%Y-%m-%d %H:%M:%S.%N +0000", "iso": "%m-%d %H:%M",
@@ -39,72 +39,63 @@ _FOREIGN = re.compile(
 def ls(call: Call) -> int:
     options, operands = call.options, call.options.operands or ["."]
     plain: list[str] = []
-    directories: list[str] = []
+    waiting: list[str] = []
 
     def sort(operand: str) -> None:
         is_listed = call.files.node(call.resolve(operand)).is_directory and not options.has("d")
-        (directories if is_listed else plain).append(operand)
+        (waiting if is_listed else plain).append(operand)
 
     code = 2 * call.each(operands, sort, "cannot access '{}': {}")
-    _print_entries(call, {name: call.resolve(name) for name in sorted(plain)}, total=False)
-    headed = len(operands) > 1 or options.has("R")
-    for index, operand in enumerate(sorted(directories)):
-        call.print(f"{chr(10) if index or plain else ''}{operand}:\n" if headed else "")
-        code = max(code, _list_directory(call, operand))
+    _print_entries(call, {name: call.resolve(name) for name in sorted(plain)})
+    headed, gap = len(operands) > 1 or options.has("R"), "\n" if plain else ""
+    waiting.sort(reverse=True)
+    while waiting:
+        operand = waiting.pop()
+        path = call.resolve(operand)
+        call.print(f"{gap}{operand}:\n" if headed else "")
+        gap = "\n"
+        try:
+            names = [name for name in call.files.names(path) if options.has("a", "A") or not name.startswith(".")]
+        except FileFault as fault:
+            code = call.complain(f"cannot open directory '{operand}': {fault}", 2)
+            continue
+        entries = {".": path, "..": posixpath.dirname(path)} if options.has("a") else {}
+        entries |= {name: posixpath.join(path, name) for name in names}
+        if options.has(*_LONG):
+            blocks = sum(blocks_of(call.files.peek(member).size) for member in entries.values())
+            call.print(f"total {human(blocks) if options.has('h') else blocks // 1024}\n")
+        _print_entries(call, entries)
+        if options.has("R"):
+            waiting += [posixpath.join(operand, name) for name in names[::-1] if call.files.is_directory(entries[name])]
     return code
 
 
-def _list_directory(call: Call, operand: str) -> int:
-    options, path, code = call.options, call.resolve(operand), 0
-    try:
-        names = [name for name in call.files.names(path) if options.has("a", "A") or not name.startswith(".")]
-    except FileFault as fault:
-        return call.complain(f"cannot open directory '{operand}': {fault}", 2)
-    entries = {name: paths.join(path, name) for name in names}
-    own = {".": path, "..": paths.dirname(path)} if options.has("a") else {}
-    _print_entries(call, own | entries, total=True)
-    for name in names if options.has("R") else ():
-        if call.files.is_directory(entries[name]):
-            shown = f"{operand.rstrip('/')}/{name}"
-            call.print(f"\n{shown}:\n")
-            code = max(code, _list_directory(call, shown))
-    return code
-
-
-def _print_entries(call: Call, entries: dict[str, str], *, total: bool) -> None:
-    options, nodes = call.options, {name: call.files.peek(path) for name, path in entries.items()}
-    is_long, all_marks = options.has("l", "n", "g", "o", "full-time"), options.has("F")
-    marks = all_marks or options.has("p")
-    names = list(nodes)
+def _print_entries(call: Call, entries: dict[str, str]) -> None:
+    options, clock, nodes = call.options, call.machine.clock, {n: call.files.peek(path) for n, path in entries.items()}
+    names, rows, users = list(nodes), [[""]] * len(nodes), call.machine.users()
     if options.has("t", "S"):
         names.sort(key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size)
     names = names[::-1] if options.has("r") else names
-    blocks = sum(blocks_of(node.size) for node in nodes.values())
-    if total and is_long:
-        call.print(f"total {human(blocks) if options.has('h') else blocks // 1024}\n")
-    rows = [_long_cells(call, entries[name], nodes[name]) for name in names] if is_long else [[""]] * len(names)
-    left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if is_long and rows else ()
+    style = "full-iso" if options.has("full-time") else options.value("time-style")
+    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
+    if options.has(*_LONG):
+        rows = []
+        for name in names:
+            node = nodes[name]
+            is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
+            usual = "%b %e %H:%M" if is_recent else "%b %e  %Y"
+            time = format_moment(clock.moment(node.modified_s), form or usual)
+            size = human(node.size) if options.has("h") else str(node.size)
+            owners = [*([] if options.has("g") else [node.owner]), *([] if options.has("o") else [node.group])]
+            owners = [str(users.get(owner, 1000)) if options.has("n") else owner for owner in owners]
+            rows.append([node.shown_mode, str(call.files.n_links(entries[name])), *owners, size, time])
+    left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if rows else ()
     for name, before in zip(names, table(rows, left).splitlines(), strict=True):
         node, inode = nodes[name], f"{_inode(call, entries[name])} " if options.has("i") else ""
         # Whoever marks programs (-F) marks directories too.
-        mark = "/" if marks and node.is_directory else "*" if all_marks and node.mode & 0o111 else ""
+        mark = "/" if node.is_directory and options.has("F", "p") else ""
+        mark = "*" if not node.is_directory and node.mode & 0o111 and options.has("F") else mark
         call.print(f"{inode}{before}{' ' * bool(before)}{name}{mark}\n")
-
-
-def _long_cells(call: Call, path: str, node: Node) -> list[str]:
-    options, clock = call.options, call.machine.clock
-    style = "full-iso" if options.has("full-time") else options.value("time-style")
-    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
-    is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
-    time = format_moment(clock.moment(node.modified_s), form or ("%b %e %H:%M" if is_recent else "%b %e  %Y"))
-    owners = [*([] if options.has("g") else [node.owner]), *([] if options.has("o") else [node.group])]
-    owners = [_user_id(call, owner) if options.has("n") else owner for owner in owners]
-    size = human(node.size) if options.has("h") else str(node.size)
-    return [node.shown_mode, str(call.files.n_links(path)), *owners, size, time]
-
-
-def _user_id(call: Call, name: str) -> str:
-    return str(call.machine.users().get(name, 1000))
 
 
 def _inode(call: Call, path: str) -> str:
@@ -113,6 +104,7 @@ def _inode(call: Call, path: str) -> str:
 
 @command("stat")
 def stat(call: Call) -> int:
+    users = call.machine.users()
     form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
 
     def work(operand: str) -> None:
@@ -122,9 +114,9 @@ def stat(call: Call) -> int:
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
         values = {
             "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
-            "u": _user_id(call, node.owner), "U": node.owner, "g": _user_id(call, node.group), "G": node.group,
-            "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode, "F": kind, "B": "512",
-            "h": str(call.files.n_links(path)), "o": "4096", "m": call.machine.disks.disk_of(path).mount,
+            "u": str(users.get(node.owner, 1000)), "U": node.owner, "g": str(users.get(node.group, 1000)),
+            "G": node.group, "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode,
+            "F": kind, "B": "512", "h": str(call.files.n_links(path)), "m": call.machine.disks.disk_of(path).mount,
             **dict.fromkeys("XYZW", str(node.modified_s)), **dict.fromkeys("xyzw", moment),
         }  # fmt: skip
         call.print(fill(r"%([-0]?\d*)(.)", form, values, "directive"))
@@ -172,7 +164,7 @@ def du(call: Call) -> int:
         for path in sizes:
             node = call.files.peek(path)
             size = node.size if options.has("b", "apparent-size") else blocks_of(node.size)
-            for above in {path, *paths.ancestors(path)} & sizes.keys():
+            for above in {path, *ancestors(path)} & sizes.keys():
                 sizes[above] += size
         # Children before their parents, and otherwise in the order of their names.
         for path in sorted(sizes, key=lambda member: [*member[stem:].split("/"), "\U0010ffff"]):
@@ -187,118 +179,91 @@ def du(call: Call) -> int:
     return code
 
 
-@command("which")
-def which(call: Call) -> int:
-    known = [name for name in call.require_operands() if call.shell.has_command(name)]
-    return call.print("".join(f"/usr/bin/{name}\n" for name in known), int(len(known) < len(call.options.operands)))
-
-
 # --- changing --------------------------------------------------------------------------------------------------------
 
 
 @command("rm")
 def rm(call: Call) -> int:
-    if not call.options.operands and call.options.has("f"):
-        return 0
-    return max([_remove(call, operand) for operand in call.require_operands()])
+    options, files, recursive = call.options, call.files, call.options.has("r", "R")
+
+    def remove(operand: str) -> int:
+        path, code = call.resolve(operand), 0
+        if path == "/" and recursive and not options.has("no-preserve-root"):
+            return call.complain(
+                "it is dangerous to operate recursively on '/'\nrm: use --no-preserve-root to override this failsafe"
+            )
+        if operand.rstrip("/").rpartition("/")[2] in (".", ".."):
+            return call.complain(f"refusing to remove '.' or '..' directory: skipping '{operand}'")
+        if options.has("f") and not files.exists(path):
+            return 0
+        if files.node(path).is_directory and not recursive and not options.has("d"):
+            raise FileFault(IS_A_DIRECTORY)
+        # Nobody is there to say yes, unless the input does.
+        if options.has("i", "I") and not call.stdin.lower().startswith("y"):
+            return call.say(f"rm: remove '{operand}'? ", 0)
+        for target in reversed([path, *(files.inside(path) if recursive else [])]):
+            shown = operand.rstrip("/") + target[len(path) :] if target != path else operand
+            kind = "directory " if files.is_directory(target) else ""
+            try:
+                files.remove(target)
+                call.print(f"removed {kind}'{shown}'\n" if options.has("v") else "")
+            except FileFault as fault:
+                # A directory that keeps something is not a second complaint.
+                code = 1 if code and str(fault) == NOT_EMPTY else call.complain(f"cannot remove '{shown}': {fault}")
+        return code
+
+    operands = [] if options.has("f") and not options.operands else call.require_operands()
+    return call.each(operands, remove, "cannot remove '{}': {}")
 
 
-def _remove(call: Call, operand: str) -> int:
-    options, files, path, code = call.options, call.files, call.resolve(operand), 0
-    recursive, is_verbose, by_force = options.has("r", "R"), options.has("v"), options.has("f")
-    if path == "/" and recursive and not options.has("no-preserve-root"):
-        return call.complain(
-            "it is dangerous to operate recursively on '/'\nrm: use --no-preserve-root to override this failsafe"
-        )
-    if operand.rstrip("/").rpartition("/")[2] in (".", ".."):
-        return call.complain(f"refusing to remove '.' or '..' directory: skipping '{operand}'")
-    try:
-        node = files.node(path)
-    except FileFault as fault:
-        return 0 if str(fault) == NOT_FOUND and by_force else call.complain(f"cannot remove '{operand}': {fault}")
-    if node.is_directory and not recursive and not options.has("d"):
-        return call.complain(f"cannot remove '{operand}': Is a directory")
-    # Nobody is there to say yes, unless the input does.
-    if options.has("i", "I") and not call.stdin.lower().startswith("y"):
-        return call.say(f"rm: remove {'directory' if node.is_directory else 'regular file'} '{operand}'? ", 0)
-    for target in reversed([path, *(files.inside(path) if recursive else [])]):
-        shown = operand.rstrip("/") + target[len(path) :] if target != path else operand
-        kind = "directory " if files.is_directory(target) else ""
-        try:
-            files.remove(target)
-            call.print(f"removed {kind}'{shown}'\n" if is_verbose else "")
-        except FileFault as fault:
-            # A directory that keeps something is not a second complaint.
-            code = 1 if code and str(fault) == NOT_EMPTY else call.complain(f"cannot remove '{shown}': {fault}")
-    return code
-
-
-def _transfer(call: Call, verb: str, work: Callable[[str, str, str], int]) -> int:
-    """For mv and cp: `work` with each source as written, its target as it is to be shown, and the target's path."""
-    options, files, code = call.options, call.files, 0
-    *sources, last = [*options.operands, *options.all("t")[-1:]] or [""]
+@command("cp", "mv")
+def transfer(call: Call) -> int:
+    options, files, moves = call.options, call.files, call.name == "mv"
+    *sources, last = [*call.require_operands("missing file operand"), *options.all("t")[-1:]]
     if not sources:
-        raise UsageFault(f"missing destination file operand after '{last}'" if last else "missing file operand")
-    folder = call.resolve(last)
+        raise UsageFault(f"missing destination file operand after '{last}'")
+    folder, verb = call.resolve(last), "move" if moves else "copy"
     into = files.is_directory(folder) and not options.has("T")
-    if not into and (len(sources) > 1 or options.has("t") or (last[-1:] == "/" and verb == "copy")):
-        problem = "Not a directory" if files.exists(folder) else "No such file or directory"
-        raise UsageFault(f"target '{last}': {problem}")
-    for source in sources:
-        path, shown, target = call.resolve(source), last, folder
-        if into:
-            name = source.strip("/") if options.has("parents") else paths.basename(path)
-            shown, target = paths.join(last.rstrip("/") or "/", name), paths.join(folder, name)
-        try:
-            files.node(path)
-            if path == target:
-                raise UsageFault(f"'{source}' and '{shown}' are the same file")
-            if target.startswith(paths.prefix_of(path)):
-                raise UsageFault(f"cannot {verb} '{source}' into itself, '{shown}'")
-            # What `-n`, `-i` or `-u` keep stays as it is: nobody is there to say yes.
-            keeps = files.exists(target) and not files.is_directory(target)
-            is_newer = keeps and files.node(path).modified_s > files.node(target).modified_s
-            if not keeps or not (options.has("n", "i") or (options.has("u") and not is_newer)):
-                code = work(source, shown, target) or code
-        except FileFault as fault:
-            what = f"{verb} '{source}' to '{shown}'" if files.exists(path) else f"stat '{source}'"
-            code = call.complain(f"cannot {what}: {fault}")
-    return code
+    if not into and (len(sources) > 1 or options.has("t") or (last.endswith("/") and not moves)):
+        raise UsageFault(f"target '{last}': {NOT_A_DIRECTORY if files.exists(folder) else NOT_FOUND}")
 
-
-@command("mv")
-def mv(call: Call) -> int:
-    def move(source: str, shown: str, target: str) -> int:
-        call.files.move(call.resolve(source), target)
-        return call.print(f"renamed '{source}' -> '{shown}'\n" if call.options.has("v") else "")
-
-    return _transfer(call, "move", move)
-
-
-@command("cp")
-def cp(call: Call) -> int:
-    options, files = call.options, call.files
-
-    def copy(source: str, shown: str, target: str) -> int:
-        path, exact = call.resolve(source), options.has("a", "p")
-        if files.is_directory(path) and not options.has("r", "R", "a"):
+    def work(source: str) -> int:
+        path = call.resolve(source)
+        name = source.strip("/") if options.has("parents") else posixpath.basename(path)
+        shown = posixpath.join(last, name) if into else last
+        target = call.resolve(shown)
+        if files.node(path).is_directory and not moves and not options.has("r", "R", "a"):
             return call.complain(f"-r not specified; omitting directory '{source}'")
-        if options.has("parents"):
-            files.make_directory(paths.dirname(target), parents=True)
-        for inner in [path, *files.inside(path)]:
-            rest, node = inner[len(path) :], files.peek(inner)
-            if node.is_directory:
-                files.make_directory(target + rest, parents=True)
-            else:
-                files.copy(inner, target + rest)
-                if exact:
-                    files.touch(target + rest, node.modified_s)
-                    files.node(target + rest).mode = node.mode
-            said = f"'{source.rstrip('/') if rest else source}{rest}' -> '{shown}{rest}'\n"
-            call.print(said if options.has("v") else "")
+        if path == target:
+            return call.complain(f"'{source}' and '{shown}' are the same file")
+        if target.startswith(prefix_of(path)):
+            return call.complain(f"cannot {verb} '{source}' into itself, '{shown}'")
+        # What `-n`, `-i` or `-u` keep stays as it is: nobody is there to say yes.
+        if files.exists(target) and not files.is_directory(target):
+            is_newer = files.node(path).modified_s > files.node(target).modified_s
+            if options.has("n", "i") or (options.has("u") and not is_newer):
+                return 0
+        try:
+            if options.has("parents"):
+                files.make_directory(posixpath.dirname(target), parents=True)
+            for inner in [path, *([] if moves else files.inside(path))]:
+                rest, node = inner[len(path) :], files.peek(inner)
+                if moves:
+                    files.move(inner, target)
+                elif node.is_directory:
+                    files.make_directory(target + rest, parents=True)
+                else:
+                    files.copy(inner, target + rest)
+                    if options.has("a", "p"):
+                        files.touch(target + rest, node.modified_s)
+                        files.node(target + rest).mode = node.mode
+                said = f"'{source.rstrip('/') if rest else source}{rest}' -> '{shown}{rest}'\n"
+                call.print("renamed " * moves + said if options.has("v") else "")
+        except FileFault as fault:
+            return call.complain(f"cannot {verb} '{source}' to '{shown}': {fault}")
         return 0
 
-    return _transfer(call, "copy", copy)
+    return call.each(sources, work, "cannot stat '{}': {}")
 
 
 @command("touch")

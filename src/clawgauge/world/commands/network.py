@@ -16,32 +16,31 @@ def curl(call: Call) -> int:
     urls = [*options.all("url"), *options.operands]
     if not urls:
         raise UsageFault("no URL specified", 2)
-    codes = [_curl_one(call, url if "://" in url else f"http://{url}") for url in urls]
-    return next((code for code in reversed(codes) if code), 0)
+    quiet, retries = options.has("s") and not options.has("S"), min(5, options.whole("retry", 0))
 
+    def transfer(url: str) -> int:
+        url = url if "://" in url else f"http://{url}"
+        if options.has("G") and options.has("d"):
+            url += ("&" if "?" in url else "?") + "&".join(options.all("d"))
+        try:
+            page = _fetch(call, url, retries)
+        except Refusal as refusal:
+            return 6 if quiet else call.complain(f"(6) {refusal}", 6)
+        if options.has("f") and page.status >= 400:
+            return 22 if quiet else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
+        size = len(page.body.encode())
+        head = f"HTTP/1.1 {page.status} {page.reason}\r\ncontent-type: {page.content_type}\r\n"
+        head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
+        head += f"content-length: {size}\r\n\r\n"
+        shown = head if options.has("I") else head + page.body if options.has("i") else page.body
+        code = _deliver(call, shown, options.value("o") or (_name_of(url) if options.has("O") else ""))
+        values = {
+            "http_code": str(page.status), "response_code": str(page.status), "size_download": str(size),
+            "content_type": page.content_type, "url_effective": url, "time_total": "0.084", "time_connect": "0.012",
+        }  # fmt: skip
+        return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
 
-def _curl_one(call: Call, url: str) -> int:
-    options = call.options
-    quiet = options.has("s") and not options.has("S")
-    if options.has("G") and options.has("d"):
-        url += ("&" if "?" in url else "?") + "&".join(options.all("d"))
-    try:
-        page = _fetch(call, url, min(5, options.whole("retry", 0)))
-    except Refusal as refusal:
-        return 6 if quiet else call.complain(f"(6) {refusal}", 6)
-    if options.has("f") and page.status >= 400:
-        return 22 if quiet else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
-    size = len(page.body.encode())
-    head = f"HTTP/1.1 {page.status} {page.reason}\r\ncontent-type: {page.content_type}\r\n"
-    head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
-    head += f"content-length: {size}\r\n\r\n"
-    shown = head if options.has("I") else head + page.body if options.has("i") else page.body
-    code = _deliver(call, shown, options.value("o") or (_name_of(url) if options.has("O") else ""))
-    values = {
-        "http_code": str(page.status), "response_code": str(page.status), "size_download": str(size),
-        "content_type": page.content_type, "url_effective": url, "time_total": "0.084", "time_connect": "0.012",
-    }  # fmt: skip
-    return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
+    return call.each(urls, transfer)
 
 
 def _fetch(call: Call, url: str, retries: int) -> Page:
@@ -57,9 +56,9 @@ def _fetch(call: Call, url: str, retries: int) -> Page:
 def wget(call: Call) -> int:
     options = call.options
     url = call.require_operands("missing URL")[0]
-    url, quiet = url if "://" in url else f"http://{url}", options.has("q")
+    url, quiet, retries = url if "://" in url else f"http://{url}", options.has("q"), options.whole("t", 1) - 1
     try:
-        page = _fetch(call, url, min(5, options.whole("t", 1) - 1))
+        page = _fetch(call, url, min(5, retries))
     except Refusal as refusal:
         return 4 if quiet else call.complain(f"{refusal}", 4)
     if page.status >= 400 or options.has("spider"):

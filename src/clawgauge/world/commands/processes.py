@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -43,17 +42,11 @@ def ps(call: Call) -> int:
             args += ["-p", arg] if arg.isdecimal() else [f"-{arg.replace('u', 'Z')}"]
     options = COMMANDS["ps"].parse(args)
     processes = list(call.machine.processes)
-    chosen: dict[str, Callable[[Process], str]] = {
-        "p": lambda process: str(process.pid),
-        "ppid": lambda process: "0" if process.pid == 1 else "1",
-        "C": lambda process: process.name,
-        "u": lambda process: process.user,
-        "U": lambda process: process.user,
-    }
-    for option, value_of in chosen.items():
+    chosen = {"p": "pid", "ppid": "ppid", "C": "comm", "u": "user", "U": "user"}
+    for option, column in chosen.items():
         if options.has(option):
             members = re.split(r"[,\s]+", ",".join(options.all(option)))
-            processes = [process for process in processes if value_of(process) in members]
+            processes = [process for process in processes if _cell(call, process, column)[0] in members]
     for column in reversed(options.members("sort")):
         processes = _sorted(call, processes, column.lstrip("+"))
     if not options.has(*chosen, *"aAexdT"):
@@ -117,7 +110,7 @@ def top(call: Call) -> int:
         raise UsageFault("failed tty get; use 'top -b -n 1'")
     machine, processes = call.machine, list(call.machine.processes)
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
-    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory()._asdict().items()}
+    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory().items()}
     call.print(
         f"top -{summary_line(machine)}\n"
         f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
@@ -205,15 +198,12 @@ def kill(call: Call) -> int:
     if call.name == "pkill":
         options = COMMANDS["pgrep"].parse([word for word in words if word not in ("-e", "--echo")])
         return min([_signal(call, process.pid, signal, failure) for process in _matching(call, options)], default=1)
-    options = COMMANDS["killall"].parse(words)
-    users, codes = options.all("u"), [0]
+    options, code = COMMANDS["killall"].parse(words), 0
     for name in options.operands or [""]:
-        found = [p for p in call.machine.processes if name in ("", p.name) and (not users or p.user in users)]
-        if not found or not (name or users):
-            codes.append(1 if options.has("q") else call.complain(f"{name}: no process found"))
-            continue
-        codes.append(min(_signal(call, process.pid, signal, failure) for process in found))
-    return codes[-1]
+        codes = [_signal(call, process.pid, signal, failure) for process in call.machine.processes.named(name)]
+        nothing = "" if codes or options.has("q") else f"killall: {name}: no process found\n"
+        code = call.say(nothing, min(codes, default=1))
+    return code
 
 
 def _signal(call: Call, pid: int, signal: str, failure: str) -> int:

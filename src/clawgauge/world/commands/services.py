@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.paths import matches_glob
 from clawgauge.world.refusals import FileFault, Refusal
 from clawgauge.world.services import Service
 
@@ -41,7 +41,7 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     for service in call.machine.services if is_listed else ():
         sub, enabled = _SUBSTATES[service.state], "enabled" if service.enabled else "disabled"
         is_wanted = not wanted or wanted & {service.state, sub, enabled}
-        if not is_wanted or not any(matches_glob(pattern, service.unit) for pattern in patterns or ["*"]):
+        if not is_wanted or not any(fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]):
             continue
         if files:
             rows.append([service.unit, enabled, "enabled"])
@@ -62,17 +62,17 @@ def service(call: Call) -> int:
 def _control(call: Call, action: str, name: str) -> int:
     services, quiet = call.machine.services, call.options.has("q")
     found = services.find(name)
+    if action in ("is-active", "is-failed"):
+        state = found.state if found else "inactive"
+        code = 0 if state == action[3:] else 3 if action == "is-active" else 1
+        return call.print("" if quiet else f"{state}\n", code)
     if found is None:
         unit = (name if "." in name else f"{name}.service")[:100]
-        if action in ("is-active", "is-failed"):
-            return call.print("" if quiet else "inactive\n", 3 if action == "is-active" else 1)
-        words = {"status": (f"Unit {unit} could not be found.\n", 4)}
-        return call.say(*words.get(action, (f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)))
+        if action == "status":
+            return call.say(f"Unit {unit} could not be found.\n", 4)
+        return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
     try:
         match action:
-            case "is-active" | "is-failed":
-                code = 3 if action == "is-active" else 1
-                return call.print("" if quiet else f"{found.state}\n", 0 if found.state == action[3:] else code)
             case "is-enabled":
                 shown = "enabled\n" if found.enabled else "disabled\n"
                 return call.print("" if quiet else shown, int(not found.enabled))
@@ -154,7 +154,7 @@ def journalctl(call: Call) -> int:
     found = [
         (at_s, f"{text}\n" if is_bare else _log_line(call, service, at_s, text))
         for service in call.machine.services
-        if not names or any(matches_glob(name, service.name) for name in names)
+        if not names or any(fnmatchcase(service.name, name) for name in names)
         for at_s, text in service.lines
         if first_s <= at_s <= last_s and words in text.lower() and re.search(priority, text)
     ]
@@ -183,7 +183,8 @@ def crontab(call: Call) -> int:
         elif shows:
             call.print("".join(f"{job.schedule} {job.command}\n" for job in schedule.jobs))
         else:
-            schedule.install(call.read_operand(options.operands[0]))
+            name = options.operands[0]
+            schedule.install(call.stdin if name == "-" else call.files.read(call.resolve(name)))
     except FileFault as fault:
         return call.complain(f"{options.operands[0]}: {fault}")
     except Refusal as refusal:

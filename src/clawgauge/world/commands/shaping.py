@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from clawgauge.world.commands.call import ABSENT, COMMANDS, Call, NotSimulated, UsageFault, command
+from clawgauge.world.commands.call import ABSENT, COMMANDS, NATIVE, Call, NotSimulated, UsageFault, command
 from clawgauge.world.refusals import FileFault
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
@@ -36,8 +36,18 @@ def sudo(call: Call) -> int:
     user = options.value("u", "root")
     if user not in machine.users():
         raise UsageFault(f"unknown user {user[:40]}")
-    with machine.acting_as(user):
+    before = machine.files.user
+    machine.files.user = machine.processes.user = user
+    try:
         return call.shell.pass_on(shlex.join(words), call)
+    finally:
+        machine.files.user = machine.processes.user = before
+
+
+@command("which")
+def which(call: Call) -> int:
+    known = [name for name in call.require_operands() if name in {*COMMANDS, *NATIVE} - {*ABSENT}]
+    return call.print("".join(f"/usr/bin/{name}\n" for name in known), int(len(known) < len(call.options.operands)))
 
 
 @command("sleep", raw=True)

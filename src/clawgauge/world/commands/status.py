@@ -9,8 +9,7 @@ import calendar
 import datetime as dt
 import re
 
-from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, UsageFault, command, human, read_size, table
-from clawgauge.world.files import Disk
+from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, UsageFault, command, human, table
 from clawgauge.world.machine import RELEASE, Machine
 
 _UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
@@ -25,10 +24,6 @@ _TOKEN = re.compile(
     r"|(?P<count>[+-]?\s*\d{1,6}|last|this|next|an?)?\s*(?P<unit>sec|second|min|minute|hour|day|week|month|year)s?\b"
     r"(?P<ago>\s+ago\b)?|(?P<number>\d{1,4})(?:st|nd|rd|th)?\b|(?P<which>last\s+|this\s+|next\s+)?(?P<word>[a-z]+)\.?"
 )
-_FORMATS = {
-    "c": "%a %b %e %H:%M:%S %Y", "D": "%m/%d/%y", "F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "r": "%I:%M:%S %p",
-    "h": "%b", "x": "%m/%d/%y", "X": "%H:%M:%S",
-}  # fmt: skip
 _ISO = {"date": "%F", "hours": "%FT%H+00:00", "minutes": "%FT%H:%M+00:00", "seconds": "%FT%T+00:00"}
 
 
@@ -123,22 +118,18 @@ def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.da
 
 def format_moment(moment: dt.datetime, form: str) -> str:
     """`form` filled as date(1) fills it."""
+    # Beside what C has, and where C would go by the host.
     special = {
-        "s": str(int(moment.timestamp())), "e": f"{moment.day:>2}", "k": f"{moment.hour:>2}", "Y": str(moment.year),
-        "q": str((moment.month + 2) // 3), "l": f"{(moment.hour - 1) % 12 + 1:>2}", "n": "\n", "t": "\t", "%": "%",
-        "Z": "UTC", "z": "+0000", "N": "000000000", "3N": "000", "P": f"{moment:%p}".lower(),
+        "s": str(int(moment.timestamp())), "k": f"{moment.hour:>2}", "l": f"{(moment.hour - 1) % 12 + 1:>2}",
+        "q": str((moment.month + 2) // 3), "P": f"{moment:%p}".lower(), "N": "000000000", "3N": "000", "Z": "UTC",
+        "z": "+0000",
     }  # fmt: skip
 
     def fill(found: re.Match[str]) -> str:
         flag, letter = found[1], found[2]
-        if letter in special:
-            text = special[letter]
-        elif letter in _FORMATS:
-            text = format_moment(moment, _FORMATS[letter])
-        elif letter in "mdHMSyjaAbBuwpIVUWGgC":
-            text = moment.strftime(f"%{letter}")
-        else:
+        if letter not in special and letter not in "aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyY%":
             return found[0]
+        text = special[letter] if letter in special else moment.strftime(f"%{letter}")
         if flag == "-":
             return text.lstrip("0 ") or "0"
         return text.upper() if flag == "^" else text.replace(" ", "0") if flag == "0" else text
@@ -175,30 +166,31 @@ def df(call: Call) -> int:
     for name in columns:
         if name not in _DF_COLUMNS:
             raise UsageFault(f"option --output: field '{name[:40]}' unknown")
-    block, titles = options.value("B", "1M" if options.has("m") else "1K"), dict(_DF_COLUMNS)
-    titles["size"] = "Size" if options.has("h") else f"{block}-blocks"
+    block, is_human = options.value("B", "1M" if options.has("m") else "1K"), options.has("h")
+    found = re.fullmatch("([1-9][0-9]{0,8})?([KMGT]?)", block)
+    if found is None:
+        raise NotSimulated(f"blocks of '{block[:40]}' are not supported here")
+    unit = int(found[1] or 1) * 1024 ** " KMGT".index(found[2] or " ")
+    titles = _DF_COLUMNS | {"size": "Size" if is_human else f"{block}-blocks"}
     titles["avail"] = "Avail" if options.has("h", "m", "B", "output") else "Available"
-    unit = max(1, read_size(block if block[:1].isdecimal() else f"1{block}"))
     # GNU leaves room for a common device name, and for five digits.
     room = {"source": "<14", "size": ">5", "used": ">5", "avail": ">5"}
-    rows = [titles, *(_df_cells(call, disk, unit) for disk in disks)]
+    rows = [titles]
+    for disk in disks:
+        inodes, used = disk.n_inodes, disk.inodes_used
+        if used is None:
+            used = 31_000 + sum(call.machine.disks.disk_of(path) is disk for path in call.files)
+        counts = {"itotal": inodes, "iused": used, "iavail": inodes - used}
+        sizes = {"size": disk.size, "used": disk.used, "avail": disk.size - disk.used}
+        rows.append({
+            "source": disk.device, "fstype": "ext4", "target": disk.mount,
+            **{name: human(count) if is_human else str(count) for name, count in counts.items()},
+            **{name: human(size) if is_human else str(-(-size // unit)) for name, size in sizes.items()},
+            "ipcent": f"{-(-used * 100 // inodes)}%", "pcent": f"{-(-disk.used * 100 // max(1, disk.size))}%",
+        })  # fmt: skip
     shown = [[f"{row[name]:{room.get(name, '')}}" for name in columns] for row in rows]
     left = [index for index, column in enumerate(columns) if column in ("source", "fstype", "target")]
     return call.print(table(shown, left), code)
-
-
-def _df_cells(call: Call, disk: Disk, unit: int) -> dict[str, str]:
-    inodes, used, is_human = max(1, disk.size // 16_384), disk.inodes_used, call.options.has("h")
-    if used is None:
-        used = 31_000 + sum(call.machine.disks.disk_of(path) is disk for path in call.files)
-    counts = {"itotal": inodes, "iused": used, "iavail": inodes - used}
-    sizes = {"size": disk.size, "used": disk.used, "avail": disk.size - disk.used}
-    return {
-        "source": disk.device, "fstype": "ext4", "target": disk.mount,
-        **{name: human(count) if is_human else str(count) for name, count in counts.items()},
-        **{name: human(size) if is_human else str(-(-size // unit)) for name, size in sizes.items()},
-        "ipcent": f"{-(-used * 100 // inodes)}%", "pcent": f"{-(-disk.used * 100 // max(1, disk.size))}%",
-    }  # fmt: skip
 
 
 @command("free")
@@ -206,12 +198,12 @@ def free(call: Call) -> int:
     options, memory = call.options, call.machine.memory()
     if options.has("s") and not options.has("c"):
         raise NotSimulated("without '-c' it would never end; leave '-s' out")
-    names, values = ["total", "used", "free", "shared", "buff/cache", "available"], list(memory[:6])
+    names, values = ["total", "used", "free", "shared", "buff/cache", "available"], list(memory.values())[:6]
     if options.has("w"):
         names[4:5] = ["buffers", "cache"]
-        values[4:5] = [memory.cache // 10, memory.cache - memory.cache // 10]
+        values[4:5] = [memory["cache"] // 10, memory["cache"] - memory["cache"] // 10]
     unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024**3 if options.has("g") else 1024
-    swap = [memory.swap_total, memory.swap_used, memory.swap_free]
+    swap = [memory["swap_total"], memory["swap_used"], memory["swap_free"]]
     lines = {"Mem:": values, "Swap:": swap}
     if options.has("t"):
         lines["Total:"] = [a + b for a, b in zip(values[:3], swap, strict=True)]
