@@ -134,13 +134,18 @@ def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequ
             )
         elif not n_families:
             why = "no prompt that both were to answer tells of it; compare runs of a suite that does, or leave it out"
-        elif rule.significant and above_zero_p([1.0] * n_families) >= SIGNIFICANCE_LEVEL:
+        elif rule.significant and not _are_enough(n_families):
             why = (
                 f"if all of {plural(n_families, 'prompt')} moved, luck could still be why; "
                 "ask more prompts, or leave (significant) out"
             )
         if why is not None:
             raise ConfigError(f"--fail-on {rule.text!r} cannot be judged: {why}")
+
+
+def _are_enough(n_families: int) -> bool:
+    """Whether luck could be ruled out if all of them moved."""
+    return above_zero_p([1.0] * n_families) < SIGNIFICANCE_LEVEL
 
 
 def _find_families(metric: Metric, a: RunSide, b: RunSide, pair: Pair) -> list[list[SharedPrompt]]:
@@ -194,14 +199,16 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
     evidence = _find_evidence(found, rule.metric)
     if isinstance(evidence, PairedShift):
         return rule.chance_of_shift(evidence)
-    if evidence is None:
+    if evidence is None or evidence.ci95 is None:
+        # No prompt, or so many as the results of a side themselves decided.
         return None
     outcome = _OUTCOMES[rule.metric.name]
     families = [
         [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
         for family in _find_families(rule.metric, a, b, pair)
     ]
-    return rule.chance_of([family for family in families if family])
+    families = [family for family in families if family]
+    return rule.chance_of(families) if _are_enough(len(families)) else None
 
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
@@ -248,9 +255,10 @@ def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float
         return "held", "within the limit"
     if not rule.significant:
         return "broken", "beyond the limit"
-    if p_holm is None:
-        return "not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"
     evidence = _find_evidence(pair, rule.metric)
+    if p_holm is None:
+        why = (evidence and evidence.reason) or "too few prompts have an outcome on both sides to test it on"
+        return "not_judged", f"beyond the limit, but {why}; a rule that cannot be judged is not met"
     paired = f"{word_p(p_holm)} over {plural(evidence.n_prompts if evidence else 0, 'prompt')}"
     if p_holm < SIGNIFICANCE_LEVEL:
         return "broken", f"beyond the limit, and more than luck: {paired}"

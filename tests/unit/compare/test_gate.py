@@ -235,13 +235,27 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
     rules = [parse_rule("output_tokens>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
     found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
     assert [(finding.outcome, finding.reason) for finding in found.rules] == [
-        ("not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"),
+        (
+            "not_judged",
+            "beyond the limit, but 0 prompts are too few to tell any change from luck; a rule that cannot be judged is "
+            "not met",
+        ),
         (
             "not_judged",
             "no prompt has objective_pass_rate on both sides; a rule that cannot be judged is not met",
         ),
     ]
     assert found.gate_failed
+
+
+def test_a_fall_on_the_few_prompts_that_were_answered_is_not_held(tmp_path: Path) -> None:
+    """B answers three of twenty, all wrongly: luck could be why, and that is no reason to let it pass."""
+    a = write_run(tmp_path / "a", [record(i) for i in IDS], config=PLAN)
+    lines = [record(i, False) if n < 3 else unanswered(i) for n, i in enumerate(IDS)]
+    b = write_run(tmp_path / "b", lines, config=PLAN)
+    found = compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
+    assert [finding.outcome for finding in found.rules] == ["not_judged"] and found.gate_failed
+    assert "3 independent prompts are too few" in found.rules[0].reason
 
 
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
