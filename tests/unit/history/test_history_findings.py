@@ -216,6 +216,19 @@ def test_a_missing_cell_of_a_run_is_resumed(tmp_path: Path) -> None:
     assert [(t.label, key) for t, key in step.cells] == [(LABEL, ("core", "P1"))]
 
 
+def test_a_cell_that_a_search_did_without_has_no_answer_and_needs_a_new_run(tmp_path: Path) -> None:
+    """Decided after three of thirty: the others were never asked, and the run would not ask them if it went on."""
+    tool = {"expected_tools": ["free"]}
+    plan = config([prompt(i, **tool) for i in IDS], options={"until_decided": True})
+    run = write_run(tmp_path / "one", [record(i, False, **tool) for i in IDS[:3]], config=plan)
+    told = {"at_ms": 1, "event": "decided", "target": LABEL, "detail": {"not_asked": 27, "not_needed": 27}}
+    (run / "events.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    (part,) = look(tmp_path).coverage
+    assert (part.n_prompts, part.n_answered, part.missing) == (30, 3, IDS[3:])
+    (step,) = steps_of(tmp_path)
+    assert step.resume is None and step.prompts == [("core", i) for i in IDS[3:]]
+
+
 def test_a_cell_nobody_scheduled_is_a_new_run(tmp_path: Path) -> None:
     """A model that was never asked a prompt needs a run of its own, together with those that miss the same."""
     write_run(tmp_path / "full", [record("P0"), record("P1")], config=config(PROMPTS[:2], created_at_ms=T0))
