@@ -234,9 +234,12 @@ def _figures(
     a: GroupSummary, b: GroupSummary, evidence: Mapping[str, PairedRate | PairedShift], *, with_latency: bool
 ) -> list[Figure]:
     figures = []
+    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
     for name, metric in METRICS.items():
         if with_latency or not metric.is_timing:
-            figure, found = Figure(name=name, a=metric.read(a), b=metric.read(b)), evidence.get(metric.evidence or "")
+            beyond = [side for side, group in sides if name.removesuffix("_ms") in group.timed_ms.beyond]
+            figure = Figure(name=name, a=metric.read(a), b=metric.read(b), beyond=beyond)
+            found = evidence.get(metric.evidence or "")
             if found is not None:
                 figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
             figures.append(figure)

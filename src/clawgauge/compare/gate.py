@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from clawgauge.compare.findings import (
     METRICS,
+    Figure,
     Metric,
     PairComparison,
     PairedRate,
@@ -251,7 +252,13 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
 def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float | None) -> tuple[RuleOutcome, str]:
     if change is None:
         return "not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met"
-    if not rule.is_crossed_by(change):
+    crossed = rule.is_crossed_by(change)
+    # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.
+    doubtful: Literal["a", "b"] = "a" if crossed == (rule.direction > 0) else "b"
+    if doubtful in _figure(rule.metric, pair).beyond:
+        why = f"{rule.metric.name} of {doubtful.upper()} lies among its timeouts"
+        return "not_judged", f"{why}; a rule that cannot be judged is not met"
+    if not crossed:
         return "held", "within the limit"
     if not rule.significant:
         return "broken", "beyond the limit"
@@ -282,7 +289,12 @@ def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | 
 
 
 def _summed_up(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
-    return next((figure.a, figure.b) for figure in pair.figures if figure.name == metric.name)
+    figure = _figure(metric, pair)
+    return figure.a, figure.b
+
+
+def _figure(metric: Metric, pair: PairComparison) -> Figure:
+    return next(figure for figure in pair.figures if figure.name == metric.name)
 
 
 def _say_absent(metric: Metric, pair: PairComparison) -> str:

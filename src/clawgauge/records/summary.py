@@ -263,6 +263,13 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     def target(self) -> Target:
         return Target(self.provider, self.model, self.thinking_level)
 
+    @property
+    def timed_ms(self) -> Percentiles:
+        """Whole calls, timeouts counted as longer than any answer; of an earlier version's summary, the answers."""
+        plain = self.latency_ms
+        answers = Percentiles(n=self.n_success, p50=plain.p50, p95=plain.p95, p99=plain.p99, mean=plain.mean)
+        return self.latency_censored_ms or self.latency_all_ms or answers
+
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json."""

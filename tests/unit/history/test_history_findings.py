@@ -208,6 +208,16 @@ def test_an_answer_to_an_earlier_content_does_not_cover(tmp_path: Path) -> None:
     assert (part.missing, part.n_outdated) == (["P0"], 1)
 
 
+def test_a_tail_of_timeouts_is_longer_than_the_answers(tmp_path: Path) -> None:
+    """Three of thirty calls were cut off at 9 s: p95 is more than that, as in the run's own summary."""
+    lines = [unanswered(i, e2e_ms=9_000) if n < 3 else record(i) for n, i in enumerate(IDS)]
+    write_run(tmp_path / "one", lines, config=config(PROMPTS))
+    history = look(tmp_path)
+    latest = history.trends[0].latest
+    assert (latest.p50_ms, latest.p95_ms, latest.beyond) == (100, 9_000, ["p95", "p99"])
+    assert "> 9000 ms" in as_text(describe_history(history), 120)
+
+
 def test_a_missing_cell_of_a_run_is_resumed(tmp_path: Path) -> None:
     """What a run set out to ask, that run goes on with."""
     run = write_run(tmp_path / "one", [record("P0"), unanswered("P1")], config=config(PROMPTS[:2]))
