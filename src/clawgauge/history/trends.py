@@ -66,8 +66,6 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
     part: GroupSummary | SuiteBreakdown = group
     if suite is not None:
         part = next(part for part in group.suites if part.suite == suite)
-    is_whole = isinstance(part, GroupSummary)
-    timed = group.timed_ms if is_whole else part.latency_ms
     return Point(
         run_id=entry.run_id,
         started_at_ms=entry.started_at_ms,
@@ -78,10 +76,10 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
         n_judged=part.n_judged,
         pass_rate=part.objective_pass_rate,
         pass_ci95=group.objective_pass_ci95 if isinstance(part, GroupSummary) else part.ci95,
-        p50_ms=timed.p50,
-        p50_ci95=group.timed_ms.p50_ci95 if is_whole else None,
-        p95_ms=timed.p95,
-        beyond=group.timed_ms.beyond if is_whole else [],
+        p50_ms=part.timed_ms.p50,
+        p50_ci95=part.timed_ms.p50_ci95,
+        p95_ms=part.timed_ms.p95,
+        beyond=part.timed_ms.beyond,
         n_timed=part.n_success,
         tier=group.tool_use.tier,
         tier_label=group.tool_use.label,

@@ -258,8 +258,10 @@ def _suites(groups: Sequence[GroupSummary]) -> Section:
             f"{suite.n_ok}/{suite.n_scheduled}",
             format_rate(suite.n_passed, suite.n_judged, suite.ci95),
             format_rate(suite.n_passed, suite.n_scheduled_judged),
-            format_percentile(suite.latency_ms.p50, suite.n_success),
-            format_percentile(suite.latency_ms.p95, suite.n_success, MIN_SAMPLES_P95),
+            format_measure(suite.timed_ms, "p50", interval=False),
+            format_measure(censored, "p95", interval=False)
+            if (censored := suite.latency_censored_ms)
+            else format_percentile(suite.latency_ms.p95, suite.n_success, MIN_SAMPLES_P95),
             str(suite.n_timeouts),
         ]
         for group in groups

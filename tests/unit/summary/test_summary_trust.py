@@ -64,6 +64,8 @@ def test_timeouts_are_longer_than_any_answer(tmp_path):
     assert whole.mean is whole.max is None and whole.indicative == ["p99"]
     assert group.latency_all_ms.n == 233 and group.latency_ms.p95 < 2000
     assert format_measure(whole, "p95") == "> 120 s"
+    (suite,) = group.suites
+    assert suite.latency_censored_ms == whole and suite.latency_ms == group.latency_ms
 
 
 def test_without_timeouts_both_latencies_are_one(tmp_path):
