@@ -155,9 +155,11 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
             for target in targets:
                 within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
             names = f"{side.run_id} and {other.run_id}, both in {letter}"
-            found += [
-                msgspec.structs.replace(d, what=f"{names}: {d.what}", advice=None) for d in within if d.scope != "note"
-            ]
+            for d in within:
+                if d.scope != "note":
+                    values = f": {d.a} in the first, {d.b} in the second" if d.a or d.b else ""
+                    what = f"{names}: {d.what}{values}"
+                    found.append(msgspec.structs.replace(d, what=what, a="", b="", advice=None))
     return found
 
 
