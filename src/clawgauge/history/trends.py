@@ -21,6 +21,8 @@ from clawgauge.words import format_percent, format_rate, plural
 _FORM_CHARS = 8
 # What was long ago is not looked at for drift.
 _MAX_RUNS = 100
+# With so many, `compare` can tell a change of times from a machine's mood.
+_RUNS_A_SIDE = 3
 # How much a machine's pace commonly shifts from one run to the next.
 _USUAL_SHIFT = 0.03
 # Luck with n prompts is known well: it counts as so many runs would.
@@ -156,9 +158,11 @@ def find_pace_change(runs_ms: Sequence[Mapping[PromptKey, float]]) -> tuple[int,
 
 
 def _word_since(points: Sequence[Point], since: int) -> str:
-    before, after = points[since - 1], points[since]
+    ids = [point.run_id for point in points]
     runs = f"{plural(since, 'run')} before, {len(points) - since} since"
-    return f"since {after.run_id} ({runs}; clawgauge compare {before.run_id} {after.run_id})"
+    n = _RUNS_A_SIDE if min(since, len(points) - since) >= _RUNS_A_SIDE else 1
+    sides = f"{','.join(ids[since - n : since])} {','.join(ids[since : since + n])}"
+    return f"since {ids[since]} ({runs}; clawgauge compare {sides})"
 
 
 def read_history(

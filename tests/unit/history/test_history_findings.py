@@ -126,7 +126,7 @@ def test_a_slower_model_is_said(tmp_path: Path) -> None:
     write_paces(tmp_path, [1, 1.01, 0.99, 1.02, 1, 0.98, 1.01, 1, 0.99, 1, 1.15, 1.16, 1.14])
     (sentence,) = look(tmp_path).trends[0].drift
     assert sentence.startswith("calls take 15% longer since day11")
-    assert sentence.endswith("(10 runs before, 3 since; clawgauge compare day10 day11)")
+    assert sentence.endswith("(10 runs before, 3 since; clawgauge compare day8,day9,day10 day11,day12,day13)")
     assert look(tmp_path, suite="core").trends[0].drift == [sentence]
 
 
