@@ -6,7 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
-from support.command import Outcome, clawgauge
+from support.command import Outcome, clawgauge, write_suite
 from support.scripted_server import ScriptedServer, Status, Text
 
 SMALL = ("run", "-s", "small.json", "-t")
@@ -35,6 +35,18 @@ def test_the_printed_commands_fill_what_is_missing(place: Path, server: Scripted
         assert clawgauge(place, *shlex.split(command)[1:]).code == 0
     assert json.loads(history(place, "--fill", "--json").stdout)["fill"] == []
     assert "# nothing is missing" in history(place, "--fill").stdout
+
+
+def test_drawn_prompts_are_filled_with_the_values_they_were_asked_with(place: Path) -> None:
+    """A command that asked the prompts as they are written would leave the drawn ones missing for ever."""
+    drawn = [{"prompt": f"say ash, {n}", "draw": {"ash": ["elm"]}} for n in range(2)]
+    write_suite(place / "drawn.json", *drawn)
+    whole = ("run", "-s", "drawn.json", "--draw", "3", "-t")
+    clawgauge(place, *whole, "fake:scripted-model", "--run-id", "whole")
+    clawgauge(place, *whole, "fake:other-model", "--run-id", "part", "--prompt-ids", "P0")
+    (step,) = json.loads(history(place, "--fill", "--json").stdout)["fill"]
+    assert clawgauge(place, *shlex.split(step["command"])[1:]).code == 0
+    assert json.loads(history(place, "--fill", "--json").stdout)["fill"] == []
 
 
 def test_one_table_of_all_runs(place: Path, server: ScriptedServer) -> None:

@@ -100,9 +100,22 @@ def test_the_plan_says_what_a_tier_is_likely_to_take(tools: Path, server: Script
     assert server.calls == []
 
 
+def test_the_plan_sees_no_further_than_its_calls_go(tools: Path) -> None:
+    """--max-calls bounds what is foreseen as it bounds what is asked."""
+    shown = clawgauge(tools, *ENOUGH, "--dry-run", "--json", "--max-calls", "5")
+    assert "tier: 5 tool prompts can tell whether it is Tier 1 for few strong models" in shown.stderr
+    assert "compare: 5 prompts can see" in shown.stderr and json.loads(shown.stdout)["tier"]["prompts"] == 5
+    hopeless = clawgauge(tools, *ENOUGH, "--dry-run", "--max-calls", "2").stderr
+    assert "tier: 2 tool prompts cannot tell whether a model is Tier 1, whatever the answers" in hopeless
+
+
 def test_a_search_that_cannot_end_is_refused(place: Path, server: ScriptedServer) -> None:
-    """--until-decided without a tool prompt in the plan is a wrong request: exit 2, nothing sent."""
+    """--until-decided without tool prompts enough in the plan is a wrong request: exit 2, nothing sent."""
     write_suite(place / "talk.json", {"prompt": "say yes"})
     done = clawgauge(place, *ENOUGH[:4], "talk.json", "--until-decided")
     assert done.code == 2 and "--until-decided needs prompts that expect a tool" in done.stderr
+    tool = {"validator": {"type": "tool_invocation", "expected_tools": ["free"]}}
+    write_suite(place / "two.json", *[{"prompt": f"free memory of host {n}?", **tool} for n in range(2)])
+    few = clawgauge(place, *ENOUGH[:4], "two.json", "--until-decided")
+    assert few.code == 2 and "have too few to decide anything" in few.stderr and few.stdout == ""
     assert server.calls == []

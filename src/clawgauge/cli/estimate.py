@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import read_summary
 from clawgauge.plan import Plan
-from clawgauge.records import Prompt, Target
+from clawgauge.records import Prompt, PromptKey, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
@@ -93,7 +94,7 @@ def _one_more(chances: list[float], rate: float) -> list[float]:
 def plan_facts(plan: Plan) -> dict[str, Any]:
     """The plan as a script reads it."""
     calls = _expected_calls(plan)
-    pool = tier_pool(plan.prompts)
+    pool = _tier_prompts(plan)
     n_families = _count_families(pool)
     likely = foresee(n_families, until_decided=plan.settings.until_decided) if pool else []
     return {
@@ -141,8 +142,20 @@ def foresight_lines(plan: Plan) -> list[str]:
     return [*_tier_lines(plan), *_drop_lines(plan)]
 
 
+def _first_prompts(plan: Plan) -> dict[PromptKey, Prompt]:
+    """The prompts in the order they are asked, as far as the calls go."""
+    pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
+    ordered = {prompt.key: prompt for prompt in [*pool, *plan.prompts]}
+    return dict(islice(ordered.items(), plan.settings.max_calls))
+
+
+def _tier_prompts(plan: Plan) -> list[Prompt]:
+    asked = _first_prompts(plan)
+    return [prompt for prompt in tier_pool(plan.prompts) if prompt.key in asked]
+
+
 def _tier_lines(plan: Plan) -> list[str]:
-    pool = tier_pool(plan.prompts)
+    pool = _tier_prompts(plan)
     if not pool:
         return []
     n_families, until_decided = _count_families(pool), plan.settings.until_decided
@@ -158,16 +171,18 @@ def _tier_lines(plan: Plan) -> list[str]:
     more = "; to tell more add `-s native_tools`" if lacking and not _asks_all(plan, "native_tools") else ""
     rates = f"right {format_percent(STRONG)} or {format_percent(WEAK)} of the time"
     prompts = f"{plural(len(pool), 'tool prompt')}{families}"
+    if not any(one.p_decided for one in seen.values()):
+        return [f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"]
     return [f"tier: {prompts} can tell whether it is Tier 1 for {sure} ({rates}), {between}{half}{more}"]
 
 
 def _drop_lines(plan: Plan) -> list[str]:
-    n_prompts = _count_families([prompt for prompt in plan.prompts if carries_verdict(prompt)])
+    n_prompts = _count_families([prompt for prompt in _first_prompts(plan).values() if carries_verdict(prompt)])
     if not n_prompts:
         return []
-    # Repeats can only help.
-    at_least = "at least " if plan.settings.repeats > 1 else ""
     power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
+    # Repeats can only help.
+    at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
     more = f"; {PROMPTS_FOR_DROP} in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
     return [f"compare: {plural(n_prompts, 'prompt')} can see a 10-point drop in {at_least}{power} of cases{more}"]
 

@@ -28,6 +28,7 @@ examples:
 """
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
 _CARRIED = {
+    "draw": "--draw",
     "repeats": "--repeats",
     "concurrency": "--concurrency",
     "timeout_s": "--timeout",

@@ -34,6 +34,7 @@ from clawgauge.plan import (
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.agenda import tier_pool
+from clawgauge.stats import can_tell_tier_1
 
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]
@@ -204,11 +205,12 @@ def _make_plan(
 def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:
     """The plan as it is run. Pricing loads the providers, most of a rehearsal's cost: there only if it may refuse."""
     settings = plan.settings
-    if settings.until_decided and not tier_pool(plan.prompts):
+    n_families = len({prompt.family for prompt in tier_pool(plan.prompts)}) if settings.until_decided else 0
+    if settings.until_decided and not (can_tell_tier_1(0, 0, n_families) or (resumed and n_families)):
         suites = ", ".join(suite.name for suite in plan.suites)
         raise ConfigError(
-            f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have none: "
-            "add -s tool_use, or leave the option out"
+            f"--until-decided needs prompts that expect a tool, and the prompts chosen of {suites} have "
+            f"{'too few to decide anything' if n_families else 'none'}: add -s tool_use, or leave the option out"
         )
     if settings.interleave and (resumed is None or not resumed.force):
         import psutil

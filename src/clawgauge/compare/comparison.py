@@ -155,9 +155,11 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
             for target in targets:
                 within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
             names = f"{side.run_id} and {other.run_id}, both in {letter}"
-            found += [
-                msgspec.structs.replace(d, what=f"{names}: {d.what}", advice=None) for d in within if d.scope != "note"
-            ]
+            for d in within:
+                if d.scope != "note":
+                    values = f": {d.a} in the first, {d.b} in the second" if d.a or d.b else ""
+                    what = f"{names}: {d.what}{values}"
+                    found.append(msgspec.structs.replace(d, what=what, a="", b="", advice=None))
     return found
 
 
@@ -234,9 +236,12 @@ def _figures(
     a: GroupSummary, b: GroupSummary, evidence: Mapping[str, PairedRate | PairedShift], *, with_latency: bool
 ) -> list[Figure]:
     figures = []
+    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
     for name, metric in METRICS.items():
         if with_latency or not metric.is_timing:
-            figure, found = Figure(name=name, a=metric.read(a), b=metric.read(b)), evidence.get(metric.evidence or "")
+            beyond = [side for side, group in sides if name.removesuffix("_ms") in group.timed_ms.beyond]
+            figure = Figure(name=name, a=metric.read(a), b=metric.read(b), beyond=beyond)
+            found = evidence.get(metric.evidence or "")
             if found is not None:
                 figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
             figures.append(figure)

@@ -112,7 +112,8 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of both sides over the prompts they share, as a summary defines it.
 
-    Its verdict is that of the paired test behind it; a figure without one cannot tell a change from luck.
+    Its verdict is that of the paired test behind it; a figure without one cannot tell a change from luck. A percentile
+    of the sides `beyond` lies among their timeouts: it is longer than the deadline that is given.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     b: float | None
     verdict: Verdict = "cannot_tell"
     smallest_change: float | None = None
+    beyond: list[Literal["a", "b"]] = []
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,10 +238,10 @@ METRICS = {
         Metric("argument_accuracy", "rate", _argument_accuracy),
         Metric("restraint", "rate", lambda g: g.restraint.rate, "restraint"),
         Metric("tasks", "rate", lambda g: g.tasks.rate, "tasks"),
-        Metric("p50_ms", "ms", lambda g: g.latency_ms.p50, "latency_ms"),
-        Metric("p95_ms", "ms", lambda g: g.latency_ms.p95),
-        Metric("p99_ms", "ms", lambda g: g.latency_ms.p99),
-        Metric("mean_ms", "ms", lambda g: g.latency_ms.mean),
+        Metric("p50_ms", "ms", lambda g: g.timed_ms.p50, "latency_ms"),
+        Metric("p95_ms", "ms", lambda g: g.timed_ms.p95),
+        Metric("p99_ms", "ms", lambda g: g.timed_ms.p99),
+        Metric("mean_ms", "ms", lambda g: g.timed_ms.mean),
         Metric("ttft_p50_ms", "ms", lambda g: g.ttft_ms.p50, "ttft_ms"),
         Metric("ttft_p95_ms", "ms", lambda g: g.ttft_ms.p95),
         Metric("output_tps_p50", "tps", lambda g: g.output_tps.p50),

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from clawgauge.compare.findings import (
     METRICS,
+    Figure,
     Metric,
     PairComparison,
     PairedRate,
@@ -134,13 +135,18 @@ def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequ
             )
         elif not n_families:
             why = "no prompt that both were to answer tells of it; compare runs of a suite that does, or leave it out"
-        elif rule.significant and above_zero_p([1.0] * n_families) >= SIGNIFICANCE_LEVEL:
+        elif rule.significant and not _are_enough(n_families):
             why = (
                 f"if all of {plural(n_families, 'prompt')} moved, luck could still be why; "
                 "ask more prompts, or leave (significant) out"
             )
         if why is not None:
             raise ConfigError(f"--fail-on {rule.text!r} cannot be judged: {why}")
+
+
+def _are_enough(n_families: int) -> bool:
+    """Whether luck could be ruled out if all of them moved."""
+    return above_zero_p([1.0] * n_families) < SIGNIFICANCE_LEVEL
 
 
 def _find_families(metric: Metric, a: RunSide, b: RunSide, pair: Pair) -> list[list[SharedPrompt]]:
@@ -194,14 +200,16 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
     evidence = _find_evidence(found, rule.metric)
     if isinstance(evidence, PairedShift):
         return rule.chance_of_shift(evidence)
-    if evidence is None:
+    if evidence is None or evidence.ci95 is None:
+        # No prompt, or so many as the results of a side themselves decided.
         return None
     outcome = _OUTCOMES[rule.metric.name]
     families = [
         [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
         for family in _find_families(rule.metric, a, b, pair)
     ]
-    return rule.chance_of([family for family in families if family])
+    families = [family for family in families if family]
+    return rule.chance_of(families) if _are_enough(len(families)) else None
 
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
@@ -244,13 +252,20 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
 def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float | None) -> tuple[RuleOutcome, str]:
     if change is None:
         return "not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met"
-    if not rule.is_crossed_by(change):
+    crossed = rule.is_crossed_by(change)
+    # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.
+    doubtful: Literal["a", "b"] = "a" if crossed == (rule.direction > 0) else "b"
+    if doubtful in _figure(rule.metric, pair).beyond:
+        why = f"{rule.metric.name} of {doubtful.upper()} lies among its timeouts"
+        return "not_judged", f"{why}; a rule that cannot be judged is not met"
+    if not crossed:
         return "held", "within the limit"
     if not rule.significant:
         return "broken", "beyond the limit"
-    if p_holm is None:
-        return "not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"
     evidence = _find_evidence(pair, rule.metric)
+    if p_holm is None:
+        why = (evidence and evidence.reason) or "too few prompts have an outcome on both sides to test it on"
+        return "not_judged", f"beyond the limit, but {why}; a rule that cannot be judged is not met"
     paired = f"{word_p(p_holm)} over {plural(evidence.n_prompts if evidence else 0, 'prompt')}"
     if p_holm < SIGNIFICANCE_LEVEL:
         return "broken", f"beyond the limit, and more than luck: {paired}"
@@ -274,7 +289,12 @@ def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | 
 
 
 def _summed_up(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
-    return next((figure.a, figure.b) for figure in pair.figures if figure.name == metric.name)
+    figure = _figure(metric, pair)
+    return figure.a, figure.b
+
+
+def _figure(metric: Metric, pair: PairComparison) -> Figure:
+    return next(figure for figure in pair.figures if figure.name == metric.name)
 
 
 def _say_absent(metric: Metric, pair: PairComparison) -> str:

@@ -137,7 +137,9 @@ def measure_shift(
     differences = sorted(b - a for a, b in moved)
     ratios = sorted(b / a for a, b in moved if a > 0)
     n_lower, n_higher = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
-    p = mcnemar_exact(n_lower, n_higher) if test else 1.0
+    # A prompt that did not move speaks for no change, here as in the interval: that keeps the two of one mind.
+    n_against = len(moved) - max(n_lower, n_higher)
+    p = mcnemar_exact(n_against, len(moved) - n_against) if test and 2 * n_against < len(moved) else 1.0
     interval = median_interval(differences, alpha=alpha) if test else None
     ratio_interval = median_interval(ratios, alpha=alpha) if test else None
     if test and interval is None:
@@ -147,7 +149,7 @@ def measure_shift(
         median_a=percentile(sorted(a for a, _ in moved), 0.5),
         median_b=percentile(sorted(b for _, b in moved), 0.5),
         difference=percentile(differences, 0.5),
-        ci95=agree(interval, p, n_higher - n_lower, alpha=alpha) if interval else None,
+        ci95=interval,
         ratio=percentile(ratios, 0.5),
         ratio_ci95=ratio_interval,
         n_lower=n_lower,

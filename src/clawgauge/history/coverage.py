@@ -78,7 +78,12 @@ def _add_answer(grid: Grid, target: Target, key: PromptKey, fingerprint: str | N
 
 
 def _is_complete(group: GroupSummary) -> bool:
-    return group.n_ok == group.n_total == group.n_scheduled
+    return group.n_ok == group.n_total == group.n_scheduled and not group.n_not_needed
+
+
+def _goes_on_with(entry: RunEntry, config: RunConfig, target: Target) -> bool:
+    """Whether the run, resumed, asks a target what it lacks: not where it could do without."""
+    return target in config.targets and not any(g.n_not_needed for g in entry.summary.models if g.target == target)
 
 
 def describe_coverage(grid: Grid) -> list[Coverage]:
@@ -128,7 +133,7 @@ def plan_filling(entries: Sequence[RunEntry], grid: Grid) -> tuple[list[FillStep
         for key in grid.missing(target):
             if key not in holders:
                 n_not_fillable += 1
-            elif (run := next((n for n in holders[key] if target in plans[n][1].targets), None)) is not None:
+            elif (run := next((n for n in holders[key] if _goes_on_with(*plans[n], target)), None)) is not None:
                 resumed.setdefault(run, []).append((target, key))
             else:
                 fresh.setdefault((target, holders[key][0]), []).append(key)

@@ -42,7 +42,7 @@ class UnreadableRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One target's figures in one run."""
+    """One target's figures in one run; the percentiles `beyond` are longer than the deadline that is given."""
 
     run_id: str
     started_at_ms: float
@@ -59,6 +59,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     tier: int | None
     tier_label: str
     stopped_early: bool
+    beyond: list[str] = []
 
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):

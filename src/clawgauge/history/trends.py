@@ -21,6 +21,8 @@ from clawgauge.words import format_percent, format_rate, plural
 _FORM_CHARS = 8
 # What was long ago is not looked at for drift.
 _MAX_RUNS = 100
+# With so many, `compare` can tell a change of times from a machine's mood.
+_RUNS_A_SIDE = 3
 # How much a machine's pace commonly shifts from one run to the next.
 _USUAL_SHIFT = 0.03
 # Luck with n prompts is known well: it counts as so many runs would.
@@ -66,7 +68,6 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
     part: GroupSummary | SuiteBreakdown = group
     if suite is not None:
         part = next(part for part in group.suites if part.suite == suite)
-    is_whole = isinstance(part, GroupSummary)
     return Point(
         run_id=entry.run_id,
         started_at_ms=entry.started_at_ms,
@@ -77,9 +78,10 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
         n_judged=part.n_judged,
         pass_rate=part.objective_pass_rate,
         pass_ci95=group.objective_pass_ci95 if isinstance(part, GroupSummary) else part.ci95,
-        p50_ms=part.latency_ms.p50,
-        p50_ci95=group.latency_all_ms.p50_ci95 if is_whole and group.latency_all_ms else None,
-        p95_ms=part.latency_ms.p95,
+        p50_ms=part.timed_ms.p50,
+        p50_ci95=part.timed_ms.p50_ci95,
+        p95_ms=part.timed_ms.p95,
+        beyond=part.timed_ms.beyond,
         n_timed=part.n_success,
         tier=group.tool_use.tier,
         tier_label=group.tool_use.label,
@@ -156,9 +158,11 @@ def find_pace_change(runs_ms: Sequence[Mapping[PromptKey, float]]) -> tuple[int,
 
 
 def _word_since(points: Sequence[Point], since: int) -> str:
-    before, after = points[since - 1], points[since]
+    ids = [point.run_id for point in points]
     runs = f"{plural(since, 'run')} before, {len(points) - since} since"
-    return f"since {after.run_id} ({runs}; clawgauge compare {before.run_id} {after.run_id})"
+    n = _RUNS_A_SIDE if min(since, len(points) - since) >= _RUNS_A_SIDE else 1
+    sides = f"{','.join(ids[since - n : since])} {','.join(ids[since : since + n])}"
+    return f"since {ids[since]} ({runs}; clawgauge compare {sides})"
 
 
 def read_history(

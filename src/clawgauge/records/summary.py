@@ -161,7 +161,10 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite's share of a group; `by_category` has the passes of each category that has a verdict."""
+    """One suite's share of a group; `by_category` has the passes of each category that has a verdict.
+
+    `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is to say.
+    """
 
     suite: str
     n_total: int
@@ -178,6 +181,12 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     n_timeouts: int = 0
     cost_usd: float | None = None
     by_category: dict[str, RateWithInterval] = {}
+    latency_censored_ms: Percentiles | None = None
+
+    @property
+    def timed_ms(self) -> Percentiles:
+        """Whole calls, timeouts counted as longer than any answer."""
+        return self.latency_censored_ms or _answers(self)
 
 
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,6 +271,16 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> Target:
         return Target(self.provider, self.model, self.thinking_level)
+
+    @property
+    def timed_ms(self) -> Percentiles:
+        """Whole calls, timeouts counted as longer than any answer; of an earlier version's summary, the answers."""
+        return self.latency_censored_ms or self.latency_all_ms or _answers(self)
+
+
+def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
+    plain = part.latency_ms
+    return Percentiles(n=part.n_success, p50=plain.p50, p95=plain.p95, p99=plain.p99, mean=plain.mean)
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

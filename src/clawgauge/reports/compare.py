@@ -170,7 +170,8 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
             mark = f" {INDICATIVE}" if figure.name == "p95_ms" and has_thin_tail(pair) else ""
-            sides = say_figure(figure.name, figure.a), say_figure(figure.name, figure.b)
+            over_a, over_b = ("> " if side in figure.beyond else "" for side in ("a", "b"))
+            sides = over_a + say_figure(figure.name, figure.a), over_b + say_figure(figure.name, figure.b)
             yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", "", "", ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from clawgauge.history import Coverage, History, Point, Trend
 from clawgauge.reports.clean import one_line
@@ -84,7 +85,8 @@ def describe_history(history: History) -> list[Section]:
 
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
     latest, best = trend.latest, trend.best
-    mark = INDICATIVE if latest.p95_ms is not None and latest.n_timed < MIN_SAMPLES_P95 else ""
+    thin = latest.p95_ms is not None and latest.n_timed < MIN_SAMPLES_P95 and "p95" not in latest.beyond
+    mark = INDICATIVE if thin else ""
     return (
         trend.target,
         f"{_prompts(trend)} #{trend.form}" if alike else _prompts(trend),
@@ -92,14 +94,18 @@ def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
         _pass_rate(latest),
         f"{format_percent(best.pass_rate)} ({best.run_id})" if best.pass_rate is not None else ABSENT,
         str(latest.tier) if latest.tier is not None else ABSENT,
-        format_ms(latest.p50_ms),
-        f"{format_ms(latest.p95_ms)}{mark}",
+        _time(latest, "p50"),
+        f"{_time(latest, 'p95')}{mark}",
     )
 
 
 def _prompts(trend: Trend) -> str:
     """`core (36)`: the suites and how many prompts."""
     return f"{'+'.join(trend.suites) or 'first harness'} ({trend.n_prompts})"
+
+
+def _time(point: Point, name: Literal["p50", "p95"]) -> str:
+    return ("> " if name in point.beyond else "") + format_ms(point.p50_ms if name == "p50" else point.p95_ms)
 
 
 def _pass_rate(point: Point) -> str:
@@ -113,7 +119,7 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
     earlier = len(trend.points) - _MAX_SERIES
     title = f"{trend.target} on {_prompts(trend)}" + (f", without {earlier} earlier" if earlier > 0 else "")
     return [
-        (title, point.run_id, f"{point.n_ok}/{point.n_scheduled}", _pass_rate(point), format_ms(point.p50_ms))
+        (title, point.run_id, f"{point.n_ok}/{point.n_scheduled}", _pass_rate(point), _time(point, "p50"))
         for point in trend.points[-_MAX_SERIES:]
     ]
 

@@ -46,6 +46,7 @@ def describe_decision(decision: Decision) -> Section:
 def _row(place: int, standing: Standing) -> list[str]:
     evidence, group, use = standing.evidence, standing.evidence.group, standing.evidence.group.tool_use
     tier = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}"
+    timed = group.timed_ms
     cost = "local" if evidence.free_of_charge else "unknown"
     if evidence.cost_per_call_usd is not None:
         cost = format_money(evidence.cost_per_call_usd)
@@ -56,7 +57,7 @@ def _row(place: int, standing: Standing) -> list[str]:
         format_percent(standing.best_share) if standing.kept else ABSENT,
         f"{group.n_passed}/{group.n_scheduled_judged}",
         ABSENT if use.tier is None else tier,
-        f"{format_number(group.latency_ms.p95)} (n={group.n_success})",
+        f"{'> ' if 'p95' in timed.beyond else ''}{format_number(timed.p95)} (n={timed.n})",
         format_number(group.ttft_ms.p50),
         cost,
         "; ".join(standing.removed_by) or ABSENT,

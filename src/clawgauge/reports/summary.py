@@ -201,18 +201,14 @@ _GLANCE: Figures = {
     "answered": lambda group: f"{group.n_ok}/{group.n_scheduled}",
     "passed": lambda group: format_rate(group.n_passed, group.n_judged, group.objective_pass_ci95),
     "of all": lambda group: f"{group.n_passed}/{group.n_scheduled_judged}" if group.n_scheduled_judged else ABSENT,
-    "n": lambda group: str(_latency(group).n),
-    "p50 ms": lambda group: format_measure(_latency(group), "p50", interval=False),
-    "p95 ms": lambda group: format_measure(_latency(group), "p95", interval=False),
-    "p99 ms": lambda group: format_measure(_latency(group), "p99", interval=False),
+    "n": lambda group: str(group.timed_ms.n),
+    "p50 ms": lambda group: format_measure(group.timed_ms, "p50", interval=False),
+    "p95 ms": lambda group: format_measure(group.timed_ms, "p95", interval=False),
+    "p99 ms": lambda group: format_measure(group.timed_ms, "p99", interval=False),
     "ttft p50": lambda group: format_measure(group.ttft_ms, "p50", interval=False),
     "ttft p95": lambda group: format_measure(group.ttft_ms, "p95", interval=False),
     "tok/s": lambda group: format_number(group.output_tps.p50),
 }
-
-
-def _latency(group: GroupSummary) -> Percentiles:
-    return group.latency_censored_ms or group.latency_all_ms or Percentiles(n=group.n_success)
 
 
 def _tier_line(group: GroupSummary) -> str:
@@ -229,7 +225,7 @@ def _times(groups: Sequence[GroupSummary]) -> Section:
     rows = []
     for group in groups:
         measures: list[tuple[str, Percentiles | None, int]] = [
-            ("whole call, ms", group.latency_censored_ms or group.latency_all_ms, 0),
+            ("whole call, ms", group.timed_ms, 0),
             ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
             ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
             ("first token, ms", group.ttft_ms, 0),
@@ -262,8 +258,10 @@ def _suites(groups: Sequence[GroupSummary]) -> Section:
             f"{suite.n_ok}/{suite.n_scheduled}",
             format_rate(suite.n_passed, suite.n_judged, suite.ci95),
             format_rate(suite.n_passed, suite.n_scheduled_judged),
-            format_percentile(suite.latency_ms.p50, suite.n_success),
-            format_percentile(suite.latency_ms.p95, suite.n_success, MIN_SAMPLES_P95),
+            format_measure(suite.timed_ms, "p50", interval=False),
+            format_measure(censored, "p95", interval=False)
+            if (censored := suite.latency_censored_ms)
+            else format_percentile(suite.latency_ms.p95, suite.n_success, MIN_SAMPLES_P95),
             str(suite.n_timeouts),
         ]
         for group in groups

@@ -123,7 +123,8 @@ def word_channels(use: ToolUse) -> str:
         "native": channels.native,
         f"text ({formats})" if formats else "text": channels.text,
         "malformed": channels.malformed,
-        "mentioned only": channels.mention,
+        # Where no tool is offered, a command in prose or code is the call that is asked for.
+        "mentioned only" if use.source == "native" else "in prose or code": channels.mention,
         "none": channels.none,
     }
     said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)

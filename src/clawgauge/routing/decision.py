@@ -104,8 +104,10 @@ def cite(evidence: Evidence) -> str:
     if tool_use.caution:
         tier += f" (caution: {tool_use.caution})"
     passed = f"passed {group.n_passed}/{group.n_scheduled_judged}"
-    p95 = "p95 not measured" if group.latency_ms.p95 is None else f"p95 {format_ms(group.latency_ms.p95)}"
-    return f"{evidence.label}: {tier}; {passed}; {p95} (n={group.n_success}); run {evidence.run_id}"
+    timed = group.timed_ms
+    over = "over " if "p95" in timed.beyond else ""
+    p95 = "p95 not measured" if timed.p95 is None else f"p95 {over}{format_ms(timed.p95)}"
+    return f"{evidence.label}: {tier}; {passed}; {p95} (n={timed.n}); run {evidence.run_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +192,12 @@ def _stand(evidence: Evidence, policy: Policy, weights: Mapping[str, float]) -> 
 
 def _broken(evidence: Evidence, policy: Policy) -> list[str]:
     """Every limit the model does not keep, each as a sentence with its figure and its n."""
-    limits, group = policy.limits, evidence.group
+    limits, group, timed = policy.limits, evidence.group, evidence.group.timed_ms
     n_cells = group.n_scheduled
     found = [
         _under("pass rate", group.pass_rate_scheduled, limits.min_pass_rate, group.n_scheduled_judged),
         _under("answered", group.n_success / n_cells if n_cells else None, limits.min_answered_rate, n_cells),
-        _over("p95", group.latency_ms.p95, limits.max_p95_ms, "ms", group.n_success),
+        _over("p95", timed.p95, limits.max_p95_ms, "ms", timed.n, is_bound="p95" in timed.beyond),
         _over("first token p95", group.ttft_ms.p95, limits.max_ttft_p95_ms, "ms", group.ttft_ms.n),
         _tier_over(evidence, limits),
         _cost_over(evidence, limits.max_cost_per_call_usd, 1, "a call"),
@@ -212,10 +214,13 @@ def _under(name: str, value: float | None, limit: float | None, n: int) -> str |
     return f"{name} {measured}, wanted at least {format_percent(limit)}"
 
 
-def _over(name: str, value: float | None, limit: float | None, unit: str, n: int) -> str | None:
-    if limit is None or (value is not None and value <= limit):
+def _over(
+    name: str, value: float | None, limit: float | None, unit: str, n: int, *, is_bound: bool = False
+) -> str | None:
+    """`is_bound`: more than `value`, and how much more nobody knows."""
+    if limit is None or (value is not None and value <= limit and not is_bound):
         return None
-    measured = "not measured" if value is None else f"{value:.0f} {unit} (n={n})"
+    measured = "not measured" if value is None else f"{'over ' if is_bound else ''}{value:.0f} {unit} (n={n})"
     return f"{name} {measured}, wanted at most {limit:.0f} {unit}"
 
 

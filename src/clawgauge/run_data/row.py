@@ -15,8 +15,9 @@ import msgspec
 from clawgauge.journal import CellKey
 from clawgauge.records import PromptKey, Status, Target
 
-# Whatever a damaged line claims, the figure has to fit the 64-bit columns it is kept in; beyond, it is unknown.
-Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+# Whatever a damaged line claims, a count or a time is not below nothing and has to fit the 64-bit columns it is kept
+# in; beyond, it is unknown.
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 # A sum of a million of these must still be a number.
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 # No figure needs these. The decoder compares a key with every name before it gives it up as unknown, so a small value

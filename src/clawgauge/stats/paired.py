@@ -229,8 +229,11 @@ def agree(interval: Interval, p: float, difference: float, *, alpha: float = ALP
 
 
 def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALPHA) -> float | None:
-    """The smallest share by which a ratio could have moved and been found in 80% of cases, from its interval."""
-    if ratio_interval is None or ratio_interval[0] <= 0:
+    """The smallest share by which a ratio could have moved and been found in 80% of cases, from its interval.
+
+    None where that has no width: it tells that most prompts are alike, not that the least change would show.
+    """
+    if ratio_interval is None or not 0 < ratio_interval[0] < ratio_interval[1]:
         return None
     z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
     error = math.log(ratio_interval[1] / ratio_interval[0]) / (2 * z_alpha)

@@ -253,6 +253,7 @@ def _suite(
     searched: bool,
 ) -> SuiteBreakdown:
     judged, costs = pool_judged(endings, schedule, searched=searched), group.costs_usd(suite)
+    n_timeouts = sum(e.n for e in endings if e.failure_type == "timeout")
     return SuiteBreakdown(
         suite=suite,
         n_total=sum(e.n for e in endings),
@@ -266,9 +267,10 @@ def _suite(
         n_scheduled=coverage.n_scheduled,
         n_scheduled_judged=coverage.n_scheduled_judged,
         pass_rate_scheduled=coverage.pass_rate(judged.k),
-        n_timeouts=sum(e.n for e in endings if e.failure_type == "timeout"),
+        n_timeouts=n_timeouts,
         cost_usd=math.fsum(costs) if costs else None,
         by_category=_by_category(endings, schedule, searched=searched),
+        latency_censored_ms=to_censored(*group.describe_censored(schedule.family, suite)) if n_timeouts else None,
     )
 
 

@@ -323,13 +323,18 @@ class GroupAccumulator:
             return describe([rate for _, stratum in strata for rate in stratum.output_tps], families.values())
         return describe(CountedValues(_add_up(strata, time)), families.values())
 
-    def describe_censored(self, family: Callable[[PromptKey], PromptKey]) -> tuple[Distribution, int | None]:
-        """The whole calls and those cut off at a deadline, which took `BEYOND_MS`; and the shortest such deadline."""
-        cut_off = _add_up(self._strata, "timeout_ms")
-        whole, families = _add_up(self._strata, "e2e_ms"), _by_family(self._strata, "e2e_ms", family)
+    def describe_censored(
+        self, family: Callable[[PromptKey], PromptKey], suite: str | None = None
+    ) -> tuple[Distribution, int | None]:
+        """The whole calls, of one suite or all, and those cut off at a deadline, which took `BEYOND_MS`; and the
+        shortest such deadline.
+        """
+        strata = [one for one in self._strata if suite in (None, one[0].suite)]
+        cut_off = _add_up(strata, "timeout_ms")
+        whole, families = _add_up(strata, "e2e_ms"), _by_family(strata, "e2e_ms", family)
         whole[BEYOND_MS] += cut_off.total()
         for ending in self.endings():
-            if ending.failure_type == "timeout":
+            if ending.failure_type == "timeout" and suite in (None, ending.suite):
                 families.setdefault(family(ending.prompt), []).extend([BEYOND_MS] * ending.n)
         return describe(CountedValues(+whole), families.values()), min(cut_off, default=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
 from clawgauge.stats import above_zero_p
-from support.written_runs import LABEL, MODEL, PROVIDER, config, prompt, record, unanswered, write_run
+from support.written_runs import LABEL, MODEL, PROVIDER, T0, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
 PLAN = config([prompt(i) for i in IDS])
@@ -235,7 +236,11 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
     rules = [parse_rule("output_tokens>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
     found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
     assert [(finding.outcome, finding.reason) for finding in found.rules] == [
-        ("not_judged", "beyond the limit, and too few prompts have an outcome on both sides to test it on"),
+        (
+            "not_judged",
+            "beyond the limit, but 0 prompts are too few to tell any change from luck; a rule that cannot be judged is "
+            "not met",
+        ),
         (
             "not_judged",
             "no prompt has objective_pass_rate on both sides; a rule that cannot be judged is not met",
@@ -244,10 +249,46 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
     assert found.gate_failed
 
 
+def test_a_fall_on_the_few_prompts_that_were_answered_is_not_held(tmp_path: Path) -> None:
+    """B answers three of twenty, all wrongly: luck could be why, and that is no reason to let it pass."""
+    a = write_run(tmp_path / "a", [record(i) for i in IDS], config=PLAN)
+    lines = [record(i, False) if n < 3 else unanswered(i) for n, i in enumerate(IDS)]
+    b = write_run(tmp_path / "b", lines, config=PLAN)
+    found = compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
+    assert [finding.outcome for finding in found.rules] == ["not_judged"] and found.gate_failed
+    assert "3 independent prompts are too few" in found.rules[0].reason
+
+
+@pytest.mark.parametrize(
+    ("slow", "rule", "outcome"),
+    [
+        ("b", "p95_ms>50%", "broken"),
+        ("b", "p95_ms>1e6", "not_judged"),
+        ("a", "p95_ms>50%", "held"),
+        ("a", "p95_ms<0", "broken"),
+        ("ab", "p95_ms>50%", "not_judged"),
+        ("b", "mean_ms>50%", "not_judged"),
+        ("b", "p50_ms>50%", "held"),
+    ],
+)
+def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(tmp_path: Path, slow: str, rule: str, outcome: str) -> None:
+    """A fifth of the calls was cut off at 9 s: whatever the p95 is, it is more, and only what that settles is said."""
+
+    def write(side: str) -> Path:
+        cut: dict[str, Any] = {"timings_us": {"e2e": 9_000_000}, "e2e_ms": 9_000, "ended_at_ms": T0 + 9_000}
+        lines = [unanswered(i, **cut) if side in slow and n < len(IDS) // 5 else record(i) for n, i in enumerate(IDS)]
+        return write_run(tmp_path / side, lines, config=PLAN)
+
+    found = compare_runs(write("a"), write("b"), Wishes(rules=[parse_rule(rule)]))
+    assert [finding.outcome for finding in found.rules] == [outcome]
+    shown = as_text(describe_comparison(found), 200)
+    assert "> 9000 ms" in shown and "p95, all calls" in shown
+
+
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
     """Neither, A or B: the grammar follows the count."""
     assert "neither A nor B has argument_accuracy;" in judge(tmp_path, "argument_accuracy<0", (20, 20))[2]
-    run = write_run(tmp_path / "down", [unanswered(i) for i in IDS], config=PLAN)
+    run = write_run(tmp_path / "down", [unanswered(i, "server_error") for i in IDS], config=PLAN)
     (finding,) = compare_runs(run, tmp_path / "a", Wishes(rules=[parse_rule("p50_ms>0")])).rules
     assert finding.reason == "A has no p50_ms; a rule that cannot be judged is not met"
 

@@ -214,6 +214,18 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
     assert (back.p, back.verdict, back.test) == (pytest.approx(2 * 0.5**7), "changed", "sign")
 
 
+@pytest.mark.parametrize(("n_shorter", "verdict"), [(4, "no_change_seen"), (7, "no_change_seen"), (11, "changed")])
+def test_tokens_have_changed_where_their_middle_prompt_has(tmp_path: Path, n_shorter: int, verdict: str) -> None:
+    """Answers of the same length speak for no change: interval, p and verdict are of one mind, and none is certain."""
+    a = write_run(tmp_path / "a", [record(i, output_tokens=50) for i in IDS], config=PLAN)
+    shorter = [record(i, output_tokens=40 if n < n_shorter else 50) for n, i in enumerate(IDS)]
+    tokens = only_pair(compare_runs(a, write_run(tmp_path / "b", shorter, config=PLAN), Wishes())).output_tokens
+    assert tokens.ci95 is not None and tokens.ci95[0] <= (tokens.difference or 0.0) <= tokens.ci95[1]
+    moved = verdict == "changed"
+    assert (tokens.verdict, tokens.ci95[1] < 0, tokens.p < 0.05) == (verdict, moved, moved)
+    assert tokens.smallest_change != 0
+
+
 def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> None:
     """Slow prompts do not drown fast ones: each prompt is its own measure, and one outlier moves nothing."""
     times = [100, 200, 400, 800, 1600, 3200, 6400, 12800]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.compare import IncomparableRuns, PairComparison, Wishes, compare_runs
-from clawgauge.reports.compare import describe_comparison
+from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.terminal import as_text
 from clawgauge.run_data import Collector, Run
 from support.written_runs import LABEL, MODEL, config, prompt, record, write_run
@@ -103,6 +103,12 @@ def test_runs_that_could_not_be_compared_are_not_pooled(tmp_path: Path) -> None:
     with pytest.raises(IncomparableRuns) as refused:
         compare_runs(a, b, Wishes())
     assert any(d.what.startswith("b0 and stray, both in B:") for d in refused.value.differences)
+    hasty = config([prompt(i) for i in IDS], options={"timeout_s": 9.0})
+    b[1] = write_run(tmp_path / "hasty", [record(i) for i in IDS], config=hasty)
+    with pytest.raises(IncomparableRuns) as refused:
+        compare_runs(a, b, Wishes())
+    said = [say_difference(difference) for difference in refused.value.differences]
+    assert any("both in B: timeout_s" in line and "in the second" in line and " in A" not in line for line in said)
 
 
 def test_calls_of_another_stretch_are_not_side_by_side(tmp_path: Path) -> None:

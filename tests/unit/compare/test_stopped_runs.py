@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.compare import PairComparison, Wishes, compare_runs
+from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import describe_comparison
 from clawgauge.reports.terminal import as_text
 from support.written_runs import LABEL, config, prompt, record, write_run
@@ -59,6 +60,14 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
         f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 cells were not needed"
         in shown
     )
+
+
+def test_a_fall_of_a_stopped_side_is_not_judged_and_does_not_pass(tmp_path: Path) -> None:
+    """A rate without a verdict has none at the gate either: neither broken by luck nor held for want of evidence."""
+    a, b = write_stopped(tmp_path / "a", 13), write_stopped(tmp_path / "b", 20, n_passed=5)
+    found = compare_runs(a, b, Wishes(rules=[parse_rule("tool_use_rate<0 (significant)")]))
+    assert [(finding.outcome, finding.p_holm) for finding in found.rules] == [("not_judged", None)]
+    assert "a side decided how many prompts it was asked" in found.rules[0].reason and found.gate_failed
 
 
 def test_a_search_that_settled_nothing_misses_first_calls_alone(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_slower_model_is_said(tmp_path: Path) -> None:
     write_paces(tmp_path, [1, 1.01, 0.99, 1.02, 1, 0.98, 1.01, 1, 0.99, 1, 1.15, 1.16, 1.14])
     (sentence,) = look(tmp_path).trends[0].drift
     assert sentence.startswith("calls take 15% longer since day11")
-    assert sentence.endswith("(10 runs before, 3 since; clawgauge compare day10 day11)")
+    assert sentence.endswith("(10 runs before, 3 since; clawgauge compare day8,day9,day10 day11,day12,day13)")
     assert look(tmp_path, suite="core").trends[0].drift == [sentence]
 
 
@@ -208,12 +208,35 @@ def test_an_answer_to_an_earlier_content_does_not_cover(tmp_path: Path) -> None:
     assert (part.missing, part.n_outdated) == (["P0"], 1)
 
 
+def test_a_tail_of_timeouts_is_longer_than_the_answers(tmp_path: Path) -> None:
+    """Three of thirty calls were cut off at 9 s: p95 is more than that, as in the run's own summary."""
+    lines = [unanswered(i, e2e_ms=9_000) if n < 3 else record(i) for n, i in enumerate(IDS)]
+    write_run(tmp_path / "one", lines, config=config(PROMPTS))
+    history = look(tmp_path)
+    latest = history.trends[0].latest
+    assert (latest.p50_ms, latest.p95_ms, latest.beyond) == (100, 9_000, ["p95", "p99"])
+    assert "> 9000 ms" in as_text(describe_history(history), 120)
+
+
 def test_a_missing_cell_of_a_run_is_resumed(tmp_path: Path) -> None:
     """What a run set out to ask, that run goes on with."""
     run = write_run(tmp_path / "one", [record("P0"), unanswered("P1")], config=config(PROMPTS[:2]))
     (step,) = steps_of(tmp_path)
     assert step.resume is not None and step.resume.path == run
     assert [(t.label, key) for t, key in step.cells] == [(LABEL, ("core", "P1"))]
+
+
+def test_a_cell_that_a_search_did_without_has_no_answer_and_needs_a_new_run(tmp_path: Path) -> None:
+    """Decided after three of thirty: the others were never asked, and the run would not ask them if it went on."""
+    tool = {"expected_tools": ["free"]}
+    plan = config([prompt(i, **tool) for i in IDS], options={"until_decided": True})
+    run = write_run(tmp_path / "one", [record(i, False, **tool) for i in IDS[:3]], config=plan)
+    told = {"at_ms": 1, "event": "decided", "target": LABEL, "detail": {"not_asked": 27, "not_needed": 27}}
+    (run / "events.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    (part,) = look(tmp_path).coverage
+    assert (part.n_prompts, part.n_answered, part.missing) == (30, 3, IDS[3:])
+    (step,) = steps_of(tmp_path)
+    assert step.resume is None and step.prompts == [("core", i) for i in IDS[3:]]
 
 
 def test_a_cell_nobody_scheduled_is_a_new_run(tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def test_a_tier_comes_with_its_evidence(tmp_path):
     assert "83% · 5/6 · 44–97% called, 42% sure\n" in provisional
 
 
+def test_a_command_in_prose_is_the_call_where_no_tool_is_offered(tmp_path):
+    """Thirteen of thirteen called are not thirteen that only mentioned it."""
+    named = {"name": "free", "arguments": {}, "channel": "mention", "valid": True}
+    rows = [tool_record(f"T{i}", True) | {"tool_invocations": [named]} for i in range(13)]
+    text = shown(write_run(tmp_path / "run", rows), 100)
+    assert "13/13" in text and "13 in prose or code" in text and "mentioned" not in text
+
+
 def test_the_run_that_would_tell_more_can_be_pasted(tmp_path):
     """One command for all models that could still be recommended, broken as a shell reads on; none where none is."""
     command = (

@@ -16,6 +16,7 @@ from clawgauge.records import Target
 from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
 from clawgauge.stats import wilson_interval
 from support.measured_models import MeasuredRun
+from support.written_runs import LABEL, config, prompt, record, unanswered, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of
 
 
@@ -292,6 +293,16 @@ def test_a_model_on_the_limit_keeps_it(tmp_path: Path, limits: dict[str, float],
     wanted = Limits(**{"min_pass_rate": None, **limits})  # type: ignore[arg-type]
     removed = _removed(decision_of(tmp_path, priced, policy=Policy(limits=wanted)))
     assert removed == ({} if removed_by is None else {"ollama_openai:llama3.2:3b": removed_by})
+
+
+def test_a_tail_of_timeouts_keeps_no_limit(tmp_path: Path) -> None:
+    """A tenth of the calls was cut off at 9 s: the answers were fast, the p95 is not, and the reason says so."""
+    ids = [f"P{n}" for n in range(30)]
+    lines = [unanswered(i, e2e_ms=9_000) if n < 3 else record(i) for n, i in enumerate(ids)]
+    run = write_run(tmp_path / "run", lines, config=config([prompt(i) for i in ids]))
+    limits = Limits(max_p95_ms=20_000)
+    decision = decide(gather_evidence([run], load_prices())[0], Policy(limits=limits))
+    assert _removed(decision) == {LABEL: "p95 over 9000 ms (n=30), wanted at most 20000 ms"}
 
 
 def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:

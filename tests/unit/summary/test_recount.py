@@ -40,8 +40,8 @@ def integer(text: str) -> int | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count or a time, where it is a whole number that every reader of JSON can hold."""
-    return value if type(value) is int and -(2**53) <= value <= 2**53 else None
+    """A count or a time, where it is a whole number, not below nothing, that every reader of JSON can hold."""
+    return value if type(value) is int and 0 <= value <= 2**53 else None
 
 
 def is_record(row: Any) -> bool:

@@ -64,6 +64,15 @@ def test_timeouts_are_longer_than_any_answer(tmp_path):
     assert whole.mean is whole.max is None and whole.indicative == ["p99"]
     assert group.latency_all_ms.n == 233 and group.latency_ms.p95 < 2000
     assert format_measure(whole, "p95") == "> 120 s"
+    (suite,) = group.suites
+    assert suite.latency_censored_ms == whole and suite.latency_ms == group.latency_ms
+
+
+def test_a_time_below_nothing_is_no_time(tmp_path):
+    """Whoever wrote it, a call that took less than nothing has an answer and no time, and moves no percentile."""
+    rows = [record("P0", e2e_ms=-5, ttft_ms=-5), record("P1", e2e_ms=40, ttft_ms=20)]
+    group = only(write_run(tmp_path / "run", rows))
+    assert (group.n_success, group.latency_all_ms.n, group.latency_all_ms.min, group.ttft_ms.min) == (2, 1, 40, 20)
 
 
 def test_without_timeouts_both_latencies_are_one(tmp_path):
