@@ -16,8 +16,9 @@ from clawgauge.records import Prompt, PromptKey, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
-from clawgauge.stats import DECIDED_LEVEL, judge_tier_1, mcnemar_exact, tier_1_bounds
+from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
+from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
 from clawgauge.words import format_duration, format_percent, plural
 
 _RUNS_LOOKED_AT = 20

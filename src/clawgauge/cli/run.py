@@ -34,7 +34,7 @@ from clawgauge.plan import (
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.agenda import tier_pool
-from clawgauge.stats import can_tell_tier_1
+from clawgauge.stats.tiers import can_tell_tier_1
 
 EXAMPLES = """\
 targets: PROVIDER:MODEL[@low|medium|high|xhigh]

@@ -50,7 +50,7 @@ from clawgauge.compare.times import measure_times
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
-from clawgauge.stats import ALPHA
+from clawgauge.stats.paired import ALPHA
 
 
 @dataclass(frozen=True, slots=True)

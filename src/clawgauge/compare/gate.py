@@ -31,7 +31,8 @@ from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
 from clawgauge.run_data import read_schedule
 from clawgauge.run_data.schedule import tier_prompts
-from clawgauge.stats import Z95, above_zero_p, holm
+from clawgauge.stats.paired import above_zero_p, holm
+from clawgauge.stats.proportions import Z95
 from clawgauge.words import plural, word_p
 
 # One prompt's rate on side A and on side B.

@@ -12,7 +12,7 @@ from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedS
 from clawgauge.compare.pairing import SharedPrompt, label_prompt
 from clawgauge.compare.tallies import PromptTally, RunSide
 from clawgauge.records import PromptKey
-from clawgauge.stats import (
+from clawgauge.stats.paired import (
     ALPHA,
     Moved,
     agree,
@@ -21,11 +21,11 @@ from clawgauge.stats import (
     median,
     median_interval,
     paired_rate_interval,
-    percentile,
     sign_flip_p,
     smallest_rate_change,
     smallest_ratio_change,
 )
+from clawgauge.stats.quantiles import percentile
 from clawgauge.words import cut_text
 
 Numbers: TypeAlias = Sequence[float]

@@ -200,7 +200,7 @@ class RunSide(Run):
             targets = [t for t in config.targets if t == target]
             config = msgspec.structs.replace(config, prompts=kept, targets=targets, options=options)
         group = strata.groups([target])[target]
-        schedule = read_schedule(config, {ending.prompt for ending in group.endings() if ending.judged})
+        schedule = read_schedule(config, {ending.prompt for ending in group.endings if ending.judged})
         return summarize_group(group, schedule, [event for run in self.runs for event in run.events], {})
 
     def _complete_tallies(self) -> None:

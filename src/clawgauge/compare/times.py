@@ -14,7 +14,8 @@ from clawgauge.compare.findings import PairedShift
 from clawgauge.compare.paired import Numbers, measure_shift
 from clawgauge.compare.pairing import Pair, SharedPrompt
 from clawgauge.compare.tallies import PromptTally, RunSide
-from clawgauge.stats import Shift, agree, compare_run_means, median, percentile, signed_rank, smallest_ratio_change
+from clawgauge.stats.paired import Shift, agree, compare_run_means, median, signed_rank, smallest_ratio_change
+from clawgauge.stats.quantiles import percentile
 
 MIN_RUNS = 3
 _ADVICE = (

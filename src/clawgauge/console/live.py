@@ -19,7 +19,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_line
 from clawgauge.runner.target import Observer
-from clawgauge.stats import percentile
+from clawgauge.stats.quantiles import percentile
 from clawgauge.words import ABSENT, format_duration, format_money, format_ms
 
 # Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a person.

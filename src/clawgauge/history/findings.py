@@ -141,7 +141,7 @@ class RunEntry:
         """Which prompts have a record of which target, and whether one of these is an answer."""
         cells: dict[Cell, bool] = {}
         for target, group in self._read_strata().groups().items():
-            for ending in group.endings():
+            for ending in group.endings:
                 key = (target, ending.prompt)
                 cells[key] = cells.get(key, False) or ending.answered
         return cells

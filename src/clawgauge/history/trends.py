@@ -15,7 +15,7 @@ import msgspec
 from clawgauge.history.coverage import FillStep, describe_coverage, make_grid, plan_filling
 from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries
 from clawgauge.records import SCHEMA_VERSION, GroupSummary, PromptKey, SuiteBreakdown, Target
-from clawgauge.stats import find_change
+from clawgauge.stats.paired import find_change
 from clawgauge.words import format_percent, format_rate, plural
 
 _FORM_CHARS = 8

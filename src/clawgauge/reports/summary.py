@@ -42,7 +42,7 @@ from clawgauge.reports.words import (
     word_tier,
     word_unreadable,
 )
-from clawgauge.summary.recommendation import word_evidence_command, word_lacking
+from clawgauge.summary.tool_use import word_evidence_command, word_lacking
 from clawgauge.words import ABSENT, format_bytes, format_duration, format_number, format_percent, format_rate, plural
 
 _MAX_NAME = 120

@@ -18,8 +18,8 @@ from clawgauge.records import (
     ToolUse,
 )
 from clawgauge.reports.clean import one_line
-from clawgauge.stats import samples_needed
-from clawgauge.summary.recommendation import word_lacking
+from clawgauge.stats.quantiles import samples_needed
+from clawgauge.summary.tool_use import word_lacking
 from clawgauge.words import (
     ABSENT,
     format_duration,

@@ -16,7 +16,8 @@ from clawgauge.errors import RequestError
 from clawgauge.records import PromptKey
 from clawgauge.routing.decision import Decision, Policy
 from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
-from clawgauge.stats import Interval, describe, percentile, wilson_interval
+from clawgauge.stats.proportions import Interval, wilson_interval
+from clawgauge.stats.quantiles import describe, percentile
 from clawgauge.summary.rates import PooledRate, pool_rate
 
 Chain: TypeAlias = tuple[Evidence, ...]

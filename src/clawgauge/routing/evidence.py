@@ -18,7 +18,7 @@ from clawgauge.proxies import host_of, is_loopback
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, PromptKey, RunConfig, Target
 from clawgauge.run_data import Row, Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import tier_prompts
-from clawgauge.stats import Cluster
+from clawgauge.stats.proportions import Cluster
 from clawgauge.summary import Strata, summarize
 
 _JOULES_PER_KWH = 3_600_000

@@ -9,7 +9,7 @@ from typing import Any
 from clawgauge.prices import vendor_of
 from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence
-from clawgauge.stats import samples_needed
+from clawgauge.stats.quantiles import samples_needed
 from clawgauge.words import format_ms
 
 # Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.

@@ -18,8 +18,8 @@ from clawgauge.routing.decision import Decision, Reason, address_notes, cite
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
-from clawgauge.stats import DECIDED_LEVEL
-from clawgauge.summary.recommendation import word_evidence_command, word_lacking
+from clawgauge.stats.tiers import DECIDED_LEVEL
+from clawgauge.summary.tool_use import word_evidence_command, word_lacking
 from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from clawgauge.records import PromptKey
 from clawgauge.routing.evidence import Evidence
-from clawgauge.stats import effective_counts, wilson_interval
+from clawgauge.stats.proportions import wilson_interval
+from clawgauge.stats.tiers import effective_counts
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
 HALF_P95_MS = 5_000.0

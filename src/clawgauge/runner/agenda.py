@@ -20,7 +20,7 @@ from clawgauge.journal import CellKey
 from clawgauge.plan import Evidence, Plan
 from clawgauge.records import Prompt, PromptKey, Result, Target
 from clawgauge.run_data.schedule import tier_prompts
-from clawgauge.stats import can_tell_tier_1, tell_tier_1, tier_posterior
+from clawgauge.stats.tiers import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
 _ID_CHARS = 12

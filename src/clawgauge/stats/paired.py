@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, combinations_with_replacement, groupby
 from typing import NamedTuple
 
-from clawgauge.stats.proportions import Interval, binomial_cdf, student_t_cdf, student_t_quantile
+from clawgauge.stats.proportions import Interval, binomial_cdf, halve, student_t_cdf, student_t_quantile
 
 ALPHA = 0.05
 POWER = 0.8
@@ -29,16 +29,18 @@ _TIE_TOLERANCE = 1e-9
 _ABOVE_ZERO = 1e-12
 _RANKED_MAX = 1_000
 _COUNTED_RANKS_MAX = 60
-_t_quantile = lru_cache(maxsize=64)(student_t_quantile)
+# A row of runs: the evidence of a change that within 50 runs without one comes up in at most 5% of all rows.
+_ALARM = 50 / 0.05
+# Prior variances of the change, in those of a run: some standard deviations, or many.
+_VARIANCES = (4.0, 30.0)
+_MAX_LOG = 50.0
+_MIN_RUNS = 2
 
 
 @lru_cache(maxsize=64)
 def _z(p: float) -> float:
     """The normal quantile of 0.5 ≤ p < 1, by bisection."""
-    low, high = 0.0, 40.0
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if math.erfc(middle / math.sqrt(2)) > 2 * (1 - p) else (low, middle)
-    return middle
+    return sum(halve(0.0, 40.0, lambda z: math.erfc(z / math.sqrt(2)) > 2 * (1 - p))) / 2
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -130,7 +132,7 @@ def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float =
     mean = math.fsum(total for total, _ in padded) / n
     error = math.sqrt(math.fsum((total - mean * prompts) ** 2 for total, prompts in padded)) / n
     plain = single and size == 1
-    quantile = _z(1 - alpha / 2) if plain else _t_quantile(1 - alpha / 2, n_families + 1)
+    quantile = _z(1 - alpha / 2) if plain else student_t_quantile(1 - alpha / 2, n_families + 1)
     return max(-1.0, mean - quantile * error), min(1.0, mean + quantile * error)
 
 
@@ -155,7 +157,7 @@ def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> flo
         # Below this many moves in one direction the test has no p-value under the level, whatever they are.
         return change * math.sqrt(n) >= wanted and n * change >= step * math.log2(2 / alpha)
 
-    return _smallest(is_seen, step)
+    return halve(0.0, step, lambda change: not is_seen(change), 40)[1] if is_seen(step) else None
 
 
 def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interval | None:
@@ -240,16 +242,6 @@ def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALP
     return math.expm1((z_alpha + z_power) * error)
 
 
-def _smallest(is_seen: Callable[[float], bool], largest: float) -> float | None:
-    if not is_seen(largest):
-        return None
-    low, high = 0.0, largest
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_seen(middle) else (middle, high)
-    return high
-
-
 def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = ALPHA) -> Shift:
     """B − A of one figure per run, three runs a side or more: what differs between runs of one side is the measure.
 
@@ -262,8 +254,8 @@ def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = 
     spread = math.fsum((x - math.fsum(side) / len(side)) ** 2 for side in (a, b) for x in side) / df
     error = math.sqrt(spread * (1 / len(a) + 1 / len(b))) or 1e-12
     p = max(2 * (1 - student_t_cdf(abs(difference) / error, df)), _arrangement_p(a, b, alpha))
-    half = _t_quantile(1 - alpha / 2, df) * error
-    smallest = half + _t_quantile(POWER, df) * error
+    half = student_t_quantile(1 - alpha / 2, df) * error
+    smallest = half + student_t_quantile(POWER, df) * error
     return Shift(difference, (difference - half, difference + half), p, smallest)
 
 
@@ -281,3 +273,43 @@ def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> floa
 
     seen = gap(a) * (1 - 1e-12)
     return sum(gap(side) >= seen for side in combinations(values, len(a))) / n_ways
+
+
+def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> int | None:
+    """The index of the first value after the latest change of level, asked after every run; None where none is seen.
+
+    An e-detector (Shin, Ramdas & Rinaldo 2022): for every run at which the level may have changed, the evidence that it
+    did, all added up as the runs come in. Were there no change, that sum would be t after t runs on average, so it
+    reaches 1,000 within 50 runs in at most 5% of all rows. The evidence is a Bayes factor of two means (Gönen et al.
+    2005), whose spread is that between the runs themselves, however much more alike the calls within one run may be.
+
+    `usual_sd` is what values commonly differ by from run to run, and counts as much as `n_usual` runs would: without it
+    nothing could be said of the first few.
+    """
+    begin, found = 0, None
+    for end in range(_MIN_RUNS, len(values) + 1):
+        evidence = _evidence(values[begin:end], usual_sd, n_usual)
+        if evidence and math.fsum(evidence) >= _ALARM:
+            begin = found = begin + 1 + evidence.index(max(evidence))
+    return found
+
+
+def _evidence(values: Sequence[float], usual_sd: float, n_usual: int) -> list[float]:
+    """The Bayes factor of a change after the first value, after the second, and so on but the last."""
+    n, sums, squares = len(values), list(accumulate(values)), list(accumulate(v * v for v in values))
+    factors = []
+    for n_before in range(1, n):
+        n_after, before = n - n_before, sums[n_before - 1]
+        after = sums[-1] - before
+        within = squares[-1] - before * before / n_before - after * after / n_after
+        n_effective, freedom = n_before * n_after / n, n - 2 + n_usual
+        variance = (max(0.0, within) + n_usual * usual_sd**2) / freedom
+        t_squared = (after / n_after - before / n_before) ** 2 * n_effective / variance
+        factors.append(math.fsum(_factor(t_squared, n_effective, freedom, g) for g in _VARIANCES) / len(_VARIANCES))
+    return factors
+
+
+def _factor(t_squared: float, n_effective: float, freedom: int, prior_variance: float) -> float:
+    wider = 1.0 + n_effective * prior_variance
+    gain = math.log1p(t_squared / freedom) - math.log1p(t_squared / (freedom * wider))
+    return math.exp(min(_MAX_LOG, (freedom + 1) / 2 * gain - math.log(wider) / 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +17,15 @@ _TERMWISE_MAX_N = 200
 _TINY = 1e-300
 _EPSILON = 1e-16
 _MAX_ITERATIONS = 100_000
+
+
+def halve(low: float, high: float, is_low: Callable[[float], bool], times: int | None = None) -> Interval:
+    """Low and high after so many halvings about the value at which `is_low` ends, or all that floats allow."""
+    middle = (low + high) / 2
+    while times != 0 and middle not in (low, high):
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+        middle, times = (low + high) / 2, times and times - 1
+    return low, high
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
@@ -78,12 +87,10 @@ def student_t_cdf(t: float, df: int) -> float:
 @lru_cache(maxsize=64)
 def student_t_quantile(p: float, df: int) -> float:
     """The t with P(T ≤ t) = p, for 0.5 ≤ p < 1, by bisection to the last bit."""
-    low, high = 0.0, 1.0
+    high = 1.0
     while student_t_cdf(high, df) < p:
         high *= 2.0
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if student_t_cdf(middle, df) < p else (low, middle)
-    return middle
+    return sum(halve(0.0, high, lambda t: student_t_cdf(t, df) < p)) / 2
 
 
 def wilson_interval(k: float, n: float) -> Interval | None:

@@ -14,17 +14,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias, overload
+from typing import TypeAlias
 
+from clawgauge.records import Percentiles
 from clawgauge.stats.proportions import Z95, binomial_cdf, student_t_quantile
 
-Numbers: TypeAlias = "Sequence[int] | Sequence[float] | array[int] | array[float]"
+Numbers: TypeAlias = "Sequence[float] | array[int] | array[float] | CountedValues"
 
 PERCENTILES = (0.50, 0.95, 0.99)
 _TAIL = 0.025
 
 
-class CountedValues(Sequence[int]):
+class CountedValues:
     """Whole numbers in ascending order, held as distinct values and how often each came: a million fit in a page."""
 
     def __init__(self, counts: Mapping[int, int]) -> None:
@@ -34,43 +35,13 @@ class CountedValues(Sequence[int]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
+    def __getitem__(self, index: int) -> int:
         return self.values[bisect_right(self._ends, index % len(self))]
 
     def total(self) -> int:
         """The exact sum."""
         begins = [0, *self._ends[:-1]]
         return sum(v * (end - begin) for v, begin, end in zip(self.values, begins, self._ends, strict=True))
-
-
-class Distribution(NamedTuple):
-    """A column of numbers in figures; all but `n` are None when it is empty, and an interval when n is too small."""
-
-    n: int
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    p50_ci95: tuple[float, float] | None = None
-    p95_ci95: tuple[float, float] | None = None
-    p99_ci95: tuple[float, float] | None = None
-
-
-class OrderInterval(NamedTuple):
-    """Ranks (from 1) whose values enclose a percentile; a rank that n is too small for is None."""
-
-    low_rank: int | None
-    high_rank: int | None
 
 
 def percentile(ordered: Numbers, q: float) -> float | None:
@@ -85,24 +56,28 @@ def percentile(ordered: Numbers, q: float) -> float | None:
     return value + (position - below) * (ordered[below + 1] - value)
 
 
-def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Distribution:
-    """p50, p95, p99 with their intervals, mean, min and max of values in any order.
+def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Percentiles:
+    """p50, p95, p99 with their intervals, mean, min and max of values in any order; all None when there are none.
 
     `families` are the values, or a good part of them, sorted, by what makes them alike; without any, each stands alone.
     """
     if not values:
-        return Distribution(n=0)
+        return Percentiles(n=0)
     ordered: Numbers = values if isinstance(values, CountedValues) else sorted(values)
     p50, p95, p99 = (percentile(ordered, q) for q in PERCENTILES)
-    return Distribution(
-        len(ordered),
-        p50,
-        p95,
-        p99,
-        _total(ordered) / len(ordered),
-        float(ordered[0]),
-        float(ordered[-1]),
-        *(percentile_interval(ordered, q, families) for q in PERCENTILES),
+    p50_ci95, p95_ci95, p99_ci95 = (percentile_interval(ordered, q, families) for q in PERCENTILES)
+    return Percentiles(
+        n=len(ordered),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        mean=_total(ordered) / len(ordered),
+        min=float(ordered[0]),
+        max=float(ordered[-1]),
+        p50_ci95=p50_ci95,
+        p95_ci95=p95_ci95,
+        p99_ci95=p99_ci95,
+        indicative=[name for name, ends in (("p95", p95_ci95), ("p99", p99_ci95)) if ends is None],
     )
 
 
@@ -113,11 +88,11 @@ def _total(ordered: Numbers) -> float:
 
 
 @lru_cache(maxsize=256)  # the columns of a group mostly have the same n
-def order_interval(n: int, q: float) -> OrderInterval:
-    """The equal-tailed 95% order-statistic interval of the q-th percentile of n samples."""
+def order_interval(n: int, q: float) -> tuple[int | None, int | None]:
+    """The ranks (from 1) that enclose the q-th percentile of n samples at 95%, equal-tailed; None where too few."""
     low = _first_rank(n, q, lambda p: p > _TAIL)
     high = _first_rank(n, q, lambda p: p >= 1.0 - _TAIL) + 1
-    return OrderInterval(low if low >= 1 else None, high if high <= n else None)
+    return low if low >= 1 else None, high if high <= n else None
 
 
 def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
@@ -136,12 +111,11 @@ def percentile_interval(
     """The values that enclose the q-th percentile at 95%; None where there are too few samples for both sides."""
     n = len(ordered)
     worth = math.floor(independent_calls(ordered, q, families))
-    ranks = order_interval(worth, q)
-    if ranks.low_rank is None or ranks.high_rank is None:
+    low, high = order_interval(worth, q)
+    if low is None or high is None:
         return None
     scale = n / worth
-    low, high = math.floor(ranks.low_rank * scale), min(n, math.ceil(ranks.high_rank * scale))
-    return float(ordered[low - 1]), float(ordered[high - 1])
+    return float(ordered[math.floor(low * scale) - 1]), float(ordered[min(n, math.ceil(high * scale)) - 1])
 
 
 def independent_calls(ordered: Numbers, q: float, families: Collection[Sequence[float]]) -> float:

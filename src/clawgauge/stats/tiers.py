@@ -1,18 +1,30 @@
-"""The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are worth."""
+"""The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are worth.
+
+Some evidence may be looked at after every answer, and its intervals hold however often one has looked. An e-process is
+wealth from fair bets against a hypothesis: were that true, the wealth would ever grow to 1/α with a chance of at most α
+(Ville 1939). So whoever stops there is wrong in at most α of all cases, wherever else they might have stopped. The bets
+are likelihood ratios averaged over a flat prior on the rates that the hypothesis excludes (Robbins 1970; Howard,
+Ramdas, McAuliffe & Sekhon 2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet
+stays fair.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from clawgauge.stats.proportions import Cluster, binomial_cdf, regularized_beta, wilson_interval
+from clawgauge.stats.proportions import Cluster, Interval, binomial_cdf, halve, regularized_beta, wilson_interval
 
 TierPosterior: TypeAlias = tuple[float, float, float]
 
 TIER_1_RATE = 0.8
 TIER_2_RATE = 0.5
 DECIDED_LEVEL = 0.95
-_HALVINGS = 60
+_ENOUGH = math.log(1 / 0.05)
+# Each end of an interval may be wrong in half of α.
+_ENOUGH_AT_AN_END = math.log(2 / 0.05)
 
 
 def point_tier(k: int, n: int) -> int | None:
@@ -65,19 +77,10 @@ def clean_passes_needed(k: float, n: float, tells: Callable[[float, float], bool
     def decides(more: int) -> bool:
         return tells(k + more, n + more) is True
 
-    if decides(0):
-        return 0
     high = 1
     while not decides(high):
         high *= 2
-    low = high // 2  # the number grows with every pass, so bisection between the last two powers finds the first
-    while high - low > 1:
-        middle = (low + high) // 2
-        if decides(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect_left(range(high), True, key=decides)
 
 
 class EffectiveCounts(NamedTuple):
@@ -87,27 +90,20 @@ class EffectiveCounts(NamedTuple):
     trials: float
 
 
-def effective_size(clusters: Sequence[Cluster]) -> float | None:
-    """How many independent trials these are worth; None for one prompt repeated, which says nothing about others."""
-    trials = sum(c.trials for c in clusters)
-    if not trials:
+def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
+    """Passes and trials scaled to how many independent trials these are worth, keeping the rate.
+
+    None for one prompt repeated, which says nothing about others, and without trials.
+    """
+    passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
+    if not trials or (len(clusters) == 1 and trials > 1):
         return None
     if trials == len(clusters):
-        return float(trials)
-    if len(clusters) == 1:
-        return None
+        return EffectiveCounts(float(passes), float(trials))
     failures = [Cluster(c.trials - c.passes, c.trials) for c in clusters]
     size = _bounded(clusters, _Sums(clusters).size(), TIER_1_RATE)
-    return _bounded(failures, size, 1 - TIER_2_RATE)
-
-
-def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
-    """Passes and trials scaled to the effective size, keeping the rate; None where the size is not known."""
-    size = effective_size(clusters)
-    if size is None:
-        return None
-    passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
-    return EffectiveCounts(float(passes), size) if size == trials else EffectiveCounts(passes * size / trials, size)
+    size = _bounded(failures, size, 1 - TIER_2_RATE)
+    return EffectiveCounts(float(passes) if size == trials else passes * size / trials, size)
 
 
 class _Sums:
@@ -164,11 +160,7 @@ def _largest(size: float, measure: Callable[[float], float], ceiling: float) -> 
     """The largest size up to `size` at which `measure`, which grows with it, is not above `ceiling`."""
     if measure(size) <= ceiling:
         return size
-    low, high = 0.0, size
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if measure(middle) <= ceiling else (low, middle)
-    return low
+    return halve(0.0, size, lambda smaller: measure(smaller) <= ceiling, 60)[0]
 
 
 def _lower_end(rate: float, size: float) -> float:
@@ -179,3 +171,57 @@ def _lower_end(rate: float, size: float) -> float:
 def _chance(rate: float, size: float, edge: float) -> float:
     """P(true rate ≥ `edge`) from a uniform prior."""
     return 1.0 - regularized_beta(rate * size + 1, (1 - rate) * size + 1, edge)
+
+
+def log_evidence(k: float, n: float, edge: float) -> float:
+    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less.
+
+    Of failures, n − k of n and 1 − `edge`, it is that against a true rate of `edge` or more.
+    """
+    # The share above the edge, as the mirrored lower tail: that keeps its digits where it is tiny.
+    share = regularized_beta(n - k + 1, k + 1, 1.0 - edge)
+    if share == 0.0:
+        return -math.inf
+    mean = math.lgamma(k + 1) + math.lgamma(n - k + 1) - math.lgamma(n + 2) + math.log(share) - math.log(1.0 - edge)
+    return mean - k * math.log(edge) - (n - k) * math.log1p(-edge)
+
+
+def tell_above(k: float, n: float, edge: float) -> bool | None:
+    """Whether the true rate is above `edge`, after however many looks; None while that cannot be told."""
+    if log_evidence(k, n, edge) >= _ENOUGH:
+        return True
+    return False if log_evidence(n - k, n, 1.0 - edge) >= _ENOUGH else None
+
+
+def tell_tier_1(k: float, n: float) -> bool | None:
+    """Whether it is Tier 1, likewise."""
+    return tell_above(k, n, TIER_1_RATE)
+
+
+def can_tell_tier_1(k: float, n: float, n_left: int) -> bool:
+    """Whether `n_left` more answers could tell, if all of them passed or all failed."""
+    return tell_tier_1(k + n_left, n + n_left) is not None or tell_tier_1(k, n + n_left) is not None
+
+
+def tier_1_bounds(n_most: int) -> Iterator[tuple[int, int]]:
+    """After 1, 2, … `n_most` answers: the most passes that tell it is not Tier 1, and the fewest that tell it is."""
+    no_at, yes_at = -1, 1
+    # One more answer moves either bound by one at most.
+    for n in range(1, n_most + 1):
+        while yes_at <= n and log_evidence(yes_at, n, TIER_1_RATE) < _ENOUGH:
+            yes_at += 1
+        while no_at < n and log_evidence(n - no_at - 1, n, 1.0 - TIER_1_RATE) >= _ENOUGH:
+            no_at += 1
+        yield no_at, yes_at
+
+
+def confidence_sequence(k: float, n: float) -> Interval | None:
+    """The 95% interval of k passes in n trials that holds at every n at once; None without trials."""
+    if n <= 0:
+        return None
+    return _refuted_below(k, n), 1.0 - _refuted_below(n - k, n)
+
+
+def _refuted_below(k: float, n: float) -> float:
+    """The largest rate such that the wealth refutes it and all below."""
+    return halve(0.0, k / n, lambda rate: rate > 0.0 and log_evidence(k, n, rate) >= _ENOUGH_AT_AN_END, 40)[0]

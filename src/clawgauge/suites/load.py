@@ -19,7 +19,7 @@ from clawgauge.suites.prompts import SAMPLING, TOOLBOX, SuiteContext, build_prom
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
-# decide a tier, fifteen prompts and eight tasks can show restraint and work done (see summary/recommendation.py).
+# decide a tier, fifteen prompts and eight tasks can show restraint and work done (see summary/tool_use.py).
 SELECTION: dict[str, tuple[str, ...]] = {
     "core": ("P0", "P6", "P13", "P16", "P19", "P22", "P26", "P34"),
     "tool_use": ("P0", "P1", "P3", "P8", "P11", "P15", "P16", "P22", "P25", "P28"),

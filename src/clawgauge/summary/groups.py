@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from clawgauge.records import PromptKey, Status, Target
+from clawgauge.records import Percentiles, PromptKey, Status, Target
 from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
-from clawgauge.stats import CountedValues, Distribution, describe
+from clawgauge.stats.quantiles import CountedValues, describe
 
 _MAX_DISTINCT_WARNINGS = 100
+_NO_CALL: list[tuple[Any, bool]] = [(None, True)]
 
 FailureKey: TypeAlias = tuple[Status, str | None]
 
@@ -37,9 +38,9 @@ class StratumKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """`n` cells of one prompt that ended alike. The field names are those of a row."""
+    """`n` cells of one prompt that ended alike. But for the first and the last, the field names are those of a row."""
 
-    prompt_id: str
+    prompt: PromptKey
     availability_status: Status
     success: bool
     failure_type: str | None
@@ -48,12 +49,11 @@ class Ending(NamedTuple):
     expected_tools: tuple[str, ...]
     tools_offered: bool
     finish_reason: str | None
-    suite: str = ""
     n: int = 1
 
     @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.prompt_id
+    def suite(self) -> str:
+        return self.prompt[0]
 
     @property
     def answered(self) -> bool:
@@ -75,36 +75,26 @@ class Ending(NamedTuple):
 class ToolSign(NamedTuple):
     """`n` calls alike on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
 
-    prompt_id: str
+    prompt: PromptKey
     tools_offered: bool
     channel: str | None
     valid: bool
-    suite: str = ""
-    n: int = 1
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.prompt_id
+    n: int
 
 
 class OfferedAnswer(NamedTuple):
     """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call."""
 
-    prompt_id: str
+    prompt: PromptKey
     expects_call: bool
     channel: str
     objective_pass: bool | None
-    suite: str = ""
-    n: int = 1
-
-    @property
-    def prompt(self) -> PromptKey:
-        return self.suite, self.prompt_id
+    n: int
 
 
 _KEY_FIELDS = len(StratumKey._fields)
-# The last two fields of an ending are not those of a row.
-_cell_of = attrgetter(*StratumKey._fields, *Ending._fields[:-2])
+# A stratum knows its suite: there the prompt's id is enough.
+_cell_of = attrgetter(*StratumKey._fields, "prompt_id", *Ending._fields[1:-1])
 
 
 @dataclass(slots=True)
@@ -148,7 +138,7 @@ class Stratum:
     tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
     traces: list[tuple[Any, ...]] = field(default_factory=list)
     totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
-    examples: dict[FailureKey, str | None] = field(default_factory=dict)
+    examples: dict[FailureKey, str] = field(default_factory=dict)
     warnings: Counter[str] = field(default_factory=Counter)
     output_tps: array[float] = field(default_factory=lambda: array("d"))
     cost_usd: array[float] = field(default_factory=lambda: array("d"))
@@ -177,12 +167,12 @@ class Stratum:
             self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
         # Whatever else came of a task: harm was done.
         self.totals["harm"].add([1 for row in rows if row.turns is not None and is_harm(row.violation)])
-        if any(kind.expected_tools for kind in kinds):
-            self._add_tool_signs([row for row in rows if row.expected_tools and row.availability_status == "ok"])
-        if any(kind.tools_offered for kind in kinds):
-            self._add_offered([row for row in rows if row.tools_offered and row.availability_status == "ok"])
+        if any(kind.expected_tools or kind.tools_offered for kind in kinds):
+            self._add_tools([row for row in rows if row.availability_status == "ok"])
         if not all_succeeded:
-            self._add_examples([row for row in rows if not row.success])
+            for row in rows:
+                if row.error and not row.success:
+                    self.examples.setdefault((row.availability_status, row.failure_type), row.error)
             cut_off = [row.e2e_ms for row in rows if row.failure_type == "timeout"]
             self.tallies["timeout_ms"].update([value for value in cut_off if value is not None])
         for text in [text for row in rows for text in row.warnings]:
@@ -211,28 +201,22 @@ class Stratum:
         ]
         self.totals["retry_waits_ms"].add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
-    def _add_offered(self, rows: list[Row]) -> None:
+    def _add_tools(self, rows: list[Row]) -> None:
         self.offered.update(
-            [(row.prompt_id, bool(row.expected_tools), answer_channel(row), row.objective_pass) for row in rows]
-        )
-
-    def _add_tool_signs(self, rows: list[Row]) -> None:
-        self.tool_signs.update(
             [
-                (row.prompt_id, row.tools_offered, call.channel, call.valid)
+                (row.prompt_id, bool(row.expected_tools), answer_channel(row), row.objective_pass)
                 for row in rows
-                for call in row.tool_invocations
+                if row.tools_offered
             ]
         )
         self.tool_signs.update(
-            [(row.prompt_id, row.tools_offered, None, True) for row in rows if not row.tool_invocations]
+            [
+                (row.prompt_id, row.tools_offered, *call)
+                for row in rows
+                if row.expected_tools
+                for call in [(one.channel, one.valid) for one in row.tool_invocations] or _NO_CALL
+            ]
         )
-
-    def _add_examples(self, rows: list[Row]) -> None:
-        for row in rows:
-            key = (row.availability_status, row.failure_type)
-            if self.examples.get(key) is None:
-                self.examples[key] = row.error
 
 
 class Strata:
@@ -242,7 +226,7 @@ class Strata:
     """
 
     def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
-        self._strata: dict[StratumKey, Stratum] = {}
+        self._strata: defaultdict[StratumKey, Stratum] = defaultdict(Stratum)
         self._only = only
 
     def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
@@ -257,10 +241,7 @@ class Strata:
             endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
         shares = dict.fromkeys(endings, rows) if len(endings) == 1 else _share_out(rows, cells, kinds)
         for key, share in shares.items():
-            name = StratumKey._make(key)
-            if name not in self._strata:
-                self._strata[name] = Stratum()
-            self._strata[name].add(share, endings[key])
+            self._strata[StratumKey._make(key)].add(share, endings[key])
 
     def groups(self, planned: Sequence[Target] = ()) -> dict[Target, GroupAccumulator]:
         """One group per target: those planned first, in their order, recorded or not, then others as they came."""
@@ -282,42 +263,38 @@ def _share_out(
 
 
 class GroupAccumulator:
-    """One target's strata, and views of their union."""
+    """One target's strata, and views of their union.
+
+    Counted are `endings`, every way a cell ended; `tool_signs`, every way a call came on answered prompts that expect
+    one; and `offered`, every way an answered prompt that offers tools was dealt with. `suites` are in the order they
+    came.
+    """
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
         self._strata = list(strata.items())
+        self.endings = list(map(Ending._make, self._count("endings")))
+        self.tool_signs = list(map(ToolSign._make, self._count("tool_signs")))
+        self.offered = list(map(OfferedAnswer._make, self._count("offered")))
+        self.suites = list(dict.fromkeys(key.suite for key in strata))
 
-    def endings(self) -> list[Ending]:
-        """Every way a cell ended, counted."""
-        return [Ending._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.endings.items()]
-
-    def tool_signs(self) -> list[ToolSign]:
-        """Every way a tool call came on answered prompts that expect one, counted."""
-        return [
-            ToolSign._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.tool_signs.items()
-        ]
-
-    def offered(self) -> list[OfferedAnswer]:
-        """Every way an answered prompt that offers tools was dealt with, counted."""
-        return [
-            OfferedAnswer._make((*kind, key.suite, n)) for key, own in self._strata for kind, n in own.offered.items()
-        ]
-
-    def suites(self) -> list[str]:
-        """The suites this target has records of, in the order they came."""
-        return list(dict.fromkeys(key.suite for key, _ in self._strata))
+    def _count(self, kinds: str) -> Iterator[tuple[Any, ...]]:
+        for key, stratum in self._strata:
+            for (prompt_id, *kind), n in getattr(stratum, kinds).items():
+                yield (key.suite, prompt_id), *kind, n
 
     def describe(
         self,
         time: str,
-        where: Callable[[StratumKey], bool] = lambda key: True,
         family: Callable[[PromptKey], PromptKey] | None = None,
-    ) -> Distribution:
-        """The distribution of a tallied time over the strata that `where` accepts; with `family` its intervals know
-        which calls are alike.
+        *,
+        suite: str | None = None,
+        cold: bool | None = None,
+    ) -> Percentiles:
+        """The distribution of a tallied time, of one suite or all, of cold or warm calls or all; with `family` its
+        intervals know which calls are alike.
         """
-        strata = [one for one in self._strata if where(one[0])]
+        strata = [one for one in self._in(suite) if cold is None or one[0].cold_start is cold]
         families = _by_family(strata, time, family) if family else {}
         if time == "output_tps":
             return describe([rate for _, stratum in strata for rate in stratum.output_tps], families.values())
@@ -325,18 +302,21 @@ class GroupAccumulator:
 
     def describe_censored(
         self, family: Callable[[PromptKey], PromptKey], suite: str | None = None
-    ) -> tuple[Distribution, int | None]:
+    ) -> tuple[Percentiles, int | None]:
         """The whole calls, of one suite or all, and those cut off at a deadline, which took `BEYOND_MS`; and the
         shortest such deadline.
         """
-        strata = [one for one in self._strata if suite in (None, one[0].suite)]
+        strata = self._in(suite)
         cut_off = _add_up(strata, "timeout_ms")
         whole, families = _add_up(strata, "e2e_ms"), _by_family(strata, "e2e_ms", family)
         whole[BEYOND_MS] += cut_off.total()
-        for ending in self.endings():
+        for ending in self.endings:
             if ending.failure_type == "timeout" and suite in (None, ending.suite):
                 families.setdefault(family(ending.prompt), []).extend([BEYOND_MS] * ending.n)
         return describe(CountedValues(+whole), families.values()), min(cut_off, default=None)
+
+    def _in(self, suite: str | None) -> list[tuple[StratumKey, Stratum]]:
+        return [one for one in self._strata if suite in (None, one[0].suite)]
 
     def prompt_times_ms(self) -> dict[PromptKey, list[float]]:
         """How long the whole calls of each prompt took, in order."""
@@ -352,19 +332,16 @@ class GroupAccumulator:
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""
-        return [cost for key, stratum in self._strata if suite in (None, key.suite) for cost in stratum.cost_usd]
+        return [cost for _, stratum in self._in(suite) for cost in stratum.cost_usd]
 
     def n_flagged(self) -> int:
         """How many calls the machine's own lateness could have moved."""
         return sum(stratum.n_flagged for _, stratum in self._strata)
 
-    def example(self, status: str, failure_type: str | None) -> str | None:
+    def example(self, status: Status, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""
-        for _, stratum in self._strata:
-            for (its_status, its_type), words in stratum.examples.items():
-                if words and (its_status, its_type) == (status, failure_type):
-                    return words
-        return None
+        known = (stratum.examples.get((status, failure_type)) for _, stratum in self._strata)
+        return next((words for words in known if words), None)
 
     def warnings(self) -> Counter[str]:
         """What the records themselves warn of, counted."""

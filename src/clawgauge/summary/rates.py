@@ -9,40 +9,23 @@ from dataclasses import dataclass
 import msgspec
 
 from clawgauge.records import LatencyStats, Percentiles, PromptKey, Repeatability
-from clawgauge.stats import (
-    Cluster,
-    Distribution,
-    EffectiveCounts,
-    Interval,
-    clustered_interval,
-    confidence_sequence,
-    effective_counts,
-    pass_at_k,
-    pass_hat_k,
-    wilson_interval,
-)
+from clawgauge.stats.proportions import Cluster, Interval, clustered_interval, pass_at_k, pass_hat_k, wilson_interval
+from clawgauge.stats.tiers import EffectiveCounts, confidence_sequence, effective_counts
 from clawgauge.summary.groups import BEYOND_MS, Ending
 
 _MAX_MS = 2**53
 
 
-def to_latency_stats(figures: Distribution) -> LatencyStats:
+def to_latency_stats(figures: Percentiles) -> LatencyStats:
     """The schema document's four figures."""
     return LatencyStats(p50=figures.p50, p95=figures.p95, p99=figures.p99, mean=figures.mean)
 
 
-def to_percentiles(figures: Distribution) -> Percentiles:
-    """All figures, with their intervals; `indicative` are those that too few independent calls are there for."""
-    thin = [name for name in ("p95", "p99") if figures.n and getattr(figures, f"{name}_ci95") is None]
-    return Percentiles(**figures._asdict(), indicative=thin)
-
-
-def to_censored(figures: Distribution, deadline_ms: int | None) -> Percentiles:
+def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
     """The same with the timeouts in. A percentile `beyond` lies among them: it is longer than the shortest deadline.
 
     Neither the mean of such calls is known nor the longest; nor is an interval that ends among them.
     """
-    whole = to_percentiles(figures)
     if deadline_ms is None:
         return whole
     figures_of = {name: getattr(whole, name) for name in ("p50", "p95", "p99")}

@@ -1,14 +1,17 @@
-"""The tool-use tier of a group, the evidence under it, and what a reader of it must also know."""
+"""The tool-use tier of a group, the evidence under it, what a reader must also know, and who may be a subagent."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from clawgauge.records import CallBalance, PromptKey, ToolChannels, ToolUse
+import msgspec
+
+from clawgauge.records import TOOLS_DROPPED, CallBalance, Need, PromptKey, Target, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
-from clawgauge.stats import (
+from clawgauge.stats.tiers import (
     TIER_2_RATE,
     EffectiveCounts,
     TierPosterior,
@@ -20,56 +23,35 @@ from clawgauge.stats import (
     tell_tier_1,
     tier_posterior,
 )
-from clawgauge.summary.groups import Ending, OfferedAnswer, ToolSign
+from clawgauge.summary.groups import Ending, GroupAccumulator, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.words import format_percent, plural
+from clawgauge.words import format_percent, list_names, plural
 
 _OFTEN_WRONG = 0.2
-_NOT_SEARCHED = Stop()
-NOTHING_ANSWERED = "no tool prompts answered"
-NOT_RECORDED = "no tier: the records do not say which prompts expect a tool"
-
-
-def word_caution(
-    endings: Sequence[Ending],
-    offered: Sequence[OfferedAnswer],
-    schedule: Schedule,
-    arguments: PooledRate,
-) -> str | None:
-    """One sentence, without its full stop, or None where nothing is amiss."""
-    phrases = []
-    held_back = [o for o in offered if o.prompt in schedule.restraint]
-    uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
-    if uncalled:
-        n = sum(o.n for o in held_back)
-        phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
-    rescued = count_rescued(offered, schedule.apart)
-    made = sum(e.n for e in find_pool(endings, schedule.apart) if e.tool_use_success)
-    if arguments.n:
-        if rescued > made:
-            phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
-        wrong = made - arguments.k
-        if wrong > made * _OFTEN_WRONG:
-            phrases.append(f"{wrong} of {made} calls made had wrong arguments")
-    return "; ".join(phrases) or None
+MIN_ARGUMENTS = 0.7
+MIN_RESTRAINT = 0.7
+MIN_TASKS = 0.5
+_WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
+_UNSEEN = "cannot tell: the model never saw the tools, its chat template drops them"
+# The suites that together show all of it. One run must: what several show is not added up.
+_SUITES = ("native_tools", "restraint", "agentic")
 
 
 def judge_tool_use(
-    endings: Sequence[Ending],
-    signs: Sequence[ToolSign],
-    offered: Sequence[OfferedAnswer],
+    group: GroupAccumulator,
     schedule: Schedule,
-    *,
-    stop: Stop = _NOT_SEARCHED,
-    caution: str | None = None,
+    stop: Stop,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
 ) -> ToolUse:
-    """The tier from the answered prompts that expect a tool; restraint and tasks are left out.
+    """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
 
     Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
     search decided how many were asked, what it told stands, and nothing is held decided that looking often could be.
     """
     apart = schedule.apart
-    pool = find_pool(endings, apart)
+    pool = find_pool(group.endings, apart)
     native = any(e.tools_offered for e in pool)
     outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
     pooled = pool_rate(outcomes, searched=stop.searched)
@@ -84,8 +66,11 @@ def judge_tool_use(
     if evidence or not pooled.n:
         k, n = evidence or (0.0, 0.0)
         needed = 0 if tier1 == "yes" else clean_passes_needed(k, n, tell_tier_1 if stop.searched else judge_tier_1)
-    mine = [s for s in signs if s.tools_offered == native and s.prompt not in apart]
-    return ToolUse(
+    mine = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
+    # Answers to prompts that offer tools and expect a call whose call came as text only.
+    rescued = sum(o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
+    made = sum(e.n for e in pool if e.tool_use_success)
+    use = ToolUse(
         source=None if tier is None else "native" if native else "text",
         n=pooled.n,
         k=pooled.k,
@@ -97,16 +82,34 @@ def judge_tool_use(
         decided=decided,
         needed=needed,
         channels=_count_channels(mine),
-        label=_label(endings, apart)
-        if tier is None
-        else label_tier(tier, pooled, posterior, decided=decided, needed=needed, tier1=tier1),
+        label=_label(pooled, posterior, group.endings, apart, decided=decided, needed=needed, tier1=tier1),
         tier1=tier1,
         recommended_for_subagents=False,
         suites=list(dict.fromkeys(e.suite for e in pool)),
-        rescued=count_rescued(offered, apart),
+        rescued=rescued,
         formats=_count_formats(mine),
-        caution=caution,
+        caution=_word_caution(group.offered, schedule, arguments, rescued, made),
     )
+    return _recommend(use, group, schedule, arguments, restraint, tasks)
+
+
+def _word_caution(
+    offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
+) -> str | None:
+    """One sentence, without its full stop, or None where nothing is amiss."""
+    phrases = []
+    held_back = [o for o in offered if o.prompt in schedule.restraint]
+    uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
+    if uncalled:
+        n = sum(o.n for o in held_back)
+        phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
+    if arguments.n:
+        if rescued > made:
+            phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
+        wrong = made - arguments.k
+        if wrong > made * _OFTEN_WRONG:
+            phrases.append(f"{wrong} of {made} calls made had wrong arguments")
+    return "; ".join(phrases) or None
 
 
 def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop) -> str:
@@ -147,15 +150,22 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     return CallBalance(n_call=n_call, k_call=k_call, n_no_call=n_no_call, k_no_call=k_no_call, rate=rate)
 
 
-def count_rescued(offered: Sequence[OfferedAnswer], apart: frozenset[PromptKey]) -> int:
-    """Answers to prompts that offer tools and expect a call whose call came as text only."""
-    return sum(o.n for o in offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
-
-
-def label_tier(
-    tier: int, pooled: PooledRate, posterior: TierPosterior | None, *, decided: bool, needed: int | None, tier1: str
+def _label(
+    pooled: PooledRate,
+    posterior: TierPosterior | None,
+    endings: Sequence[Ending],
+    apart: frozenset[PromptKey],
+    *,
+    decided: bool,
+    needed: int | None,
+    tier1: str,
 ) -> str:
     """The tier as a person reads it, never without how sure it is."""
+    tier = point_tier(pooled.k, pooled.n)
+    if tier is None:
+        # The first harness recorded that an expected tool was called, but not which prompts expected one.
+        unnamed = any(e.tool_use_success and e.prompt not in apart for e in endings)
+        return "no tier: the records do not say which prompts expect a tool" if unnamed else "no tool prompts answered"
     if decided:
         return f"Tier {tier} (decided)"
     if pooled.searched and posterior and tier1 == "no":
@@ -168,12 +178,6 @@ def label_tier(
     # Where repeats count for less than one trial each, only other prompts are worth a whole one.
     repeated = pooled.effective is not None and pooled.effective.trials < pooled.n
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
-
-
-def _label(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> str:
-    # The first harness recorded that an expected tool was called, but not which prompts expected one.
-    unnamed = any(e.tool_use_success and e.prompt not in apart for e in endings)
-    return NOT_RECORDED if unnamed else NOTHING_ANSWERED
 
 
 def _count_channels(signs: Sequence[ToolSign]) -> ToolChannels:
@@ -190,3 +194,75 @@ def _count_formats(signs: Sequence[ToolSign]) -> dict[str, int]:
         if sign.valid and sign.channel is not None and channel_kind(sign.channel) == TEXT:
             formats[text_format(sign.channel)] += sign.n
     return dict(formats.most_common())
+
+
+def _recommend(
+    use: ToolUse,
+    group: GroupAccumulator,
+    schedule: Schedule,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
+) -> ToolUse:
+    """The same evidence with what follows from it for subagents.
+
+    A subagent has a shell and nobody watching. So a high rate of calls is not enough: the calls must be right, they
+    must not come where none is wanted, and work must have been finished without harm. Text-only evidence never
+    suffices. A model that never saw the tools (its chat template drops them) has shown nothing, either way.
+    """
+    needs = [
+        _calls(use),
+        _bounded("arguments", arguments, MIN_ARGUMENTS),
+        _bounded("restraint", restraint, MIN_RESTRAINT),
+        _bounded("tasks", tasks, MIN_TASKS),
+    ]
+    if n_harm := group.total("harm").value:
+        why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
+        needs[-1] = msgspec.structs.replace(needs[-1], met="no", why=why)
+    saw_tools = not any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings())
+    if not saw_tools:
+        needs = [msgspec.structs.replace(need, met="cannot_tell", why=_UNSEEN) for need in needs]
+    met = {need.met for need in needs}
+    more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(_SUITES)
+    more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met
+    return msgspec.structs.replace(
+        use,
+        recommended_for_subagents=met == {"yes"},
+        needs=needs,
+        evidence_command=" ".join(word_evidence_command([group.target])) if more_would_tell else None,
+    )
+
+
+def word_evidence_command(targets: Sequence[Target]) -> list[str]:
+    """The run that would show of these targets what a recommendation needs, in the pieces it may be broken into."""
+    asked = [f"-t {shlex.quote(target.label)}" for target in targets]
+    return ["clawgauge run", *asked, " ".join(f"-s {suite}" for suite in _SUITES)]
+
+
+def word_lacking(needs: Sequence[Need]) -> str:
+    """What stands in the way of a recommendation: what is not met, else what cannot be told yet."""
+    lacking = [n for n in needs if n.met == "no"] or [n for n in needs if n.met == "cannot_tell"]
+    said = list(dict.fromkeys(need.why for need in lacking if need.n))
+    unmeasured = [_WORDS.get(need.name, need.name) for need in lacking if not need.n]
+    said += [f"no evidence of {list_names(unmeasured, len(_WORDS))}"] if unmeasured else []
+    return "; ".join(said)
+
+
+def _calls(use: ToolUse) -> Need:
+    if use.source != "native":
+        why = "native calls not measured" + (", and calls written as text are not enough" if use.n else "")
+        return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
+    sure = "" if use.decided else ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
+    why = f"native calls {use.k} of {use.n} (Tier {use.tier}{sure})"
+    return Need(name="calls", met=use.tier1, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
+
+
+def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:
+    ci95, what = pooled.ci95, _WORDS[name]
+    if ci95 is None:
+        why = f"{what} {f'{pooled.k} of {pooled.n} (too few to tell)' if pooled.n else 'not measured'}"
+        return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=why)
+    met = "yes" if ci95[0] >= limit else "no" if ci95[1] < limit else "cannot_tell"
+    bound = f"at most {format_percent(ci95[1])}" if met == "no" else f"at least {format_percent(ci95[0])}"
+    why = f"{what} {pooled.k} of {pooled.n} ({bound}, needs {format_percent(limit)})"
+    return Need(name=name, met=met, n=pooled.n, k=pooled.k, lower=ci95[0], limit=limit, why=why)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from clawgauge.records import ClockTrust, Event, Resources, ToolUse
+from clawgauge.records import ClockTrust, Event, Percentiles, Resources, ToolUse
 from clawgauge.run_data.schedule import Stop
-from clawgauge.stats import Distribution
 from clawgauge.summary.groups import Ending, GroupAccumulator
 from clawgauge.words import plural
+
+T = TypeVar("T")
 
 _US_PER_MS = 1000
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
@@ -87,7 +88,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     """What is known of the clock while this group was asked; None where nobody looked."""
     label = group.target.label
     details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
-    stretches = [watched for detail in details if (watched := _read(detail)) is not None]
+    stretches = [watched for detail in details if (watched := _convert(detail, _Watched)) is not None]
     lag_us = group.describe("lag_us")
     retries = group.total("retry_waits_ms")
     if not (stretches or lag_us.n or retries.n):
@@ -111,7 +112,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     )
 
 
-def _lag_ms(figure: str, lag_us: Distribution, stretches: list[_Watched]) -> float | None:
+def _lag_ms(figure: str, lag_us: Percentiles, stretches: list[_Watched]) -> float | None:
     if lag_us.n:
         value: float = getattr(lag_us, figure)
         return value / _US_PER_MS
@@ -122,9 +123,10 @@ def _worst(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _read(detail: Any) -> _Watched | None:
+def _convert(detail: Any, kind: type[T]) -> T | None:
+    """What an event tells as `kind`; None where it tells nothing, or something else."""
     try:
-        return msgspec.convert(detail, _Watched | None)
+        return msgspec.convert(detail, kind)
     except msgspec.ValidationError:
         return None
 
@@ -136,19 +138,12 @@ def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
     """
     details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
     return {
-        "resources_before": _resources(details[0].get("resources_before")) if details else None,
-        "resources_after": _resources(details[-1].get("resources_after")) if details else None,
+        "resources_before": _convert(details[0].get("resources_before"), Resources) if details else None,
+        "resources_after": _convert(details[-1].get("resources_after"), Resources) if details else None,
         "peak_memory_bytes": _peak(detail.get("peak_memory_bytes") for detail in details),
         "peak_vram_bytes": _peak(detail.get("peak_vram_bytes") for detail in details),
         "energy_j": _sum_energy(detail.get("energy_j") for detail in details),
     }
-
-
-def _resources(value: Any) -> Resources | None:
-    try:
-        return msgspec.convert(value, Resources | None)
-    except msgspec.ValidationError:
-        return None
 
 
 def _sum_energy(stretches: Iterable[Any]) -> float | None:
@@ -172,10 +167,9 @@ def count_truncated(endings: Sequence[Ending]) -> int:
     return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
-def group_warnings(
-    group: GroupAccumulator, endings: Sequence[Ending], n_scheduled: int, stop: Stop, tool_use: ToolUse
-) -> list[str]:
+def group_warnings(group: GroupAccumulator, n_scheduled: int, stop: Stop, tool_use: ToolUse) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
+    endings = group.endings
     n_total = sum(e.n for e in endings)
     n_answered = sum(e.n for e in endings if e.answered)
     n_success = sum(e.n for e in endings if e.succeeded)

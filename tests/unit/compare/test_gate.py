@@ -12,7 +12,7 @@ from clawgauge.compare import METRICS, Comparison, RuleFinding, Wishes, compare_
 from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
-from clawgauge.stats import above_zero_p
+from clawgauge.stats.paired import above_zero_p
 from support.written_runs import LABEL, MODEL, PROVIDER, T0, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]

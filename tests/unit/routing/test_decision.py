@@ -14,7 +14,7 @@ from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
 from clawgauge.records import Target
 from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
-from clawgauge.stats import wilson_interval
+from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
 from support.written_runs import LABEL, config, prompt, record, unanswered, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from clawgauge.cli.estimate import PROMPTS_FOR_DROP, foresee, power_of_drop
-from clawgauge.stats import judge_tier_1, mcnemar_exact, tell_tier_1
+from clawgauge.stats.paired import mcnemar_exact
+from clawgauge.stats.tiers import judge_tier_1, tell_tier_1
 
 
 def prompts_needed(rate: float, dice: random.Random, at_most: int) -> int | None:

@@ -15,16 +15,10 @@ from clawgauge.history.trends import find_pace_change
 from clawgauge.plan import Evidence
 from clawgauge.records import Prompt
 from clawgauge.runner.agenda import TierSearch
-from clawgauge.stats import (
-    clustered_interval,
-    confidence_sequence,
-    describe,
-    find_change,
-    judge_tier_1,
-    pass_hat_k,
-    tell_above,
-    tier_1_bounds,
-)
+from clawgauge.stats.paired import find_change
+from clawgauge.stats.proportions import clustered_interval, pass_hat_k
+from clawgauge.stats.quantiles import describe
+from clawgauge.stats.tiers import confidence_sequence, judge_tier_1, tell_above, tier_1_bounds
 from clawgauge.summary.rates import pool_rate
 
 from ..runner.prompts import result_of

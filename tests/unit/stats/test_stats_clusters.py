@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import Cluster, clustered_interval, effective_counts, pass_at_k, pass_hat_k, wilson_interval
-from clawgauge.stats.tiers import effective_size
+from clawgauge.stats.proportions import Cluster, clustered_interval, pass_at_k, pass_hat_k, wilson_interval
+from clawgauge.stats.tiers import effective_counts
 
 from .stats_vectors import VECTORS, close
 
@@ -25,33 +25,33 @@ def test_repeats_shrink_the_evidence():
 def test_one_trial_a_prompt_counts_in_full(outcomes):
     """Without repeats the effective size is n itself, so the exact formulas hold."""
     clusters = [Cluster(int(x), 1) for x in outcomes]
-    assert effective_size(clusters) == len(outcomes)
+    assert effective_counts(clusters).trials == len(outcomes)
     assert effective_counts(clusters) == (sum(outcomes), len(outcomes))
 
 
 @pytest.mark.parametrize("passes", [0, 5])
 def test_unanimous_repeats_count_prompts(passes):
     """Ten repeats of four prompts that all passed, or all failed, are evidence from four prompts."""
-    assert effective_size([Cluster(passes, 5)] * 4) == 4.0
+    assert effective_counts([Cluster(passes, 5)] * 4).trials == 4.0
 
 
 def test_one_prompt_repeated_is_no_evidence_about_others():
     """A single prompt asked ten times has no effective size; asked once it counts as one trial."""
-    assert effective_size([Cluster(7, 10)]) is None
+    assert effective_counts([Cluster(7, 10)]) is None
     assert effective_counts([Cluster(10, 10)]) is None
-    assert effective_size([Cluster(1, 1)]) == 1.0
+    assert effective_counts([Cluster(1, 1)]).trials == 1.0
 
 
 def test_nothing_tried():
     """No trials give no size, not zero."""
-    assert effective_size([]) is None
+    assert effective_counts([]) is None
 
 
 @given(st.lists(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=2, max_size=30))
 def test_effective_size_never_exceeds_the_trials(pairs):
     """Clustering can only take evidence away."""
-    size = effective_size([Cluster(*p) for p in pairs])
-    assert 0 < size <= sum(n for _, n in pairs)
+    counts = effective_counts([Cluster(*p) for p in pairs])
+    assert 0 < counts.trials <= sum(n for _, n in pairs)
 
 
 @pytest.mark.parametrize("vector", VECTORS["passk"], ids=lambda v: f"{v['c']}of{v['n']}k{v['k']}")

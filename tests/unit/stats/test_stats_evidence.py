@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from clawgauge.stats import Cluster, effective_counts, is_decided, tier_posterior, wilson_interval
-from clawgauge.stats.tiers import effective_size
+from clawgauge.stats.proportions import Cluster, wilson_interval
+from clawgauge.stats.tiers import effective_counts, is_decided, tier_posterior
 
 from .stats_vectors import VECTORS, close
 
@@ -32,16 +32,16 @@ def test_one_failure_in_a_hundred_does_not_decide_a_tier():
     """Ten prompts passed ten times each leave Tier 1 open, and so they do with one failure among the hundred."""
     clean = [Cluster(10, 10)] * 10
     spoilt = [*clean[:9], Cluster(9, 10)]
-    assert effective_size(clean) == 10.0
+    assert effective_counts(clean).trials == 10.0
     p_clean, p_spoilt = (tier_posterior(*effective_counts(clusters))[0] for clusters in (clean, spoilt))
     assert p_spoilt < p_clean < 0.95
-    assert 10.0 < effective_size(spoilt) < 11.0
+    assert 10.0 < effective_counts(spoilt).trials < 11.0
 
 
 def test_many_failures_leave_the_design_effect_alone():
     """Where failures show how they cluster, the size is trials divided by the reference's design effect."""
     clusters = [Cluster(sum(c), len(c)) for c in VECTORS["clustered"]["clusters"]]
-    assert effective_size(clusters) == close(18 / VECTORS["clustered"]["deff"])
+    assert effective_counts(clusters).trials == close(18 / VECTORS["clustered"]["deff"])
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import confidence_sequence, tell_above, wilson_interval
-from clawgauge.stats.proportions import binomial_cdf, regularized_beta, student_t_cdf, student_t_quantile
+from clawgauge.stats.proportions import (
+    binomial_cdf,
+    regularized_beta,
+    student_t_cdf,
+    student_t_quantile,
+    wilson_interval,
+)
+from clawgauge.stats.tiers import confidence_sequence, tell_above
 
 from .stats_vectors import VECTORS, close
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import (
+from clawgauge.stats.paired import (
     Moved,
     agree,
     compare_run_means,

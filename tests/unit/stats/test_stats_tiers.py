@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats import (
-    DECIDED_LEVEL,
-    clean_passes_needed,
-    is_decided,
-    point_tier,
-    tier_posterior,
-    wilson_interval,
-)
-from clawgauge.stats.proportions import binomial_cdf
+from clawgauge.stats.proportions import binomial_cdf, wilson_interval
+from clawgauge.stats.tiers import DECIDED_LEVEL, clean_passes_needed, is_decided, point_tier, tier_posterior
 
 from .stats_vectors import VECTORS, close
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clawgauge.reports.words import format_measure
-from clawgauge.stats import confidence_sequence, wilson_interval
+from clawgauge.stats.proportions import wilson_interval
+from clawgauge.stats.tiers import confidence_sequence
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 
