@@ -169,7 +169,7 @@ def best_chain(decision: Decision) -> ChainForecast | None:
     _, seen, chain = best[0]
     # Where no chain keeps the limits on a half, the one that keeps them on all has to stand.
     halves = [(half, (held or best[0])[1]) for half, held in zip(samples[1:], best[1:], strict=True)]
-    n_passed = sum(walk.passed is True for half, walked in halves for cell, walk in walked if cell.family not in half)
+    n_passed = sum(_pass_rate(one for one in walked if one[0].family not in half).k for half, walked in halves)
     rate = _pass_rate(seen)
     unseen_rate = n_passed / _HALVINGS / rate.n if rate.n else None
     n_effective = rate.effective.trials if rate.effective else 0.0

@@ -11,6 +11,7 @@ from clawgauge.errors import RequestError
 from clawgauge.prices import load_prices
 from clawgauge.routing import Limits, Policy, Weights, best_chain, decide, forecast, gather_evidence, parse_chain
 from support.measured_models import MeasuredRun
+from support.written_runs import config, prompt, record, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 SHAKY = replace(LLAMA, failed_calls=6)
@@ -204,3 +205,11 @@ def test_an_outage_of_one_machine_takes_all_of_it(tmp_path: Path) -> None:
     assert (beside.n_answered, beside.n_answered_together) == (30, 24)
     assert (elsewhere.n_answered, elsewhere.n_answered_together) == (30, 30)
     assert beside.answered_low is not None and beside.answered_low < 0.8
+
+
+def test_a_verdict_the_plan_does_not_know_counts_in_no_pass_rate(tmp_path: Path) -> None:
+    """A record may have passed a prompt that its config.json asks for no verdict: that is no pass of the judged."""
+    plan = config([prompt("P0", validator={"type": "noop"}), prompt("P1"), prompt("P2")])
+    folder = write_run(tmp_path / "run", [record(f"P{n}") for n in range(3)], config=plan)
+    found = best_chain(decide(gather_evidence([folder], load_prices())[0], Policy(limits=Limits(min_pass_rate=None))))
+    assert found is not None and (found.n_passed, found.n_judged, found.pass_rate) == (2, 2, 1.0)
