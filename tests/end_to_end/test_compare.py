@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from clawgauge.compare import METRICS
+from clawgauge.compare.findings import METRICS
 from support.command import Outcome, clawgauge
 from support.scripted_server import ScriptedServer, Text
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_width, print_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
-from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule, say_untested
+from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.findings import Comparison
+from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_document
 from clawgauge.reports.clean import one_row

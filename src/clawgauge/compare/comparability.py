@@ -14,30 +14,60 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from clawgauge.compare.findings import Difference, Scope
-from clawgauge.compare.pairing import (
-    Pair,
-    SharedPrompt,
-    prompt_fingerprint,
-    question_fingerprint,
-    verdict_fingerprint,
-)
-from clawgauge.compare.tallies import RunSide
+from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 from clawgauge.words import list_names
 
 _NOT_KNOWN = "not recorded"
 _MAX_NAMED = 5
 # Options of a run, apart from sampling: what else reaches an answer, and what reaches only its timing.
-_VERDICT_OPTIONS = ("timeout_s", "unique_prefix")
-_LATENCY_OPTIONS = ("concurrency", "stream", "warm_up", "unload_others", "interleave")
+_OPTIONS: dict[Scope, tuple[str, ...]] = {
+    "verdicts": ("timeout_s", "unique_prefix"),
+    "latency": ("concurrency", "stream", "warm_up", "unload_others", "interleave"),
+}
 # Keys of a provider's settings that change neither an answer nor a time, or that are looked at elsewhere.
 _FREE_SETTINGS = frozenset({"base_url", "api_key_env", "version"})
 
 
-def find_run_differences(a: RunSide, b: RunSide) -> list[Difference]:
+def question_fingerprint(prompt: Prompt) -> str:
+    """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as written."""
+    asked = (prompt.prompt, prompt.system, prompt.temperature, prompt.max_tokens, prompt.tools, prompt.tool_choice)
+    return _digest(msgspec.json.encode((*asked, prompt.response_format, prompt.world, prompt.max_turns)))
+
+
+def verdict_fingerprint(prompt: Prompt) -> str:
+    """Everything that decides the verdict on an answer. The order of a validator's keys does not count."""
+    return _digest(msgspec.json.encode((prompt.validator, sorted(prompt.expected_tools)), order="sorted"))
+
+
+def prompt_fingerprint(prompt: Prompt) -> str:
+    """Question and verdict in one: the same prompt in every respect that matters."""
+    return _digest(f"{question_fingerprint(prompt)} {verdict_fingerprint(prompt)}".encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
     """What differs between two runs as a whole."""
-    return [*_option_differences(a.config, b.config), *_host_differences(a.inventory, b.inventory), *_run_notes(a, b)]
+    if a.config is not None and b.config is not None:
+        for scope, name in ((scope, name) for scope, names in _OPTIONS.items() for name in names):
+            yield from _differ(scope, name, getattr(a.config.options, name), getattr(b.config.options, name))
+    if a.inventory is not None and b.inventory is not None:
+        machine_a, machine_b = _describe_machine(a.inventory), _describe_machine(b.inventory)
+        for name in machine_a:
+            yield from _differ("latency", name, machine_a[name], machine_b[name], known=True)
+    for side, letter in ((a, "A"), (b, "B")):
+        if side.config is None:
+            words = f"{letter} does not hold its prompts and settings (an older harness made it)"
+            yield _note(f"{words}: that it asked the same, in the same way, is taken on trust")
+    if a.config is not None and b.config is not None:
+        yield from _drawing_note(a.config, b.config)
+        yield from _version_note(a.config.versions, b.config.versions)
 
 
 def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference]:
@@ -45,15 +75,19 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
     target_a, target_b = pair.a, pair.b
     one_run = a.path.resolve() == b.path.resolve()
     label = target_a.label if target_a == target_b else f"{target_a.label} = {target_b.label}"
-    found = [
-        *([] if one_run else _prompt_differences(a, b, pair.shared)),
-        *_sampling_differences(a, target_a, b, target_b, "note" if one_run else "verdicts"),
-        *_judge_differences(a, target_a, b, target_b),
-    ]
+    found = [] if one_run else list(_prompt_differences(a, b, pair.shared))
+    if a.config is not None and b.config is not None:
+        sampled = a.config.sampling.get(target_a.label), b.config.sampling.get(target_b.label)
+        found += _differ_by_key("note" if one_run else "verdicts", "", *sampled)
+    found += _judge_differences(a, target_a, b, target_b)
     if target_a == target_b:
         found += _model_differences(a, b, target_a)
-        found += _reported_note(a.reported.get(target_a, set()), b.reported.get(target_a, set()))
-    return [Difference(scope=d.scope, what=d.what, a=d.a, b=d.b, advice=d.advice, target=label) for d in found]
+        said_a, said_b = a.reported.get(target_a, set()), b.reported.get(target_a, set())
+        # A cloud service may put another snapshot behind a name at any time; to see that is what one compares for.
+        if said_a and said_b and said_a != said_b:
+            names_a, names_b = (list_names(sorted(said), _MAX_NAMED) for said in (said_a, said_b))
+            found.append(_note("the server says another model answered", names_a, names_b))
+    return [msgspec.structs.replace(difference, target=label) for difference in found]
 
 
 def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> tuple[list[SharedPrompt], ...]:
@@ -88,76 +122,46 @@ def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
 def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:
     asked, judged = changed_prompts(a, b, shared)
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
-    for changed, fingerprint, words, advice in (
-        (asked, question_fingerprint, "asks something else", "leave it out with --skip-changed"),
-        (judged, verdict_fingerprint, "is judged by another validator", "judge it alike with rescore --suite"),
+    for changed, fingerprint, (one, many), words, advice in (
+        (asked, question_fingerprint, ("asks", "ask"), "something else", "leave {} out with --skip-changed"),
+        (
+            judged,
+            verdict_fingerprint,
+            ("is", "are"),
+            "judged by another validator",
+            "judge {} alike with rescore --suite",
+        ),
     ):
         if changed:
+            names = list_names([s.label for s in changed], _MAX_NAMED)
             yield Difference(
                 scope="verdicts",
-                what=f"{list_names([s.label for s in changed], _MAX_NAMED)} {_agree(words, len(changed))}",
+                what=f"{names} {one if len(changed) == 1 else many} {words}",
                 a=_joint([fingerprint(prompts_a[s.key_a]) for s in changed]),
                 b=_joint([fingerprint(prompts_b[s.key_b]) for s in changed]),
-                advice=advice if len(changed) == 1 else advice.replace(" it ", " them "),
+                advice=advice.format("it" if len(changed) == 1 else "them"),
             )
-
-
-def _agree(words: str, n: int) -> str:
-    return words if n == 1 else words.replace("asks ", "ask ").replace("is ", "are ")
 
 
 def _joint(fingerprints: Sequence[str]) -> str:
     """One short hash for one or many prompts."""
-    return (
-        fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256("".join(fingerprints).encode()).hexdigest()[:12]
-    )
-
-
-def _option_differences(a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
-    if a is None or b is None:
-        return
-    for name in _VERDICT_OPTIONS:
-        yield from _differ("verdicts", name, getattr(a.options, name), getattr(b.options, name))
-    for name in _LATENCY_OPTIONS:
-        yield from _differ("latency", name, getattr(a.options, name), getattr(b.options, name))
-
-
-def _sampling_differences(
-    a: RunSide, target_a: Target, b: RunSide, target_b: Target, scope: Scope
-) -> Iterator[Difference]:
-    if a.config is None or b.config is None:
-        return
-    sampled_a = a.config.sampling.get(target_a.label)
-    sampled_b = b.config.sampling.get(target_b.label)
-    if sampled_a is None or sampled_b is None:
-        return
-    for name in dict.fromkeys([*sampled_a, *sampled_b]):
-        yield from _differ(scope, name, sampled_a.get(name), sampled_b.get(name))
+    return fingerprints[0] if len(fingerprints) == 1 else _digest("".join(fingerprints).encode())
 
 
 def _judge_differences(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Iterator[Difference]:
     judges_a, judges_b = a.judged_by.get(target_a), b.judged_by.get(target_b)
     if not judges_a or not judges_b or judges_a == judges_b:
         return
-    unknown = None in judges_a | judges_b
+    names_a, names_b = (
+        " and ".join(sorted(judge or _NOT_KNOWN for judge in judges)) for judges in (judges_a, judges_b)
+    )
     yield Difference(
-        scope="note" if unknown else "verdicts",
+        scope="note" if None in judges_a | judges_b else "verdicts",
         what="the verdicts come from other validators",
-        a=_name_judges(judges_a),
-        b=_name_judges(judges_b),
+        a=names_a,
+        b=names_b,
         advice=f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}",
     )
-
-
-def _name_judges(judges: set[str | None]) -> str:
-    return " and ".join(sorted(judge or _NOT_KNOWN for judge in judges))
-
-
-def _reported_note(a: set[str], b: set[str]) -> Iterator[Difference]:
-    # A cloud service may put another snapshot behind a name at any time; to see that is what one compares for.
-    if a and b and a != b:
-        said_a, said_b = list_names(sorted(a), _MAX_NAMED), list_names(sorted(b), _MAX_NAMED)
-        yield Difference(scope="note", what="the server says another model answered", a=said_a, b=said_b)
 
 
 def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Difference]:
@@ -167,7 +171,14 @@ def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Diffe
         for name in ("digest", "quantization", "parameters"):
             yield from _differ("verdicts", f"model {name}", getattr(model_a, name), getattr(model_b, name), known=True)
         same_file = model_a.digest is not None and model_a.digest == model_b.digest
-    yield from _provider_differences(a.config, b.config, target, same_file=same_file)
+    settings_a, settings_b = (s.config.providers.get(target.provider) if s.config else None for s in (a, b))
+    if settings_a is None or settings_b is None:
+        return
+    # The same file on another server answers alike; whatever else bears the name there may be another model.
+    scope: Scope = "latency" if same_file else "verdicts"
+    yield from _differ(scope, "server address", settings_a.get("base_url"), settings_b.get("base_url"))
+    yield from _differ_by_key("verdicts", "provider ", settings_a, settings_b, leave_out=_FREE_SETTINGS)
+    yield from _differ("note", "provider version", settings_a.get("version"), settings_b.get("version"))
 
 
 def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None:
@@ -178,31 +189,6 @@ def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None
     listed += (inventory.ollama_list or []) if target.provider.startswith("ollama") else []
     names = (target.model, f"{target.model}:latest")
     return next((model for model in listed if model.name in names), None)
-
-
-def _provider_differences(
-    a: RunConfig | None, b: RunConfig | None, target: Target, *, same_file: bool
-) -> Iterator[Difference]:
-    if a is None or b is None:
-        return
-    settings_a, settings_b = a.providers.get(target.provider), b.providers.get(target.provider)
-    if settings_a is None or settings_b is None:
-        return
-    # The same file on another server answers alike; whatever else bears the name there may be another model.
-    scope: Scope = "latency" if same_file else "verdicts"
-    yield from _differ(scope, "server address", settings_a.get("base_url"), settings_b.get("base_url"))
-    for name in dict.fromkeys([*settings_a, *settings_b]):
-        if name not in _FREE_SETTINGS:
-            yield from _differ("verdicts", f"provider {name}", settings_a.get(name), settings_b.get(name))
-    yield from _differ("note", "provider version", settings_a.get("version"), settings_b.get("version"))
-
-
-def _host_differences(a: Inventory | None, b: Inventory | None) -> Iterator[Difference]:
-    if a is None or b is None:
-        return
-    machine_a, machine_b = _describe_machine(a), _describe_machine(b)
-    for name in machine_a:
-        yield from _differ("latency", name, machine_a[name], machine_b[name], known=True)
 
 
 def _describe_machine(inventory: Inventory) -> dict[str, Any]:
@@ -218,42 +204,38 @@ def _describe_machine(inventory: Inventory) -> dict[str, Any]:
     }
 
 
-def _run_notes(a: RunSide, b: RunSide) -> Iterator[Difference]:
-    for side, letter in ((a, "A"), (b, "B")):
-        if side.config is None:
-            yield Difference(
-                scope="note",
-                what=f"{letter} does not hold its prompts and settings (an older harness made it): "
-                "that it asked the same, in the same way, is taken on trust",
-                a="",
-                b="",
-            )
-    if a.config is not None and b.config is not None:
-        yield from _drawing_note(a.config, b.config)
-        yield from _version_note(a.config.versions, b.config.versions)
-
-
 def _drawing_note(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     redrawn = _redrawn_suites(a, b)
     drawn_a, drawn_b = ({p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b))
     if any(drawn_b.get(key, drawn) != drawn for key, drawn in drawn_a.items()):
         drawings = f"drawing {a.options.draw} and drawing {b.options.draw}"
-        words = "the same prompts with other values, paired by prompt"
-        yield Difference(scope="note", what=f"{drawings}: {words}", a="", b="")
+        yield _note(f"{drawings}: the same prompts with other values, paired by prompt")
 
 
 def _version_note(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
     other = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
     if other:
         said_a, said_b = (", ".join(f"{name} {side.get(name, 'none')}" for name in other) for side in (a, b))
-        yield Difference(scope="note", what="versions", a=said_a, b=said_b)
+        yield _note("versions", said_a, said_b)
+
+
+def _note(what: str, a: str = "", b: str = "") -> Difference:
+    return Difference(scope="note", what=what, a=a, b=b)
+
+
+def _differ_by_key(
+    scope: Scope, kind: str, a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, leave_out: Iterable[str] = ()
+) -> Iterator[Difference]:
+    """Every key that two sets of settings do not share; nothing where one is not known."""
+    if a is not None and b is not None:
+        for name in dict.fromkeys(name for name in (*a, *b) if name not in leave_out):
+            yield from _differ(scope, f"{kind}{name}", a.get(name), b.get(name))
 
 
 def _differ(scope: Scope, what: str, a: Any, b: Any, *, known: bool = False) -> Iterator[Difference]:
     """A difference, where there is one; with `known`, only where both sides say something."""
-    if a == b or (known and (a is None or b is None)):
-        return
-    yield Difference(scope=scope, what=what, a=_say(a), b=_say(b))
+    if a != b and not (known and (a is None or b is None)):
+        yield Difference(scope=scope, what=what, a=_say(a), b=_say(b))
 
 
 def _say(value: Any) -> str:
@@ -261,6 +243,4 @@ def _say(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Mapping | list):
-        return str(value)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,34 +19,21 @@ from clawgauge.compare.findings import (
     PairComparison,
     PairedRate,
     PairedShift,
-    RuleFinding,
     SideInfo,
     StoppedSide,
 )
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
 from clawgauge.compare.paired import (
+    OUTCOMES,
     add_answers,
-    answered,
     find_flips,
     find_unanswered,
-    judged,
     measure_rate,
+    measure_times,
     measure_tokens,
-    scheduled,
     settle,
-    used_tool,
 )
-from clawgauge.compare.pairing import (
-    Pair,
-    SharedPrompt,
-    TargetPairs,
-    find_target,
-    label_prompt,
-    pair_prompts,
-    pair_targets,
-)
-from clawgauge.compare.tallies import RunSide
-from clawgauge.compare.times import measure_times
+from clawgauge.compare.sides import Pair, RunSide, TargetPairs, find_target, label_prompt, pair_prompts, pair_targets
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.run_data import read_schedule
@@ -89,7 +76,9 @@ def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Pa
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = add_answers(a, b, [pair.shared for pair in pairs], compared)
+        compared = [add_answers(a, b, pair.shared, found) for pair, found in zip(pairs, compared, strict=True)]
+    # A target that A has and B lost has met no rule, unless the user said which targets are meant.
+    lost = [] if wishes.maps or wishes.models is not None else [target.label for target in targets.only_a]
     return Comparison(
         schema_version=SCHEMA_VERSION,
         a=_describe_side(a),
@@ -100,14 +89,8 @@ def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Pa
         only_in_a=[target.label for target in targets.only_a],
         only_in_b=[target.label for target in targets.only_b],
         pairs=compared,
-        rules=[*apply_rules(wishes.rules, a, b, pairs, compared), *_unmet(wishes, targets)],
+        rules=[*apply_rules(wishes.rules, a, b, pairs, compared), *refuse_missing(wishes.rules, lost)],
     )
-
-
-def _unmet(wishes: Wishes, targets: TargetPairs) -> list[RuleFinding]:
-    """A target that A has and B lost has met no rule, unless the user said which targets are meant."""
-    explicit = bool(wishes.maps) or wishes.models is not None
-    return [] if explicit else refuse_missing(wishes.rules, [target.label for target in targets.only_a])
 
 
 def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
@@ -134,10 +117,8 @@ def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: boo
 
 def _without_changed(a: RunSide, b: RunSide, pair: Pair) -> Pair:
     """Prompts whose content changed are treated as what they are: two different prompts."""
-    asked, judged_otherwise = changed_prompts(a, b, pair.shared)
-    changed = [*asked, *judged_otherwise]
-    return replace(
-        pair,
+    changed = [shared for part in changed_prompts(a, b, pair.shared) for shared in part]
+    return pair._replace(
         shared=[shared for shared in pair.shared if shared not in changed],
         only_a=[*pair.only_a, *(shared.key_a for shared in changed)],
         only_b=[*pair.only_b, *(shared.key_b for shared in changed)],
@@ -145,13 +126,13 @@ def _without_changed(a: RunSide, b: RunSide, pair: Pair) -> Pair:
 
 
 def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Difference]:
-    found = [] if a is b else find_run_differences(a, b)
+    found = [] if a is b else [*find_run_differences(a, b)]
     for pair in pairs:
         found += find_pair_differences(a, b, pair)
     # What holds of two sides holds of the runs of one: nothing is pooled that could not be compared.
     for letter, side, targets in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
         for other in side.runs[1:] if letter == "A" or b is not a else ():
-            within = find_run_differences(side, other)
+            within = [*find_run_differences(side, other)]
             for target in targets:
                 within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
             names = f"{side.run_id} and {other.run_id}, both in {letter}"
@@ -212,34 +193,27 @@ def _describe_pair(
         output_tokens=shifts["output_tokens"],
         flips=find_flips(pair.shared),
         unanswered=find_unanswered(pair.shared),
-        stopped=_find_stopped(a, b),
-        load_a=_load(a),
-        load_b=_load(b),
+        stopped=[
+            StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
+            for side, group in _sides(a, b)
+            if group.stopped_early
+        ],
+        load_a=Load(load_1m=a.clock.load_1m, cores=a.clock.cores) if a.clock else None,
+        load_b=Load(load_1m=b.clock.load_1m, cores=b.clock.cores) if b.clock else None,
     )
 
 
-def _load(group: GroupSummary) -> Load | None:
-    clock = group.clock
-    return None if clock is None else Load(load_1m=clock.load_1m, cores=clock.cores)
-
-
-def _find_stopped(a: GroupSummary, b: GroupSummary) -> list[StoppedSide]:
-    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
-    return [
-        StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
-        for side, group in sides
-        if group.stopped_early
-    ]
+def _sides(a: GroupSummary, b: GroupSummary) -> list[tuple[Literal["a", "b"], GroupSummary]]:
+    return [("a", a), ("b", b)]
 
 
 def _figures(
     a: GroupSummary, b: GroupSummary, evidence: Mapping[str, PairedRate | PairedShift], *, with_latency: bool
 ) -> list[Figure]:
     figures = []
-    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
     for name, metric in METRICS.items():
         if with_latency or not metric.is_timing:
-            beyond = [side for side, group in sides if name.removesuffix("_ms") in group.timed_ms.beyond]
+            beyond = [side for side, group in _sides(a, b) if name.removesuffix("_ms") in group.timed_ms.beyond]
             figure = Figure(name=name, a=metric.read(a), b=metric.read(b), beyond=beyond)
             found = evidence.get(metric.evidence or "")
             if found is not None:
@@ -262,28 +236,31 @@ def _measure_rates(
     a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary
 ) -> dict[str, Callable[[float], PairedRate]]:
     """The paired tests of every kind of rate that this pair has prompts for."""
-    shared = pair.shared
     schedule = read_schedule(b.config or a.config)
-    own = [(s, s.key_b if b.config else s.key_a) for s in shared]
-    with_verdict = [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged]
-    # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
-    fixed_size = not (group_a.stopped_early or group_b.stopped_early)
-
-    found = {
-        "objective_pass_rate": measure_rate(shared, judged, schedule.family, fixed_size=fixed_size),
-        "pass_rate_scheduled": measure_rate(with_verdict, scheduled, schedule.family, fixed_size=fixed_size),
-        "restraint": measure_rate([s for s, key in own if key in schedule.restraint], answered, schedule.family),
-        "tasks": measure_rate([s for s, key in own if key in schedule.tasks], answered, schedule.family),
+    own = [(s, s.key_b if b.config else s.key_a) for s in pair.shared]
+    prompts = {
+        "objective_pass_rate": pair.shared,
+        "pass_rate_scheduled": [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged],
+        "restraint": [s for s, key in own if key in schedule.restraint],
+        "tasks": [s for s, key in own if key in schedule.tasks],
     }
     if group_a.tool_use.source == group_b.tool_use.source is not None:
         native = group_a.tool_use.source == "native"
-        tools = [s for s, key in own if key not in schedule.apart and _offers_tool(s, native=native)]
-        found["tool_use_rate"] = measure_rate(tools, used_tool, schedule.family, fixed_size=fixed_size)
+        prompts["tool_use_rate"] = [
+            s
+            for s, key in own
+            if key not in schedule.apart
+            and any(tally.expects_tool and tally.tools_offered == native for tally in (s.a, s.b))
+        ]
+    # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
+    stopped = group_a.stopped_early or group_b.stopped_early
+    found = {
+        name: measure_rate(
+            telling, OUTCOMES[name], schedule.family, fixed_size=not stopped or name in ("restraint", "tasks")
+        )
+        for name, telling in prompts.items()
+    }
     return {name: measure for name, measure in found.items() if measure(ALPHA).n_prompts}
-
-
-def _offers_tool(shared: SharedPrompt, *, native: bool) -> bool:
-    return any(tally.expects_tool and tally.tools_offered == native for tally in (shared.a, shared.b))
 
 
 def _describe_side(side: RunSide) -> SideInfo:

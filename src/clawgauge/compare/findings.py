@@ -169,10 +169,10 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     target_a: str
     target_b: str
     outcome: RuleOutcome
-    a: float | None
-    b: float | None
-    change: float | None
-    p_holm: float | None
+    a: float | None = None
+    b: float | None = None
+    change: float | None = None
+    p_holm: float | None = None
     reason: str
 
 
@@ -223,10 +223,6 @@ class Metric:
         return self.unit in ("ms", "tps")
 
 
-def _argument_accuracy(group: GroupSummary) -> float | None:
-    return group.argument_accuracy.rate if group.argument_accuracy else None
-
-
 METRICS = {
     metric.name: metric
     for metric in (
@@ -235,7 +231,7 @@ METRICS = {
         Metric("success_rate_ok", "rate", lambda g: g.success_rate_ok),
         Metric("tool_use_rate", "rate", lambda g: g.tool_use.rate, "tool_use_rate"),
         Metric("tier", "tier", lambda g: g.tool_use.tier),
-        Metric("argument_accuracy", "rate", _argument_accuracy),
+        Metric("argument_accuracy", "rate", lambda g: g.argument_accuracy.rate if g.argument_accuracy else None),
         Metric("restraint", "rate", lambda g: g.restraint.rate, "restraint"),
         Metric("tasks", "rate", lambda g: g.tasks.rate, "tasks"),
         Metric("p50_ms", "ms", lambda g: g.timed_ms.p50, "latency_ms"),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from clawgauge.compare.findings import (
     METRICS,
@@ -23,10 +23,8 @@ from clawgauge.compare.findings import (
     RuleFinding,
     RuleOutcome,
 )
-from clawgauge.compare.paired import Outcome, answered, judged, scheduled, used_tool
-from clawgauge.compare.pairing import Pair, SharedPrompt
-from clawgauge.compare.tallies import RunSide
-from clawgauge.compare.times import MIN_RUNS
+from clawgauge.compare.paired import MIN_RUNS, OUTCOMES, Sides
+from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
 from clawgauge.run_data import read_schedule
@@ -34,9 +32,6 @@ from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats.paired import above_zero_p, holm
 from clawgauge.stats.proportions import Z95
 from clawgauge.words import plural, word_p
-
-# One prompt's rate on side A and on side B.
-Sides: TypeAlias = tuple[float, float]
 
 SIGNIFICANCE_LEVEL = 0.05
 # 0.85 − 0.9 is not −0.05 in floats; a change within this of a limit is on it.
@@ -46,15 +41,6 @@ _RULE = re.compile(
     r"\s*(?P<percent>%?)\s*(?P<significant>\(significant\))?\s*",
     re.ASCII,
 )
-
-
-_OUTCOMES: dict[str, Outcome] = {
-    "objective_pass_rate": judged,
-    "pass_rate_scheduled": scheduled,
-    "restraint": answered,
-    "tasks": answered,
-    "tool_use_rate": used_tool,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +59,7 @@ class Rule:
         beyond = self.direction * (change - self.limit)
         return beyond >= -_TOLERANCE if "=" in self.operator else beyond > _TOLERANCE
 
-    def chance_of(self, families: Sequence[Sequence[Sides]]) -> float:
+    def chance_of(self, families: Sequence[Sides]) -> float:
         """How likely luck alone takes rates this far beyond the limit, from both sides of every prompt, by family."""
         factor, offset = (1 + self.limit / 100, 0.0) if self.relative else (1.0, self.limit)
         return above_zero_p(
@@ -204,7 +190,7 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
     if evidence is None or evidence.ci95 is None:
         # No prompt, or so many as the results of a side themselves decided.
         return None
-    outcome = _OUTCOMES[rule.metric.name]
+    outcome = OUTCOMES[rule.metric.name]
     families = [
         [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
         for family in _find_families(rule.metric, a, b, pair)
@@ -215,26 +201,22 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
     """Every rule on every target that has no partner in B: none of them can be judged."""
+    reason = (
+        "B has no such target, and a rule that cannot be judged is not met; --map says which targets belong together"
+    )
     return [
-        RuleFinding(
-            rule=rule.text,
-            target_a=target,
-            target_b=target,
-            outcome="not_judged",
-            a=None,
-            b=None,
-            change=None,
-            p_holm=None,
-            reason="B has no such target, and a rule that cannot be judged is not met; "
-            "--map says which targets belong together",
-        )
-        for rule in rules
-        for target in targets
+        RuleFinding(rule=rule.text, target_a=target, target_b=target, outcome="not_judged", reason=reason)
+        for rule, target in product(rules, targets)
     ]
 
 
 def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFinding:
-    a, b = _sides(rule.metric, pair)
+    figure = _figure(rule.metric, pair)
+    a, b = figure.a, figure.b
+    if rule.metric.unit == "rate" and rule.metric.evidence is not None:
+        # Of the same prompts wherever a paired rate says so.
+        rate = pair.rates.get(rule.metric.evidence)
+        a, b = (rate.rate_a, rate.rate_b) if rate else (None, None)
     change = _change(a, b, relative=rule.relative)
     outcome, reason = _judge(rule, pair, change, p_holm)
     return RuleFinding(
@@ -251,22 +233,26 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
 
 
 def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float | None) -> tuple[RuleOutcome, str]:
-    if change is None:
-        return "not_judged", f"{_say_absent(rule.metric, pair)}; a rule that cannot be judged is not met"
-    crossed = rule.is_crossed_by(change)
+    figure, name = _figure(rule.metric, pair), rule.metric.name
     # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.
+    crossed = change is not None and rule.is_crossed_by(change)
     doubtful: Literal["a", "b"] = "a" if crossed == (rule.direction > 0) else "b"
-    if doubtful in _figure(rule.metric, pair).beyond:
-        why = f"{rule.metric.name} of {doubtful.upper()} lies among its timeouts"
+    evidence, why = _find_evidence(pair, rule.metric), None
+    if change is None:
+        lacking = [side for side, value in (("A", figure.a), ("B", figure.b)) if value is None]
+        why = f"{lacking[0]} has no {name}" if lacking else f"no prompt has {name} on both sides"
+        why = f"neither A nor B has {name}" if len(lacking) == 2 else why
+    elif doubtful in figure.beyond:
+        why = f"{name} of {doubtful.upper()} lies among its timeouts"
+    elif crossed and rule.significant and p_holm is None:
+        reason = evidence and evidence.reason
+        why = f"beyond the limit, but {reason or 'too few prompts have an outcome on both sides to test it on'}"
+    if why is not None:
         return "not_judged", f"{why}; a rule that cannot be judged is not met"
     if not crossed:
         return "held", "within the limit"
-    if not rule.significant:
-        return "broken", "beyond the limit"
-    evidence = _find_evidence(pair, rule.metric)
     if p_holm is None:
-        why = (evidence and evidence.reason) or "too few prompts have an outcome on both sides to test it on"
-        return "not_judged", f"beyond the limit, but {why}; a rule that cannot be judged is not met"
+        return "broken", "beyond the limit"
     paired = f"{word_p(p_holm)} over {plural(evidence.n_prompts if evidence else 0, 'prompt')}"
     if p_holm < SIGNIFICANCE_LEVEL:
         return "broken", f"beyond the limit, and more than luck: {paired}"
@@ -281,30 +267,8 @@ def _find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedS
     return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
 
 
-def _sides(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
-    """The two figures a rule is about: of the same prompts wherever a paired rate says so."""
-    if metric.unit == "rate" and metric.evidence is not None:
-        rate = pair.rates.get(metric.evidence)
-        return (rate.rate_a, rate.rate_b) if rate else (None, None)
-    return _summed_up(metric, pair)
-
-
-def _summed_up(metric: Metric, pair: PairComparison) -> tuple[float | None, float | None]:
-    figure = _figure(metric, pair)
-    return figure.a, figure.b
-
-
 def _figure(metric: Metric, pair: PairComparison) -> Figure:
     return next(figure for figure in pair.figures if figure.name == metric.name)
-
-
-def _say_absent(metric: Metric, pair: PairComparison) -> str:
-    a, b = _summed_up(metric, pair)
-    if a is None and b is None:
-        return f"neither A nor B has {metric.name}"
-    if a is None or b is None:
-        return f"{'A' if a is None else 'B'} has no {metric.name}"
-    return f"no prompt has {metric.name} on both sides"
 
 
 def _change(a: float | None, b: float | None, *, relative: bool) -> float | None:

@@ -1,27 +1,34 @@
-"""Differences prompt by prompt, how likely luck alone makes them, and the prompts that changed sides."""
+"""Differences prompt by prompt, how likely luck alone makes them, and the prompts that changed sides.
+
+A machine has moods that last for minutes. Calls made side by side (`run --interleave`) share them, so the ratios of
+their times can be told from luck; with three runs a side the moods can be measured. With less, nobody can tell a model
+from a mood.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered, Verdict
-from clawgauge.compare.pairing import SharedPrompt, label_prompt
-from clawgauge.compare.tallies import PromptTally, RunSide
+from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt, label_prompt
 from clawgauge.records import PromptKey
 from clawgauge.stats.paired import (
     ALPHA,
     Moved,
+    Shift,
     agree,
+    compare_run_means,
     holm,
     mcnemar_exact,
     median,
     median_interval,
     paired_rate_interval,
     sign_flip_p,
+    signed_rank,
     smallest_rate_change,
     smallest_ratio_change,
 )
@@ -29,9 +36,14 @@ from clawgauge.stats.quantiles import percentile
 from clawgauge.words import cut_text
 
 Numbers: TypeAlias = Sequence[float]
+# A figure of A's and of B's, prompt by prompt.
+Sides: TypeAlias = Sequence[tuple[float, float]]
 MAX_ANSWER_CHARS = 4_000
 MAX_ANSWERS = 50
-NOT_ASKED = "not asked"
+MIN_RUNS = 3
+_ADVICE = (
+    "ask both in one run with run --interleave, or make three runs a side and compare A1,A2,A3 B1,B2,B3 (run folders)"
+)
 
 
 class Trials(NamedTuple):
@@ -42,26 +54,14 @@ class Trials(NamedTuple):
 
 
 Outcome: TypeAlias = Callable[[PromptTally], Trials]
-
-
-def judged(tally: PromptTally) -> Trials:
-    """Passes among the calls with a verdict."""
-    return Trials(tally.n_passed, tally.n_judged)
-
-
-def answered(tally: PromptTally) -> Trials:
-    """Passes among the answered calls: an empty answer is an answer, and no pass."""
-    return Trials(tally.n_passed, tally.n_answered)
-
-
-def used_tool(tally: PromptTally) -> Trials:
-    """Calls of an expected tool among the answered calls."""
-    return Trials(tally.n_tool_successes, tally.n_answered)
-
-
-def scheduled(tally: PromptTally) -> Trials:
-    """Passes among the calls that were to be made: no answer is no pass."""
-    return Trials(tally.n_passed, tally.n_scheduled)
+# What each rate counts. An empty answer is an answer, and no pass; of what was scheduled, so is no answer.
+OUTCOMES: Mapping[str, Outcome] = {
+    "objective_pass_rate": lambda tally: Trials(tally.n_passed, tally.n_judged),
+    "pass_rate_scheduled": lambda tally: Trials(tally.n_passed, tally.n_scheduled),
+    "restraint": lambda tally: Trials(tally.n_passed, tally.n_answered),
+    "tasks": lambda tally: Trials(tally.n_passed, tally.n_answered),
+    "tool_use_rate": lambda tally: Trials(tally.n_tool_successes, tally.n_answered),
+}
 
 
 def measure_rate(
@@ -91,17 +91,17 @@ def measure_rate(
     difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
 
     def at(alpha: float) -> PairedRate:
-        interval = paired_rate_interval(moved, single=single, alpha=alpha) if fixed_size else None
-        smallest = smallest_rate_change(moved, alpha=alpha) if fixed_size else None
-        reason = None if fixed_size else "the results of a side decided how many prompts it was asked"
-        if fixed_size and smallest is None:
+        interval, smallest, reason = None, None, "the results of a side decided how many prompts it was asked"
+        if fixed_size:
+            interval = paired_rate_interval(moved, single=single, alpha=alpha)
+            smallest = smallest_rate_change(moved, alpha=alpha)
             reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
         return PairedRate(
             n_prompts=len(trials),
             n_trials_a=sum(a.n for _, a, _ in trials),
             n_trials_b=sum(b.n for _, _, b in trials),
-            rate_a=_mean(rates_a),
-            rate_b=_mean(rates_b),
+            rate_a=math.fsum(rates_a) / len(trials) if trials else None,
+            rate_b=math.fsum(rates_b) / len(trials) if trials else None,
             difference=difference,
             ci95=agree(interval, p, difference or 0.0, alpha=alpha) if interval else None,
             only_a=only_a,
@@ -110,7 +110,7 @@ def measure_rate(
             p=p,
             p_holm=p,
             smallest_change=smallest,
-            reason=reason,
+            reason=reason if smallest is None else None,
         )
 
     return at
@@ -120,45 +120,134 @@ def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedS
     """Output tokens over the prompts that have them on both sides; of repeats, the median one counts."""
     counts = [(prompt.a.output_tokens, prompt.b.output_tokens) for prompt in prompts]
     moved = [(median(a), median(b)) for a, b in counts if len(a) and len(b)]
-    return lambda alpha: measure_shift(moved, test="sign", alpha=alpha)
+    return lambda alpha: _measure_shift(moved, test="sign", alpha=alpha)
 
 
-def measure_shift(
-    moved: Sequence[tuple[float, float]],
-    *,
-    alpha: float,
-    test: Literal["sign"] | None = None,
-    reason: str | None = None,
+def _measure_shift(
+    moved: Sides, *, alpha: float, test: Literal["sign"] | None = None, reason: str | None = None
 ) -> PairedShift:
-    """How far a figure moved over prompts, given A's and B's of each, by the signs of the differences.
+    """How far a figure moved over prompts, by the signs of the differences.
 
     Without a `test` the differences are described, and nothing is told from luck.
     """
     differences = sorted(b - a for a, b in moved)
     ratios = sorted(b / a for a, b in moved if a > 0)
-    n_lower, n_higher = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
     # A prompt that did not move speaks for no change, here as in the interval: that keeps the two of one mind.
-    n_against = len(moved) - max(n_lower, n_higher)
+    n_against = len(moved) - max(sum(d < 0 for d in differences), sum(d > 0 for d in differences))
     p = mcnemar_exact(n_against, len(moved) - n_against) if test and 2 * n_against < len(moved) else 1.0
     interval = median_interval(differences, alpha=alpha) if test else None
     ratio_interval = median_interval(ratios, alpha=alpha) if test else None
-    if test and interval is None:
-        reason = f"{len(moved)} prompts are too few to tell any change from luck"
-    return PairedShift(
-        n_prompts=len(moved),
-        median_a=percentile(sorted(a for a, _ in moved), 0.5),
-        median_b=percentile(sorted(b for _, b in moved), 0.5),
+    return _shift(
+        moved,
+        p,
         difference=percentile(differences, 0.5),
         ci95=interval,
         ratio=percentile(ratios, 0.5),
         ratio_ci95=ratio_interval,
-        n_lower=n_lower,
-        n_higher=n_higher,
-        p=p,
-        p_holm=p,
         test=test,
         smallest_change=smallest_ratio_change(ratio_interval, alpha=alpha),
-        reason=reason,
+        reason=_too_few(moved) if test and interval is None else reason,
+    )
+
+
+def _shift(moved: Sides, p: float, **found: Any) -> PairedShift:
+    """What was found, beside what the prompts say by themselves."""
+    return PairedShift(
+        n_prompts=len(moved),
+        median_a=percentile(sorted(a for a, _ in moved), 0.5),
+        median_b=percentile(sorted(b for _, b in moved), 0.5),
+        n_lower=sum(b < a for a, b in moved),
+        n_higher=sum(b > a for a, b in moved),
+        p=p,
+        p_holm=p,
+        **found,
+    )
+
+
+def _too_few(moved: Sides) -> str:
+    return f"{len(moved)} prompts are too few to tell any change from luck"
+
+
+def measure_times(
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers], place: int
+) -> Callable[[float], PairedShift]:
+    """One time of a pair as a measurement at a level; `place` is where a call made side by side has it."""
+    if a is b and a.interleaved:
+        paired = [both for shared in pair.shared if (both := _side_by_side(shared, place))]
+        logs = [math.log(y / x) for x, y in paired]
+        if logs:
+            return lambda alpha: _as_ratio(paired, signed_rank(logs, alpha=alpha), "side_by_side", alpha)
+        return lambda alpha: _measure_shift([], alpha=alpha, reason="no prompt was timed side by side")
+    moved = [(median(x), median(y)) for s in pair.shared if len(x := values(s.a)) and len(y := values(s.b))]
+    n = min(len(a.runs), len(b.runs))
+    reason = "no prompt was timed in every run"
+    if n >= MIN_RUNS:
+        runs_a, runs_b = _run_levels(a, b, pair, values)
+        if runs_a:
+            return lambda alpha: _as_ratio(moved, compare_run_means(runs_a, runs_b, alpha=alpha), "between_runs", alpha)
+    else:
+        told = "one run a side" if n == 1 else f"{n} runs a side"
+        if a is b:
+            told = f"the targets were asked one after the other{'' if n == 1 else f' in only {n} runs'}, which"
+        reason = f"{told} cannot tell a model from its machine's mood: {_ADVICE}"
+    return lambda alpha: _measure_shift(moved, alpha=alpha, reason=reason)
+
+
+def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | None:
+    """A's time and B's, moved by the median ratio of the calls that were made side by side; None where there were none.
+
+    Which of the two went first was drawn for each pair, so without a difference either sign is as likely, whatever the
+    machine did meanwhile.
+    """
+    calls_a, calls_b = shared.a.moments, shared.b.moments
+    both = [(calls_a[key][place] or 0, calls_b[key][place] or 0) for key in calls_a.keys() & calls_b.keys()]
+    timed = [(x, y) for x, y in both if x > 0 and y > 0]
+    if not timed:
+        return None
+    ratio = math.exp(median([math.log(y / x) for x, y in timed]))
+    level = median([x for x, _ in timed])
+    return level, timed[0][1] if len(timed) == 1 else level * ratio
+
+
+def _run_levels(
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers]
+) -> tuple[list[float], list[float]]:
+    """How slow each run was: the median over prompts of the logarithm of a time against the prompt's mean of all runs.
+
+    Only prompts that every run has timed count; with none, both are empty.
+    """
+    columns: list[list[float]] = []
+    n_runs = len(a.runs) + len(b.runs)
+    for shared in pair.shared:
+        tallies = [run[pair.a].get(shared.key_a) for run in a.by_run if pair.a in run]
+        tallies += [run[pair.b].get(shared.key_b) for run in b.by_run if pair.b in run]
+        timed = [median(times) for tally in tallies if tally is not None and len(times := values(tally))]
+        if len(timed) == n_runs and min(timed) > 0:
+            logs = [math.log(time) for time in timed]
+            mean = math.fsum(logs) / n_runs
+            columns.append([log - mean for log in logs])
+    levels = [median(level) for level in zip(*columns, strict=True)]
+    return levels[: len(a.runs)], levels[len(a.runs) :]
+
+
+def _as_ratio(moved: Sides, found: Shift, test: Literal["side_by_side", "between_runs"], alpha: float) -> PairedShift:
+    """What was found in logarithms as a ratio, and in milliseconds of a call as long as A's median."""
+    level = percentile(sorted(x for x, _ in moved), 0.5) or 0.0
+    ratio, ratio_interval = math.exp(found.estimate), None
+    if found.interval is not None:
+        low, high = agree(found.interval, found.p, found.estimate, alpha=alpha)
+        ratio_interval = math.exp(low), math.exp(high)
+    smallest = smallest_ratio_change(ratio_interval, alpha=alpha)
+    return _shift(
+        moved,
+        found.p,
+        difference=level * (ratio - 1),
+        ci95=None if ratio_interval is None else (level * (ratio_interval[0] - 1), level * (ratio_interval[1] - 1)),
+        ratio=ratio,
+        ratio_ci95=ratio_interval,
+        test=test,
+        smallest_change=smallest if found.smallest is None else math.expm1(found.smallest),
+        reason=None if ratio_interval else _too_few(moved),
     )
 
 
@@ -183,94 +272,60 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
     return settled
 
 
-def _mean(values: Numbers) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
 def find_flips(prompts: Sequence[SharedPrompt]) -> list[Flip]:
     """Prompts that most repeats passed on one side and not on the other: the lost ones first."""
-    flips = [_flip(prompt) for prompt in prompts if _passes(prompt.a) is not None and _passes(prompt.b) is not None]
-    return sorted((flip for flip in flips if flip is not None), key=lambda flip: flip.direction != "lost")
-
-
-def _flip(prompt: SharedPrompt) -> Flip | None:
-    before, after = prompt.a, prompt.b
-    if _passes(before) == _passes(after):
-        return None
-    lost = bool(_passes(before))
-    suite, prompt_id = prompt.key_a if prompt.key_a[0] else prompt.key_b
-    return Flip(
-        suite=suite,
-        prompt_id=prompt_id,
-        prompt_name=after.name or before.name,
-        direction="lost" if lost else "gained",
-        passes_a=before.n_passed,
-        trials_a=before.n_judged,
-        passes_b=after.n_passed,
-        trials_b=after.n_judged,
-        violation=after.violation if lost else before.violation,
-    )
-
-
-def _passes(tally: PromptTally) -> bool | None:
-    return 2 * tally.n_passed > tally.n_judged if tally.n_judged else None
+    flips = []
+    for prompt in prompts:
+        before, after = prompt.a, prompt.b
+        if before.n_judged and after.n_judged and before.passes != after.passes:
+            suite, prompt_id = prompt.key
+            flips.append(
+                Flip(
+                    suite=suite,
+                    prompt_id=prompt_id,
+                    prompt_name=after.name or before.name,
+                    direction="lost" if before.passes else "gained",
+                    passes_a=before.n_passed,
+                    trials_a=before.n_judged,
+                    passes_b=after.n_passed,
+                    trials_b=after.n_judged,
+                    violation=after.violation if before.passes else before.violation,
+                )
+            )
+    return sorted(flips, key=lambda flip: flip.direction != "lost")
 
 
 def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
     """Prompts with a success on one side and none on the other: no pair, and easily overlooked."""
     found = []
     for prompt in prompts:
-        answered_a, answered_b = _has_success(prompt.a), _has_success(prompt.b)
-        if answered_a == answered_b:
-            continue
+        answered_a, answered_b = (t.n_judged > 0 or len(t.e2e_ms) > 0 or t.n_cold > 0 for t in (prompt.a, prompt.b))
         silent = prompt.b if answered_a else prompt.a
-        if not silent.n_scheduled:
-            # Left out on purpose, because the tier was already decided.
-            continue
-        suite, prompt_id = prompt.key_a if prompt.key_a[0] else prompt.key_b
-        found.append(
-            Unanswered(
-                suite=suite,
-                prompt_id=prompt_id,
-                missing_in="b" if answered_a else "a",
-                failure_type=silent.failure_type or NOT_ASKED,
-            )
-        )
+        # What was not scheduled was left out on purpose, because the tier was already decided.
+        if answered_a != answered_b and silent.n_scheduled:
+            suite, prompt_id = prompt.key
+            why = silent.failure_type or "not asked"
+            missing_in: Literal["a", "b"] = "b" if answered_a else "a"
+            found.append(Unanswered(suite=suite, prompt_id=prompt_id, missing_in=missing_in, failure_type=why))
     return found
 
 
-def _has_success(tally: PromptTally) -> bool:
-    return tally.n_judged > 0 or len(tally.e2e_ms) > 0 or tally.n_cold > 0
+def add_answers(a: RunSide, b: RunSide, prompts: Sequence[SharedPrompt], pair: PairComparison) -> PairComparison:
+    """The flips of a pair with both answers: on each side the first that has the verdict of the side."""
+    shared = {prompt.label: prompt for prompt in prompts}
+    places = []
+    for flip in pair.flips[:MAX_ANSWERS]:
+        prompt, lost = shared[label_prompt((flip.suite, flip.prompt_id))], flip.direction == "lost"
+        places.append((prompt.a.first_at.get(lost), prompt.b.first_at.get(not lost)))
+    answers_a, answers_b = _read_answers(a, [x for x, _ in places]), _read_answers(b, [y for _, y in places])
+    flips = [
+        msgspec.structs.replace(flip, answer_a=answers_a.get(x), answer_b=answers_b.get(y))
+        for flip, (x, y) in zip(pair.flips, places, strict=False)
+    ]
+    return msgspec.structs.replace(pair, flips=[*flips, *pair.flips[MAX_ANSWERS:]])
 
 
-def add_answers(
-    a: RunSide, b: RunSide, prompts: Sequence[Sequence[SharedPrompt]], found: Sequence[PairComparison]
-) -> list[PairComparison]:
-    """The flips of every pair with both answers: on each side the first that has the verdict of the side."""
-    places = [_place_flips(shared, pair.flips) for shared, pair in zip(prompts, found, strict=True)]
-    answers_a = _read_answers(a, [at_a for shown in places for at_a, _ in shown])
-    answers_b = _read_answers(b, [at_b for shown in places for _, at_b in shown])
-    compared = []
-    for pair, shown in zip(found, places, strict=True):
-        flips = [
-            msgspec.structs.replace(flip, answer_a=answers_a.get(at_a), answer_b=answers_b.get(at_b))
-            for flip, (at_a, at_b) in zip(pair.flips, shown, strict=False)
-        ]
-        compared.append(msgspec.structs.replace(pair, flips=[*flips, *pair.flips[len(flips) :]]))
-    return compared
-
-
-def _place_flips(prompts: Sequence[SharedPrompt], flips: Sequence[Flip]) -> list[tuple[int | None, int | None]]:
-    """Where the two answers of each flip that is to show them begin."""
-    keys = {shared.label: shared for shared in prompts}
-    shown = [(flip.direction == "lost", keys[label_prompt((flip.suite, flip.prompt_id))]) for flip in flips]
-    return [(s.a.first_at.get(lost), s.b.first_at.get(not lost)) for lost, s in shown[:MAX_ANSWERS]]
-
-
-def _read_answers(side: RunSide, offsets: Iterable[int | None]) -> dict[int | None, str]:
+def _read_answers(side: RunSide, offsets: Sequence[int | None]) -> dict[int | None, str]:
     known = [offset for offset in offsets if offset is not None]
-    return (
-        {offset: cut_text(result.raw_output, MAX_ANSWER_CHARS) for offset, result in side.results_at(known)}
-        if known
-        else {}
-    )
+    results = side.results_at(known) if known else ()
+    return {offset: cut_text(result.raw_output, MAX_ANSWER_CHARS) for offset, result in results}

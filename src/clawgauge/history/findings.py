@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from clawgauge.compare import prompt_fingerprint
+from clawgauge.compare.comparability import prompt_fingerprint
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import is_run_folder, list_runs, stat_file
 from clawgauge.records import PromptKey, RunSummary, Target

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from clawgauge.compare import (
+from clawgauge.compare.findings import (
     METRICS,
     Comparison,
     Difference,

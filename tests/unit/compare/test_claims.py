@@ -12,10 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from clawgauge.compare.findings import PairedRate, PairedShift
-from clawgauge.compare.paired import judged, measure_rate, settle
-from clawgauge.compare.pairing import Pair, SharedPrompt
-from clawgauge.compare.tallies import PromptTally, RunSide
-from clawgauge.compare.times import measure_times
+from clawgauge.compare.paired import OUTCOMES, measure_rate, measure_times, settle
+from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt
 from clawgauge.records import Target
 
 pytestmark = pytest.mark.slow
@@ -163,7 +161,9 @@ def rate_of(rng: random.Random, rates: tuple[float, float], n: int, repeats: int
             tallies = [PromptTally("", n_judged=repeats, n_passed=k) for k in (a, b)]
             key = ("s", f"P{number}#{form}")
             shared.append(SharedPrompt(key, key, *tallies))
-    (found,) = settle([measure_rate(shared, judged, lambda key: (key[0], key[1].partition("#")[0]))])
+    (found,) = settle(
+        [measure_rate(shared, OUTCOMES["objective_pass_rate"], lambda key: (key[0], key[1].partition("#")[0]))]
+    )
     return found
 
 

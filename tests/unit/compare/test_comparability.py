@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule
+from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.findings import Comparison
+from clawgauge.compare.gate import parse_rule
 from clawgauge.errors import RequestError
 from support.written_runs import LABEL, MODEL, PROVIDER, config, inventory, prompt, record, write_old_run, write_run
 

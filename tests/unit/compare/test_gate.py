@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare import METRICS, Comparison, RuleFinding, Wishes, compare_runs, parse_rule, say_untested
+from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.findings import METRICS, Comparison, RuleFinding
+from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text

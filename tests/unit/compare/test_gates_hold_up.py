@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare import Comparison, Wishes, compare_runs, parse_rule
+from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.findings import Comparison
+from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import render_comparison_junit
 from support.written_runs import config, prompt, record, write_run
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.compare import Comparison, PairComparison, Wishes, compare_runs
+from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.findings import Comparison, PairComparison
 from support.written_runs import LABEL, MODEL, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(12)]

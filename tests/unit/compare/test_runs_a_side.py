@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.compare import IncomparableRuns, PairComparison, Wishes, compare_runs
+from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.findings import PairComparison
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.terminal import as_text
 from clawgauge.run_data import Collector, Run

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clawgauge.compare import PairComparison, Wishes, compare_runs
+from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.findings import PairComparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import describe_comparison
 from clawgauge.reports.terminal import as_text

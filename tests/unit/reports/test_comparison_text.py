@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from clawgauge.compare import Comparison, Wishes, compare_runs
+from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.findings import Comparison
 from clawgauge.reports.compare import describe_comparison
 from clawgauge.reports.terminal import as_text
 from support.written_runs import config, prompt, record, unanswered, write_run

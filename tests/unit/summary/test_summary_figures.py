@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from clawgauge.compare.tallies import RunSide
+from clawgauge.compare.sides import RunSide
 from clawgauge.summary import summarize_folder
 
 from .run_folders import MODEL, T0, config, failed, prompt, record, tool_record, write_run

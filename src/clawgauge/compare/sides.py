@@ -1,18 +1,21 @@
-"""A run read for comparing: one tally per target and prompt, beside what was planned, all in one pass."""
+"""The sides of a comparison, each read in one pass, and who stands beside whom: targets, and the prompts they share."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from clawgauge.errors import TargetError
 from clawgauge.records import GroupSummary, PromptKey, Target
-from clawgauge.run_data import Row, Run, Schedule, read_schedule
+from clawgauge.run_data import Row, Run, read_schedule
 from clawgauge.run_data.schedule import read_stop, tier_prompts
 from clawgauge.summary import Strata
 from clawgauge.summary.figures import summarize_group
@@ -49,6 +52,11 @@ class PromptTally:
         """Cells that were to be filled and could not be done without; whatever has a record was one."""
         return max(self.n_planned, self.n_recorded)
 
+    @property
+    def passes(self) -> bool:
+        """Whether most repeats that have a verdict passed."""
+        return 2 * self.n_passed > self.n_judged
+
     def add(self, row: Row, offset: int) -> None:
         """Take in one call."""
         self.n_recorded += 1
@@ -66,9 +74,6 @@ class PromptTally:
             self.n_judged += 1
             self.n_passed += row.objective_pass
             self.violation = self.violation or row.violation
-        self._add_measurements(row)
-
-    def _add_measurements(self, row: Row) -> None:
         if row.output_tokens is not None:
             self.output_tokens.append(row.output_tokens)
         if row.cold_start:
@@ -83,10 +88,8 @@ class PromptTally:
         """Add the calls of another run. Answers are shown from the first run alone."""
         for count in ("n_planned", "n_recorded", "n_answered", "n_judged", "n_passed", "n_tool_successes", "n_cold"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
-        self.expects_tool = self.expects_tool or other.expects_tool
-        self.tools_offered = self.tools_offered or other.tools_offered
-        self.failure_type = self.failure_type or other.failure_type
-        self.violation = self.violation or other.violation
+        for mark in ("expects_tool", "tools_offered", "failure_type", "violation"):
+            setattr(self, mark, getattr(self, mark) or getattr(other, mark))
         self.e2e_ms += other.e2e_ms
         self.ttft_ms += other.ttft_ms
         self.output_tokens += other.output_tokens
@@ -115,8 +118,8 @@ class RunSide(Run):
         self.tallies: Tallies = {}
         self.by_run: list[Tallies] = []
         self.runs: list[RunSide] = [self]
-        self.judged_by: dict[Target, set[str | None]] = {}
-        self.reported: dict[Target, set[str]] = {}
+        self.judged_by: defaultdict[Target, set[str | None]] = defaultdict(set)
+        self.reported: defaultdict[Target, set[str]] = defaultdict(set)
         self._strata = Strata()
         self._number = 0
 
@@ -136,17 +139,15 @@ class RunSide(Run):
     def _join(self) -> None:
         """Put the tallies of all runs together."""
         self.tallies = {}
-        for number, run in enumerate(self.runs):
-            for target, prompts in self.by_run[number].items():
+        for run, tallies in zip(self.runs, self.by_run, strict=True):
+            for target, prompts in tallies.items():
                 joint = self.tallies.setdefault(target, {})
                 for key, tally in prompts.items():
                     if key not in joint:
                         joint[key] = PromptTally(tally.name, first_at=tally.first_at if run is self else {})
                     joint[key].take_in(tally)
-            for target, judges in run.judged_by.items():
-                self.judged_by.setdefault(target, set()).update(judges)
-            for target, models in run.reported.items():
-                self.reported.setdefault(target, set()).update(models)
+                self.judged_by[target] |= run.judged_by[target]
+                self.reported[target] |= run.reported[target]
 
     @property
     def interleaved(self) -> bool:
@@ -166,9 +167,9 @@ class RunSide(Run):
             if interleaved and row.succeeded and not row.cold_start:
                 tally.moments[self._number, row.stretch, row.repeat] = _precise(row)
             if row.objective_pass is not None:
-                self.judged_by.setdefault(target, set()).add(row.judged_by)
+                self.judged_by[target].add(row.judged_by)
             if row.model_reported is not None:
-                self.reported.setdefault(target, set()).add(row.model_reported)
+                self.reported[target].add(row.model_reported)
 
     @property
     def targets(self) -> list[Target]:
@@ -182,14 +183,14 @@ class RunSide(Run):
         What was collected in the one pass serves where these are all that a target has records of; where they are not,
         the records are gone through once more, for all such targets together.
         """
-        strata = [self._strata if self._recorded(one[0]) <= set(one[1]) else Strata(only=one) for one in chosen]
+        strata = []
+        for target, prompts in chosen:
+            recorded = {key for key, tally in self.tallies[target].items() if tally.n_recorded}
+            strata.append(self._strata if recorded <= set(prompts) else Strata(only=(target, prompts)))
         narrowed = [own for own in strata if own is not self._strata]
         for run in self.runs if narrowed else ():
             run.feed(*narrowed)
         return [self._summarize(own, *one) for own, one in zip(strata, chosen, strict=True)]
-
-    def _recorded(self, target: Target) -> set[PromptKey]:
-        return {key for key, tally in self.tallies[target].items() if tally.n_recorded}
 
     def _summarize(self, strata: Strata, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
         config = self.config
@@ -205,24 +206,124 @@ class RunSide(Run):
 
     def _complete_tallies(self) -> None:
         """Bring in every planned prompt, in the order of the plan, and tell each how many cells it was to have."""
-        schedule = read_schedule(self.config)
-        self.tallies = {
-            target: self._planned_tallies(schedule, target, self.tallies.get(target, {})) for target in self.targets
-        }
+        config, schedule = self.config, read_schedule(self.config)
+        self.tallies = {target: self.tallies.get(target, {}) for target in self.targets}
+        if config is None:
+            return
+        for target in config.targets:
+            recorded = self.tallies[target]
+            n_missing = schedule.missing(target, {key: tally.n_recorded for key, tally in recorded.items()})
+            stop = read_stop(self.events, target.label, n_missing)
+            # Only prompts a tier rests on may be left out: all once it is decided, before that all but the first cell.
+            pool = {prompt.key for prompt in tier_prompts(config.prompts)} if stop.n_not_needed else set()
+            needed = 0 if stop.early else min(1, config.options.repeats)
+            planned = {p.key: recorded.get(p.key) or PromptTally(p.name) for p in config.prompts}
+            for key, tally in planned.items():
+                tally.n_planned = needed if key in pool else config.options.repeats
+            self.tallies[target] = planned | recorded
 
-    def _planned_tallies(
-        self, schedule: Schedule, target: Target, recorded: Mapping[PromptKey, PromptTally]
-    ) -> dict[PromptKey, PromptTally]:
-        config = self.config
-        if config is None or target not in config.targets:
-            return dict(recorded)
-        n_missing = schedule.missing(target, {key: tally.n_recorded for key, tally in recorded.items()})
-        stop = read_stop(self.events, target.label, n_missing)
-        # Only the prompts a tier rests on may be left out: all once it is decided, before that all but the first cell.
-        pool = {prompt.key for prompt in tier_prompts(config.prompts)} if stop.n_not_needed else set()
-        needed = 0 if stop.early else min(1, config.options.repeats)
-        tallies = {}
-        for prompt in config.prompts:
-            tally = tallies[prompt.key] = recorded.get(prompt.key) or PromptTally(prompt.name)
-            tally.n_planned = needed if prompt.key in pool else config.options.repeats
-        return tallies | {key: tally for key, tally in recorded.items() if key not in tallies}
+
+class TargetPairs(NamedTuple):
+    """Which targets are compared, and which have no partner."""
+
+    pairs: list[tuple[Target, Target]]
+    only_a: list[Target]
+    only_b: list[Target]
+
+
+class SharedPrompt(NamedTuple):
+    """One prompt on both sides. The keys differ only where a side does not name its suites."""
+
+    key_a: PromptKey
+    key_b: PromptKey
+    a: PromptTally
+    b: PromptTally
+
+    @property
+    def key(self) -> PromptKey:
+        """The key of the side that names its suites."""
+        return self.key_a if self.key_a[0] else self.key_b
+
+    @property
+    def label(self) -> str:
+        return label_prompt(self.key)
+
+
+class Pair(NamedTuple):
+    """One target of A beside one of B, the prompts that are compared, and those that only one of them has."""
+
+    a: Target
+    b: Target
+    shared: list[SharedPrompt]
+    only_a: list[PromptKey]
+    only_b: list[PromptKey]
+
+
+def label_prompt(key: PromptKey) -> str:
+    """`core/P3`; `P3` where the suite has no name."""
+    return f"{key[0]}/{key[1]}" if key[0] else key[1]
+
+
+def find_target(side: RunSide, name: str) -> Target:
+    """The target a user means: its whole label, or a model's name where only one target has it."""
+    for target in side.targets:
+        if target.label == name:
+            return target
+    fitting = [target for target in side.targets if name in (target.model, target.label.partition(":")[2])]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = ", ".join(target.label for target in fitting or side.targets) or "none"
+    problem = f"has several targets named {name!r}" if fitting else f"has no target {name!r}"
+    raise TargetError(f"run {side.run_id} {problem}: name one of {known}")
+
+
+def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPairs:
+    """Targets of the same label, and those that `maps` (`X=Y`: X of A beside Y of B) puts together."""
+    mapped = [_read_map(a, b, text) for text in maps]
+    taken = {target for pair in mapped for target in pair}
+    pairs = [*mapped, *((t, t) for t in a.targets if t in b.targets and t not in taken)]
+    if not pairs:
+        raise TargetError(_describe_no_pair(a, b))
+    taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
+    return TargetPairs(pairs, [t for t in a.targets if t not in taken_a], [t for t in b.targets if t not in taken_b])
+
+
+def _read_map(a: RunSide, b: RunSide, text: str) -> tuple[Target, Target]:
+    """`X=Y`. A model's name may hold a `=` of its own, so every place to cut is tried."""
+    cuts = [place for place, character in enumerate(text) if character == "="]
+    if not cuts:
+        raise TargetError(f"--map {text!r} has no '=': write TARGET_OF_A=TARGET_OF_B")
+    for cut in cuts[:-1]:
+        with suppress(TargetError):
+            return find_target(a, text[:cut]), find_target(b, text[cut + 1 :])
+    return find_target(a, text[: cuts[-1]]), find_target(b, text[cuts[-1] + 1 :])
+
+
+def _describe_no_pair(a: RunSide, b: RunSide) -> str:
+    if not a.targets or not b.targets:
+        return f"run {(b if a.targets else a).run_id} has no target and no record: there is nothing to compare"
+    names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
+    return (
+        f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: "
+        f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
+    )
+
+
+def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Pair:
+    """Two targets by the prompts both were to answer, in the order of A."""
+    prompts_a, prompts_b = a.tallies.get(target_a, {}), b.tallies.get(target_b, {})
+    partners = {key: key for key in prompts_a if key in prompts_b}
+    if a.first_harness != b.first_harness:
+        # The first harness named no suites: there an id stands for the one prompt of that id and name.
+        for key, tally in prompts_a.items():
+            fitting = [other for other in prompts_b if other[1] == key[1] and prompts_b[other].name == tally.name]
+            if len(fitting) == 1:
+                partners[key] = fitting[0]
+    taken = set(partners.values())
+    return Pair(
+        target_a,
+        target_b,
+        [SharedPrompt(key, other, prompts_a[key], prompts_b[other]) for key, other in partners.items()],
+        [key for key in prompts_a if key not in partners],
+        [key for key in prompts_b if key not in taken],
+    )
