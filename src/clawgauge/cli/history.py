@@ -13,7 +13,9 @@ import msgspec
 
 from clawgauge.cli.files import configured_runs_dir, output_width, print_output, refill_command
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
-from clawgauge.history import FillCommand, FillStep, History, read_history
+from clawgauge.history.coverage import FillStep
+from clawgauge.history.findings import FillCommand, History
+from clawgauge.history.trends import read_history
 from clawgauge.journal import encode_document
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row

@@ -114,9 +114,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     n_not_fillable: int = 0
 
 
-_SUMMED_UP = ("results.jsonl", "config.json")
-
-
 Cell: TypeAlias = tuple[Target, PromptKey]
 
 
@@ -124,13 +121,10 @@ class RunEntry:
     """One run that could be read. `fingerprints` tells the content of every prompt it holds."""
 
     def __init__(self, run: Run) -> None:
-        self.path = run.path
-        self.config = run.config
-        self.started_at_ms = run.started_at_ms
+        self.path, self.config, self.started_at_ms = run.path, run.config, run.started_at_ms
         self.fingerprints = {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
         self._run = run
-        self._strata: Strata | None = None
-        self.summary = _fresh_summary(run) or summarize(run, self._read_strata())
+        self.summary = _fresh_summary(run) or summarize(run, self._strata)
 
     @property
     def run_id(self) -> str:
@@ -140,7 +134,7 @@ class RunEntry:
     def cells(self) -> dict[Cell, bool]:
         """Which prompts have a record of which target, and whether one of these is an answer."""
         cells: dict[Cell, bool] = {}
-        for target, group in self._read_strata().groups().items():
+        for target, group in self._strata.groups().items():
             for ending in group.endings:
                 key = (target, ending.prompt)
                 cells[key] = cells.get(key, False) or ending.answered
@@ -148,16 +142,16 @@ class RunEntry:
 
     def prompt_medians_ms(self, target: Target, suite: str | None) -> dict[PromptKey, float]:
         """How long a whole call of each prompt took in the middle; with `suite`, of its prompts alone."""
-        group = self._read_strata().groups().get(target)
+        group = self._strata.groups().get(target)
         times = group.prompt_times_ms() if group else {}
         return {key: median(values) for key, values in times.items() if suite in (None, key[0])}
 
-    def _read_strata(self) -> Strata:
+    @cached_property
+    def _strata(self) -> Strata:
         # A summary that is still fresh spares most runs this pass over their records.
-        if self._strata is None:
-            self._strata = Strata()
-            self._run.feed(self._strata)
-        return self._strata
+        strata = Strata()
+        self._run.feed(strata)
+        return strata
 
 
 def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
@@ -181,7 +175,7 @@ def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
 
 def _fresh_summary(run: Run) -> RunSummary | None:
     """summary.json, unless something it sums up was written after it, or it is not one of ours."""
-    written, *summed_up = (stat_file(run.path, name) for name in ("summary.json", *_SUMMED_UP))
+    written, *summed_up = (stat_file(run.path, name) for name in ("summary.json", "results.jsonl", "config.json"))
     if written is None or any(file is None or file.st_mtime_ns > written.st_mtime_ns for file in summed_up):
         return None
     try:

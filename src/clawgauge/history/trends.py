@@ -193,10 +193,10 @@ def read_history(
 
 
 def _concerns(entry: RunEntry, wanted: Callable[[Target], bool], suite: str | None) -> bool:
-    groups = [group for group in entry.summary.models if wanted(group.target)]
     # A run that recorded nothing yet has no group; it belongs in the table all the same.
     if not entry.summary.models:
         return suite is None
+    groups = [group for group in entry.summary.models if wanted(group.target)]
     return any(suite is None or any(part.suite == suite for part in group.suites) for group in groups)
 
 

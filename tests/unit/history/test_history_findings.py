@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from clawgauge.errors import RunFolderError
-from clawgauge.history import FillStep, History, read_history
+from clawgauge.history.coverage import FillStep
+from clawgauge.history.findings import History
+from clawgauge.history.trends import read_history
 from clawgauge.reports.history import describe_history
 from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
