@@ -29,22 +29,16 @@ from clawgauge.prices import load_prices
 from clawgauge.reports.clean import clean_cell, clean_terminal
 from clawgauge.reports.document import Prose, Section
 from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
-from clawgauge.routing import (
-    ChainForecast,
-    Decision,
-    Reason,
-    best_chain,
-    decide,
+from clawgauge.routing.chains import ChainForecast, best_chain, forecast, parse_chain
+from clawgauge.routing.decision import Decision, Reason, decide, read_policy
+from clawgauge.routing.evidence import gather_evidence
+from clawgauge.routing.litellm import litellm_config
+from clawgauge.routing.openclaw import (
     find_conflicts,
-    forecast,
-    gather_evidence,
-    litellm_config,
     merge_patch,
     models_in_use,
     openclaw_routing,
-    parse_chain,
     read_openclaw,
-    read_policy,
     write_openclaw,
 )
 
@@ -106,14 +100,11 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.simulate is not None:
         _simulate(arguments.simulate, decision, as_json=arguments.json)
         return code
+    routing = litellm_config(decision) if made_for == "litellm" else openclaw_routing(decision, current)
+    settings, reasons, notes = routing.settings, routing.reasons, routing.notes
+    text = encode_document(settings).decode()
     if made_for == "litellm":
-        made = litellm_config(decision)
-        settings, reasons, notes = made.config, made.reasons, made.notes
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
-    else:
-        routing = openclaw_routing(decision, current)
-        settings, reasons, notes = routing.patch, routing.reasons, routing.notes
-        text = encode_document(settings).decode()
     notes += _standing_notes(decision, arguments.current is not None)
     notes += find_conflicts(before, settings) if made_for == "openclaw" else []
     from clawgauge.reports.terminal import as_text

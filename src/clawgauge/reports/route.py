@@ -10,7 +10,8 @@ from typing import Any
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
-from clawgauge.routing import ChainForecast, Decision, Reason, Standing
+from clawgauge.routing.chains import ChainForecast
+from clawgauge.routing.decision import Decision, Reason, Standing
 from clawgauge.secrets import mask_shapes
 from clawgauge.words import (
     ABSENT,

@@ -1,19 +1,26 @@
-"""The policy, and every model measured against it: removed with its reason, or put in order. Deterministic."""
+"""The policy, and every model measured against it: removed with its reason, or put in order. Deterministic.
+
+How surely a model is the best is told by scoring again over prompts that are drawn anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.records import PromptKey
 from clawgauge.routing.evidence import Evidence
-from clawgauge.routing.scores import Scores, best_shares, weigh
 from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
+from clawgauge.stats.proportions import wilson_interval
+from clawgauge.stats.tiers import effective_counts
 from clawgauge.words import format_ms, format_percent
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -21,6 +28,16 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 # A model is the best where it is best in this share of the resamplings; short of it, it is one of a tie.
 SURE_SHARE = 0.95
+# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
+HALF_P95_MS = 5_000.0
+HALF_TTFT_MS = 1_000.0
+HALF_COST_USD = 0.01
+_MIN_RESAMPLES, _MAX_RESAMPLES = 200, 500
+_STEPS = 1_000_000
+# A percentile of more times than these is the same to any digit a score has.
+_MAX_TIMES = 2_000
+# How often each family was drawn.
+Drawn: TypeAlias = Mapping[PromptKey, int]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,6 +100,15 @@ class Reason:
     setting: str
     why: str
     model: str | None = None
+
+
+@dataclass(slots=True)
+class Routing:
+    """The settings of a router, the reason for each of their lines, and what could not be decided."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def address_notes(name: str, address: str, key_env: str | None) -> list[str]:
@@ -158,10 +184,14 @@ class Decision:
 
 def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] = ()) -> Decision:
     """Limits first, then the weighted order; of those that tie for the best, the ones `in_use` go first."""
-    weights = {name: float(getattr(policy.weights, name)) for name in policy.weights.__struct_fields__}
-    standings = sorted((_stand(one, policy, weights) for one in evidence), key=_place)
+    weights = msgspec.structs.asdict(policy.weights)
+    standings = []
+    for one in evidence:
+        measured = Scores(one).measured
+        standings.append(Standing(one, tuple(_broken(one, policy)), measured, _weigh(measured, weights)))
+    standings.sort(key=_place)
     kept, removed = [one for one in standings if one.kept], [one for one in standings if not one.kept]
-    shares = best_shares([Scores(one.evidence) for one in kept], weights)
+    shares = _best_shares([Scores(one.evidence) for one in kept], weights)
     kept = [replace(one, best_share=share) for one, share in zip(kept, shares, strict=True)]
     best = _maybe_best(kept)
     # A stable sort: what is not in use stays in the order of the scores.
@@ -185,56 +215,128 @@ def _place(standing: Standing) -> tuple[bool, float, str]:
     return not standing.kept, -standing.score, standing.evidence.label
 
 
-def _stand(evidence: Evidence, policy: Policy, weights: Mapping[str, float]) -> Standing:
-    scores = Scores(evidence).measured
-    return Standing(evidence, tuple(_broken(evidence, policy)), scores, weigh(scores, weights))
-
-
-def _broken(evidence: Evidence, policy: Policy) -> list[str]:
+def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
     """Every limit the model does not keep, each as a sentence with its figure and its n."""
     limits, group, timed = policy.limits, evidence.group, evidence.group.timed_ms
-    n_cells = group.n_scheduled
-    found = [
-        _under("pass rate", group.pass_rate_scheduled, limits.min_pass_rate, group.n_scheduled_judged),
-        _under("answered", group.n_success / n_cells if n_cells else None, limits.min_answered_rate, n_cells),
-        _over("p95", timed.p95, limits.max_p95_ms, "ms", timed.n, is_bound="p95" in timed.beyond),
-        _over("first token p95", group.ttft_ms.p95, limits.max_ttft_p95_ms, "ms", group.ttft_ms.n),
-        _tier_over(evidence, limits),
-        _cost_over(evidence, limits.max_cost_per_call_usd, 1, "a call"),
-        _cost_over(evidence, limits.max_monthly_cost_usd, policy.calls_per_month, "a month"),
-        "not local" if limits.local_only and not evidence.local else None,
-    ]
-    return [words for words in found if words]
+    n_cells, tool_use, cost = group.n_scheduled, group.tool_use, evidence.cost_per_call_usd
+    answered = group.n_success / n_cells if n_cells else None
+    for name, rate, least, n in (
+        ("pass rate", group.pass_rate_scheduled, limits.min_pass_rate, group.n_scheduled_judged),
+        ("answered", answered, limits.min_answered_rate, n_cells),
+    ):
+        if least is not None and (rate is None or rate < least):
+            measured = "not measured" if rate is None else f"{format_percent(rate)} of {n}"
+            yield f"{name} {measured}, wanted at least {format_percent(least)}"
+    for name, figures, most in (
+        ("p95", timed, limits.max_p95_ms),
+        ("first token p95", group.ttft_ms, limits.max_ttft_p95_ms),
+    ):
+        # A figure that lies among the timeouts is more than it says, and how much more nobody knows.
+        over = "over " if "p95" in figures.beyond else ""
+        if most is not None and (figures.p95 is None or figures.p95 > most or over):
+            measured = "not measured" if figures.p95 is None else f"{over}{figures.p95:.0f} ms (n={figures.n})"
+            yield f"{name} {measured}, wanted at most {most:.0f} ms"
+    if limits.max_tier is not None and (tool_use.tier is None or tool_use.tier > limits.max_tier):
+        yield f"{tool_use.label}, wanted Tier {limits.max_tier} or better"
+    for limit, calls, per in (
+        (limits.max_cost_per_call_usd, 1, "a call"),
+        (limits.max_monthly_cost_usd, policy.calls_per_month, "a month"),
+    ):
+        if limit is not None and not evidence.free_of_charge and (cost is None or cost * calls > limit):
+            measured = f"cost {per} unknown" if cost is None else f"cost ${cost * calls:.4g} {per}"
+            yield f"{measured}, wanted at most ${limit:g}"
+    if limits.local_only and not evidence.local:
+        yield "not local"
 
 
-def _under(name: str, value: float | None, limit: float | None, n: int) -> str | None:
-    if limit is None or (value is not None and value >= limit):
-        return None
-    measured = "not measured" if value is None else f"{format_percent(value)} of {n}"
-    return f"{name} {measured}, wanted at least {format_percent(limit)}"
+class Scores:
+    """One model's scores, each between 0 and 1, as measured and over families of prompts drawn anew.
+
+    Rates count by the lower end of their interval: ten of ten says less than a hundred of a hundred.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        group, tool_use, cells = evidence.group, evidence.group.tool_use, evidence.cells.values()
+        effective = effective_counts(list(evidence.verdicts.values()))
+        self._n_verdicts, self._n_tools = effective.trials if effective else 0.0, tool_use.n_eff or tool_use.n
+        self._verdicts = [(family, *cluster) for family, cluster in evidence.verdicts.items()]
+        self._tools = [(cell.family, int(cell.used_tool), 1) for cell in cells if cell.used_tool is not None]
+        self._times_ms = _descending((cell.waited_ms, cell.family) for cell in cells if cell.answered)
+        self._ttfts_ms = _descending((cell.ttft_ms, cell.family) for cell in cells if cell.ttft_ms is not None)
+        self._cost = 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
+        passed = effective.passes / effective.trials if effective else None
+        self.measured = self._score(passed, tool_use.rate, group.latency_ms.p95, group.ttft_ms.p50)
+        self.families = {*evidence.verdicts, *(cell.family for cell in cells)}
+        self.n_steps = 1 + len(self._verdicts) + len(self._tools) + len(self._times_ms) + len(self._ttfts_ms)
+
+    def over(self, drawn: Drawn) -> dict[str, float]:
+        """The scores over drawn families."""
+        passed, used = _drawn_rate(self._verdicts, drawn), _drawn_rate(self._tools, drawn)
+        times = _drawn_percentile(self._times_ms, drawn, 0.95), _drawn_percentile(self._ttfts_ms, drawn, 0.50)
+        return self._score(passed, used, *times)
+
+    def _score(
+        self, passed: float | None, used: float | None, p95_ms: float | None, ttft_ms: float | None
+    ) -> dict[str, float]:
+        return {
+            "pass_rate": _lower_end(passed, self._n_verdicts),
+            "tool_use": _lower_end(used, self._n_tools),
+            "latency": _falling(p95_ms, HALF_P95_MS),
+            "ttft": _falling(ttft_ms, HALF_TTFT_MS),
+            "cost": self._cost,
+        }
 
 
-def _over(
-    name: str, value: float | None, limit: float | None, unit: str, n: int, *, is_bound: bool = False
-) -> str | None:
-    """`is_bound`: more than `value`, and how much more nobody knows."""
-    if limit is None or (value is not None and value <= limit and not is_bound):
-        return None
-    measured = "not measured" if value is None else f"{'over ' if is_bound else ''}{value:.0f} {unit} (n={n})"
-    return f"{name} {measured}, wanted at most {limit:.0f} {unit}"
+def _weigh(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The weighted mean."""
+    return sum(weights[name] * scores[name] for name in scores) / sum(weights.values())
 
 
-def _tier_over(evidence: Evidence, limits: Limits) -> str | None:
-    tool_use = evidence.group.tool_use
-    if limits.max_tier is None or (tool_use.tier is not None and tool_use.tier <= limits.max_tier):
-        return None
-    return f"{tool_use.label}, wanted Tier {limits.max_tier} or better"
+def _best_shares(models: Sequence[Scores], weights: Mapping[str, float]) -> list[float]:
+    """In which share of resamplings each model has the highest score; equal ones share it.
+
+    Families of prompts are drawn with replacement, the same for all models: what two of them find hard moves both.
+    """
+    families = sorted({family for one in models for family in one.families})
+    if not families or len(models) < 2:
+        return [1.0 / len(models) for _ in models]
+    n_resamples = max(_MIN_RESAMPLES, min(_MAX_RESAMPLES, _STEPS // sum(one.n_steps for one in models)))
+    generator, wins = random.Random(0), [0.0] * len(models)
+    for _ in range(n_resamples):
+        drawn = dict.fromkeys(families, 0) | Counter(generator.choices(families, k=len(families)))
+        scores = [_weigh(one.over(drawn), weights) for one in models]
+        best = [place for place, score in enumerate(scores) if score == max(scores)]
+        for place in best:
+            wins[place] += 1 / len(best)
+    return [count / n_resamples for count in wins]
 
 
-def _cost_over(evidence: Evidence, limit: float | None, calls: int, per: str) -> str | None:
-    if limit is None or evidence.free_of_charge:
-        return None
-    if evidence.cost_per_call_usd is None:
-        return f"cost {per} unknown, wanted at most ${limit:g}"
-    cost = evidence.cost_per_call_usd * calls
-    return None if cost <= limit else f"cost ${cost:.4g} {per}, wanted at most ${limit:g}"
+def _drawn_rate(clusters: Iterable[tuple[PromptKey, int, int]], drawn: Drawn) -> float | None:
+    passes = trials = 0
+    for family, k, n in clusters:
+        passes += drawn[family] * k
+        trials += drawn[family] * n
+    return passes / trials if trials else None
+
+
+def _descending(times: Iterable[tuple[int, PromptKey]]) -> list[tuple[int, PromptKey]]:
+    ordered = sorted(times, reverse=True)
+    return ordered[:: len(ordered) // _MAX_TIMES + 1]
+
+
+def _drawn_percentile(descending: Sequence[tuple[int, PromptKey]], drawn: Drawn, q: float) -> float | None:
+    above = (1 - q) * sum(drawn[family] for _, family in descending)
+    for time_ms, family in descending:
+        above -= drawn[family]
+        if above < 0:
+            return time_ms
+    return None
+
+
+def _lower_end(rate: float | None, n: float) -> float:
+    bounds = None if rate is None else wilson_interval(rate * n, n)
+    return bounds[0] if bounds else 0.0
+
+
+def _falling(value: float | None, half: float) -> float:
+    return 0.0 if value is None else half / (half + value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 from clawgauge.prices import vendor_of
-from clawgauge.routing.decision import Decision, Reason, address_notes, cite
+from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite
 from clawgauge.routing.evidence import Evidence
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.words import format_ms
@@ -19,70 +18,47 @@ MIN_TIMEOUT_S = 5
 _REFERENCE = "os.environ/"
 
 
-@dataclass(slots=True)
-class LiteLlmRouting:
-    """A configuration for the LiteLLM proxy, the reason for each of its lines, and what could not be decided."""
-
-    config: dict[str, Any] = field(default_factory=dict)
-    reasons: list[Reason] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def litellm_config(decision: Decision) -> LiteLlmRouting:
+def litellm_config(decision: Decision) -> Routing:
     """`model_list` best first, and each model's fallbacks: those placed after it."""
-    routing = LiteLlmRouting()
+    routing = Routing()
     entries: dict[str, dict[str, Any]] = {}
     for evidence in decision.ranked:
         params = _params(evidence)
         if params is None:
             routing.notes.append(f"{evidence.label} is not routed: LiteLLM cannot reach a provider of this kind")
             continue
-        if any(
-            str(value).startswith(_REFERENCE)
-            for name, value in [("name", evidence.label), *params.items()]
-            if name != "api_key"
-        ):
+        texts = [evidence.label, *(str(value) for name, value in params.items() if name != "api_key")]
+        if any(text.startswith(_REFERENCE) for text in texts):
             routing.notes.append(f"{evidence.label} is not routed: LiteLLM would read its name as that of a variable")
             continue
-        timeout_s = timeout_from(evidence.group.latency_ms.p99)
-        if timeout_s is not None:
-            params["timeout"] = timeout_s
+        p99_ms, timed = evidence.group.latency_ms.p99, "no successful call, so no timeout"
+        if p99_ms is not None:
+            timeout_s = params["timeout"] = max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
+            timed = f"timeout {timeout_s} s ({_word_timeout(evidence, timeout_s, p99_ms)})"
         key_env = evidence.settings.get("api_key_env")
         if evidence.provider_type != "openai_responses" or vendor_of(evidence.settings) != "openai":
             routing.notes += address_notes(evidence.label, params["api_base"], key_env)
         entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
-        why = f"{_word_timeout(evidence, timeout_s)}; {cite(evidence)}"
+        why = f"{timed}; {cite(evidence)}"
         routing.reasons.append(Reason(f'model_list["{evidence.label}"]', str(params["model"]), why, evidence.label))
     if not entries:
         routing.notes.append("no model keeps the policy's limits and can be reached: nothing is configured")
         return routing
     names = list(entries)
-    routing.config["model_list"] = list(entries.values())
-    fallbacks = _fallbacks(names, decision.policy.max_fallbacks)
-    if fallbacks:
-        routing.config["router_settings"] = {"fallbacks": fallbacks}
+    routing.settings["model_list"] = list(entries.values())
+    # Each model falls back to those placed after it, the last to none.
+    limit = decision.policy.max_fallbacks
+    chains = ((name, names[place : place + limit]) for place, name in enumerate(names, start=1))
+    if fallbacks := [{name: after} for name, after in chains if after]:
+        routing.settings["router_settings"] = {"fallbacks": fallbacks}
         routing.reasons.append(Reason("router_settings.fallbacks", " > ".join(names), "the order of the policy"))
     return routing
 
 
-def _word_timeout(evidence: Evidence, timeout_s: int | None) -> str:
-    p99_ms = evidence.group.latency_ms.p99
-    if p99_ms is None or timeout_s is None:
-        return "no successful call, so no timeout"
+def _word_timeout(evidence: Evidence, timeout_s: int, p99_ms: float) -> str:
     rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
     thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
-    return f"timeout {timeout_s} s ({rule}; p99 {format_ms(p99_ms)}{thin}, n={evidence.group.n_success})"
-
-
-def timeout_from(p99_ms: float | None) -> int | None:
-    """Whole seconds with room above the measured p99; None where nothing was measured."""
-    return None if p99_ms is None else max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
-
-
-def _fallbacks(names: list[str], limit: int) -> list[dict[str, list[str]]]:
-    """Each model falls back to those placed after it, the last to none."""
-    chains = ((name, names[place + 1 : place + 1 + limit]) for place, name in enumerate(names))
-    return [{name: after} for name, after in chains if after]
+    return f"{rule}; p99 {format_ms(p99_ms)}{thin}, n={evidence.group.n_success}"
 
 
 def _params(evidence: Evidence) -> dict[str, Any] | None:

@@ -6,7 +6,9 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import json5
 
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
-from clawgauge.routing.decision import Decision, Reason, address_notes, cite
+from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
@@ -93,10 +95,8 @@ def models_in_use(config: Mapping[str, Any], evidence: Sequence[Evidence]) -> li
     fallbacks = named.get("fallbacks")
     refs = [named.get("primary"), *(fallbacks if isinstance(fallbacks, list) else [])]
     routes, _ = find_routes(evidence)
-    found = [
-        route.evidence.label for ref in refs if isinstance(ref, str) for route in routes if route.is_named(ref, config)
-    ]
-    return list(dict.fromkeys(found))
+    named_by = (route for ref in refs if isinstance(ref, str) for route in routes if route.is_named(ref, config))
+    return list(dict.fromkeys(route.evidence.label for route in named_by))
 
 
 def _names_in(config: Mapping[str, Any]) -> set[str]:
@@ -124,9 +124,13 @@ def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tupl
     unreachable: dict[str, str] = {}
     provider_ids: dict[str, str] = {}
     for evidence in ranked:
-        route = _route(evidence, provider_ids, names)
-        if route is None:
-            unreachable[evidence.label] = _why_not(evidence)
+        route, kind = _route(evidence, provider_ids, names), evidence.provider_type
+        if route is None and kind == "embedded":
+            why = "measured on the embedded server, which runs only during a run"
+            unreachable[evidence.label] = f"{why}: serve the model with Ollama to route to it"
+        elif route is None:
+            why = f"OpenClaw has no way to reach a provider of type {kind} without an address"
+            unreachable[evidence.label] = why
         elif any(route.is_named(earlier.ref, {}) for earlier in routes):
             unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
         else:
@@ -135,10 +139,12 @@ def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tupl
 
 
 def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[str]) -> Route | None:
-    kind, model = evidence.provider_type, evidence.target.model
+    kind, model, reported = evidence.provider_type, evidence.target.model, evidence.model_reported
     if kind == "claude_code_cli":
-        return Route(evidence, "anthropic", _claude_model(evidence), None, runtime="claude-cli")
-    address = evidence.settings.get("base_url")
+        # What answered, where the name that was asked for is short for it (`opus`).
+        answered = reported if reported and model in reported else model
+        return Route(evidence, "anthropic", answered, None, runtime="claude-cli")
+    address, key_env = evidence.settings.get("base_url"), evidence.settings.get("api_key_env")
     if kind not in _APIS or not isinstance(address, str):
         return None
     if kind == "openai_responses" and vendor_of(evidence.settings) == "openai":
@@ -147,21 +153,12 @@ def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[s
     plain = plain_model(kind, model)
     spellings = [model, *({plain, f"{plain}:latest"} if kind == "ollama_openai" else ())]
     known = (one for one in spellings if one in names or f"{provider_id}/{one}" in names)
-    return Route(evidence, provider_id, next(known, model), _declare(evidence, address, _APIS[kind]))
-
-
-def _why_not(evidence: Evidence) -> str:
-    if evidence.provider_type == "embedded":
-        return (
-            "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
-        )
-    return f"OpenClaw has no way to reach a provider of type {evidence.provider_type} without an address"
-
-
-def _claude_model(evidence: Evidence) -> str:
-    """What answered, where the name that was asked for is short for it (`opus`)."""
-    asked, reported = evidence.target.model, evidence.model_reported
-    return reported if reported and asked in reported else asked
+    declared: dict[str, Any] = {"baseUrl": address, "api": _APIS[kind]}
+    if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
+        declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
+    elif evidence.local:
+        declared["apiKey"] = LOCAL_KEY_MARKER
+    return Route(evidence, provider_id, next(known, model), declared)
 
 
 def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
@@ -176,100 +173,69 @@ def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
     return taken[name]
 
 
-def _declare(evidence: Evidence, address: str, api: str) -> dict[str, Any]:
-    declared: dict[str, Any] = {"baseUrl": address, "api": api}
-    key_env = evidence.settings.get("api_key_env")
-    if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
-        declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
-    elif evidence.local:
-        declared["apiKey"] = LOCAL_KEY_MARKER
-    return declared
-
-
-@dataclass(slots=True)
-class OpenClawRouting:
-    """A patch, the reason for each of its lines, and what could not be decided."""
-
-    patch: dict[str, Any] = field(default_factory=dict)
-    reasons: list[Reason] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def set(self, path: Sequence[str], value: Any, why: str, model: str | None = None) -> None:
-        """Put one setting into the patch, with its reason."""
-        place = self.patch
-        for key in path[:-1]:
-            place = place.setdefault(key, {})
-        place[path[-1]] = value
-        self.reasons.append(Reason(_dotted(path), _shown(value), why, model))
-
-    def set_chain(self, path: Sequence[str], chain: Sequence[Route], why: str, alone: str) -> None:
-        """Put a model and those behind it into the patch, each with its own reason; `alone` where there are none."""
-        first, *rest = chain
-        self.set([*path, "primary"], first.ref, f"{why}; {cite(first.evidence)}", first.ref)
-        self.set([*path, "fallbacks"], [route.ref for route in rest], "the next in order" if rest else alone)
-        for place, route in enumerate(rest):
-            where = f"{_dotted(path)}.fallbacks[{place}]"
-            self.reasons.append(Reason(where, route.ref, cite(route.evidence), route.ref))
-
-
-def openclaw_routing(decision: Decision, config: Mapping[str, Any] | None = None) -> OpenClawRouting:
+def openclaw_routing(decision: Decision, config: Mapping[str, Any] | None = None) -> Routing:
     """The patch that a decision amounts to. Empty, with notes, where the evidence carries nothing.
 
     A model that `config`, the configuration in use, knows under another name of the same is named as it is there.
     """
-    routing = OpenClawRouting()
     names = _names_in(config or {})
     routes, unreachable = find_routes(decision.ranked, names)
-    for label, why in unreachable.items():
-        routing.notes.append(f"{label} is not routed: {why}")
+    routing = Routing(notes=[f"{label} is not routed: {why}" for label, why in unreachable.items()])
     # Tools are taken from a model however it ranks: someone may choose it by hand.
     removed = [standing.evidence for standing in decision.standings if not standing.kept]
     others, _ = find_routes([*decision.ranked, *removed], names)
-    _choose_models(routing, routes, decision)
-    _choose_subagents(routing, routes, decision, unreachable)
-    _limit_tools(routing, others)
-    used = {reason.model for reason in routing.reasons}
-    _describe_models(routing, [route for route in others if route.ref in used or _denied(route)])
-    routing.patch = escape_references(routing.patch)
-    return routing
-
-
-def _choose_models(routing: OpenClawRouting, routes: Sequence[Route], decision: Decision) -> None:
-    if not routes:
+    longest = 1 + decision.policy.max_fallbacks
+    if routes:
+        why, alone = decision.tie or "placed first", "no other model keeps the policy's limits"
+        _set_chain(routing, ("agents", "defaults", "model"), routes[:longest], why, alone)
+    else:
         routing.notes.append(
             "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
         )
-        return
-    chosen = routes[: 1 + decision.policy.max_fallbacks]
-    alone = "no other model keeps the policy's limits"
-    why = decision.tie or "placed first"
-    routing.set_chain(("agents", "defaults", "model"), chosen, why, alone)
-
-
-def _choose_subagents(
-    routing: OpenClawRouting, routes: Sequence[Route], decision: Decision, unreachable: Mapping[str, str]
-) -> None:
-    """Who is recommended, or nothing: a subagent has a shell and nobody watching."""
+    # Who is recommended, or nothing: a subagent has a shell and nobody watching.
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
-    if not fit:
+    if fit:
+        why, alone = "recommended for subagents", "no other model is recommended for subagents"
+        _set_chain(routing, ("agents", "defaults", "subagents", "model"), fit[:longest], why, alone)
+    else:
         routing.notes.append("no model is recommended for subagents with full tool access; their model is left alone")
         routing.notes += _missing_evidence(decision, unreachable)
-        return
-    place = ("agents", "defaults", "subagents", "model")
-    chosen = fit[: 1 + decision.policy.max_fallbacks]
-    routing.set_chain(place, chosen, "recommended for subagents", "no other model is recommended for subagents")
+    _limit_tools(routing, others)
+    used = {reason.model for reason in routing.reasons}
+    _describe_models(routing, [route for route in others if route.ref in used or _denied(route)])
+    routing.settings = escape_references(routing.settings)
+    return routing
+
+
+def _set(routing: Routing, path: Sequence[str], value: Any, why: str, model: str | None = None) -> None:
+    """Put one setting into the patch, with its reason."""
+    place = routing.settings
+    for key in path[:-1]:
+        place = place.setdefault(key, {})
+    place[path[-1]] = value
+    routing.reasons.append(Reason(_dotted(path), _shown(value), why, model))
+
+
+def _set_chain(routing: Routing, path: Sequence[str], chain: Sequence[Route], why: str, alone: str) -> None:
+    """Put a model and those behind it into the patch, each with its own reason; `alone` where there are none."""
+    first, *rest = chain
+    _set(routing, [*path, "primary"], first.ref, f"{why}; {cite(first.evidence)}", first.ref)
+    _set(routing, [*path, "fallbacks"], [route.ref for route in rest], "the next in order" if rest else alone)
+    for place, route in enumerate(rest):
+        where = f"{_dotted(path)}.fallbacks[{place}]"
+        routing.reasons.append(Reason(where, route.ref, cite(route.evidence), route.ref))
 
 
 def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
     """What stands between the best placed models and a subagent's place, the nearest first."""
     candidates = [standing.evidence for standing in decision.standings]
-    removed = {one.evidence.label: ", ".join(one.removed_by) for one in decision.standings}
-    out = [one.label for one in candidates if one.group.tool_use.recommended_for_subagents]
+    out = {
+        one.evidence.label: unreachable.get(one.evidence.label) or ", ".join(one.removed_by)
+        for one in decision.standings
+        if one.evidence.group.tool_use.recommended_for_subagents
+    }
     if out:
-        return [
-            f"{label} is recommended for subagents, but out: {unreachable.get(label) or removed[label]}"
-            for label in out
-        ]
+        return [f"{label} is recommended for subagents, but out: {why}" for label, why in out.items()]
     open_yet = [one for one in candidates if one.group.tool_use.evidence_command]
     notes = [
         f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}"
@@ -295,26 +261,21 @@ def _denied(route: Route) -> list[str] | None:
     return DENY_ACTING if p_tier_1 + p_tier_2 >= DECIDED_LEVEL else DENY_ALL
 
 
-def _limit_tools(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
+def _limit_tools(routing: Routing, routes: Sequence[Route]) -> None:
     for route in routes:
-        denied = _denied(route)
-        if denied is None:
-            continue
-        tool_use = route.evidence.group.tool_use
-        word = (
-            "all tools denied: not sure to be Tier 2 or better"
-            if denied is DENY_ALL
-            else "tools that act denied: not sure to be Tier 1"
-        )
-        why = f"{word}; {cite(route.evidence)}"
-        if tool_use.tier == 1 and tool_use.needed:
-            why += (
-                f"; {plural(tool_use.needed, 'more right answer', 'more right answers')} in a row would do for Tier 1"
-            )
-        routing.set(["tools", "byProvider", route.ref, "deny"], list(denied), why, route.ref)
+        denied, tool_use = _denied(route), route.evidence.group.tool_use
+        if denied is not None:
+            why = "tools that act denied: not sure to be Tier 1"
+            if denied is DENY_ALL:
+                why = "all tools denied: not sure to be Tier 2 or better"
+            why += f"; {cite(route.evidence)}"
+            if tool_use.tier == 1 and tool_use.needed:
+                more = plural(tool_use.needed, "more right answer", "more right answers")
+                why += f"; {more} in a row would do for Tier 1"
+            _set(routing, ["tools", "byProvider", route.ref, "deny"], list(denied), why, route.ref)
 
 
-def _describe_models(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
+def _describe_models(routing: Routing, routes: Sequence[Route]) -> None:
     """Servers OpenClaw does not know itself are declared; levels and runtimes are set as they were measured."""
     declared: dict[str, list[Route]] = {}
     for route in routes:
@@ -327,23 +288,22 @@ def _describe_models(routing: OpenClawRouting, routes: Sequence[Route]) -> None:
             settings["params"] = {"thinking": level}
         if settings:
             why = f"as it was measured; {cite(route.evidence)}"
-            routing.set(["agents", "defaults", "models", route.ref], settings, why, route.ref)
+            _set(routing, ["agents", "defaults", "models", route.ref], settings, why, route.ref)
     for provider_id, members in declared.items():
         entry = {**(members[0].declared or {}), "models": [_model_entry(route) for route in members]}
         names = ", ".join(route.evidence.label for route in members)
         why = f"where {names} answered in run {members[0].evidence.run_id}"
-        routing.set(["models", "providers", provider_id], entry, why)
+        _set(routing, ["models", "providers", provider_id], entry, why)
         key = entry.get("apiKey")
         routing.notes += address_notes(provider_id, entry["baseUrl"], key["id"] if isinstance(key, dict) else None)
 
 
 def _model_entry(route: Route) -> dict[str, Any]:
     """One model of a declared provider, with what the inventory and the tier know of it."""
-    info, tool_use = route.evidence.model_info, route.evidence.group.tool_use
-    name = route.model_id
+    info, name = route.evidence.model_info, route.model_id
     known = [part for part in (info.parameters, info.quantization) if part] if info else []
-    entry: dict[str, Any] = {"id": route.model_id, "name": f"{name} ({', '.join(known)})" if known else name}
-    if tool_use.tier is not None:
+    entry: dict[str, Any] = {"id": name, "name": f"{name} ({', '.join(known)})" if known else name}
+    if route.evidence.group.tool_use.tier is not None:
         entry["compat"] = {"supportsTools": _denied(route) is not DENY_ALL}
     return entry
 
@@ -371,20 +331,16 @@ def read_openclaw(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
     try:
         text = raw.decode("utf-8-sig")
-        found = _parse(text)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            # Slow, but right: only files with comments and the like come this far.
+            found = json5.loads(text, allow_duplicate_keys=False)
     except (ValueError, RecursionError) as fault:
         raise ConfigError(f"{path} is not JSON5: {fault}") from fault
     if not isinstance(found, dict):
         raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")
     return found
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        # Slow, but right: only files with comments and the like come this far.
-        return json5.loads(text, allow_duplicate_keys=False)
 
 
 def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -473,16 +429,13 @@ def _back_up(path: Path) -> Path | None:
     if not path.exists():
         return None
     content, mode = path.read_bytes(), path.stat().st_mode & 0o777
-    number = 0
-    while True:
+    for number in count():
         backup = path.with_name(f"{path.name}.bak" + (f".{number}" if number else ""))
-        try:
+        with suppress(FileExistsError):
             fd = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        except FileExistsError:
-            number += 1
-            continue
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        return backup
+            break
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return backup

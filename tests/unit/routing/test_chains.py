@@ -9,7 +9,9 @@ import pytest
 
 from clawgauge.errors import RequestError
 from clawgauge.prices import load_prices
-from clawgauge.routing import Limits, Policy, Weights, best_chain, decide, forecast, gather_evidence, parse_chain
+from clawgauge.routing.chains import best_chain, forecast, parse_chain
+from clawgauge.routing.decision import Limits, Policy, Weights, decide
+from clawgauge.routing.evidence import gather_evidence
 from support.measured_models import MeasuredRun
 from support.written_runs import config, prompt, record, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of

@@ -13,7 +13,8 @@ import pytest
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
 from clawgauge.records import Target
-from clawgauge.routing import Limits, Policy, Weights, decide, gather_evidence, read_policy
+from clawgauge.routing.decision import Limits, Policy, Weights, decide, read_policy
+from clawgauge.routing.evidence import gather_evidence
 from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
 from support.written_runs import LABEL, config, prompt, record, unanswered, write_run

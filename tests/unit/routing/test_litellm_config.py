@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.records import Target
-from clawgauge.routing import Limits, Policy, litellm_config
+from clawgauge.routing.decision import Limits, Policy
+from clawgauge.routing.litellm import litellm_config
 from support.measured_models import Measured
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, decision_of
 
@@ -29,7 +30,7 @@ def test_a_timeout_is_twice_the_measured_tail_in_whole_seconds(
 ) -> None:
     """Never under five seconds, and the reason says what it rests on."""
     routing = litellm_config(decision_of(tmp_path, replace(QWEN, e2e_ms=e2e_ms)))
-    assert routing.config["model_list"][0]["litellm_params"]["timeout"] == timeout_s
+    assert routing.settings["model_list"][0]["litellm_params"]["timeout"] == timeout_s
     assert routing.reasons[0].why.startswith(words)
 
 
@@ -44,7 +45,7 @@ def test_every_model_is_reached_as_it_was_measured(tmp_path: Path) -> None:
     """Protocol, address, thinking level; a key by the name of its variable; and who cannot be reached is said."""
     mine = Measured(Target("gateway", "m"), CHAT)
     routing = litellm_config(decision_of(tmp_path, QWEN, CODEX, mine, OPUS))
-    params = {entry["model_name"]: entry["litellm_params"] for entry in routing.config["model_list"]}
+    params = {entry["model_name"]: entry["litellm_params"] for entry in routing.settings["model_list"]}
     assert {name: {k: v for k, v in one.items() if k != "timeout"} for name, one in params.items()} == {
         "ollama_openai:qwen3:8b": {
             "model": "openai/qwen3:8b", "api_base": "http://localhost:11434/v1", "api_key": "none",
@@ -62,18 +63,18 @@ def test_each_model_falls_back_to_those_placed_after_it(tmp_path: Path) -> None:
     """As many as the policy allows, and the last to none; without fallbacks there is nothing to set."""
     models = (QWEN, LLAMA, GPT)
     routing = litellm_config(decision_of(tmp_path / "one", *models, policy=Policy(max_fallbacks=1)))
-    first, second, third = (entry["model_name"] for entry in routing.config["model_list"])
-    assert routing.config["router_settings"] == {"fallbacks": [{first: [second]}, {second: [third]}]}
+    first, second, third = (entry["model_name"] for entry in routing.settings["model_list"])
+    assert routing.settings["router_settings"] == {"fallbacks": [{first: [second]}, {second: [third]}]}
     routing = litellm_config(decision_of(tmp_path / "many", *models))
-    assert routing.config["router_settings"] == {"fallbacks": [{first: [second, third]}, {second: [third]}]}
+    assert routing.settings["router_settings"] == {"fallbacks": [{first: [second, third]}, {second: [third]}]}
     assert routing.reasons[-1].setting == f"{first} > {second} > {third}"
-    assert "router_settings" not in litellm_config(decision_of(tmp_path / "alone", QWEN)).config
+    assert "router_settings" not in litellm_config(decision_of(tmp_path / "alone", QWEN)).settings
 
 
 def test_where_nobody_can_be_routed_nothing_is_configured(tmp_path: Path) -> None:
     """No empty list that would stop a proxy from starting, and the note says why."""
     routing = litellm_config(decision_of(tmp_path, SMOL, policy=Policy(limits=Limits(min_pass_rate=None))))
-    assert routing.config == {}
+    assert routing.settings == {}
     assert routing.notes[-1].endswith("nothing is configured")
 
 
@@ -82,5 +83,5 @@ def test_without_an_answer_there_is_no_timeout(tmp_path: Path) -> None:
     silent = replace(QWEN, failed_calls=30)
     nothing_wanted = Policy(limits=Limits(min_pass_rate=None, min_answered_rate=None))
     routing = litellm_config(decision_of(tmp_path, silent, policy=nothing_wanted))
-    assert "timeout" not in routing.config["model_list"][0]["litellm_params"]
+    assert "timeout" not in routing.settings["model_list"][0]["litellm_params"]
     assert routing.reasons[0].why.startswith("no successful call, so no timeout; ollama_openai:qwen3:8b: ")

@@ -11,10 +11,8 @@ import pytest
 
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.records import Target
-from clawgauge.routing import (
-    Limits,
-    Policy,
-    Weights,
+from clawgauge.routing.decision import Limits, Policy, Weights
+from clawgauge.routing.openclaw import (
     find_conflicts,
     merge_patch,
     models_in_use,
@@ -31,7 +29,7 @@ NOTHING = "no evidence of native calls, right arguments, restraint and tasks don
 def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) -> None:
     """The best first, the rest behind it; subagents get only models that are recommended for it."""
     routing = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, GPT, OPUS, for_subagents=True))
-    defaults = routing.patch["agents"]["defaults"]
+    defaults = routing.settings["agents"]["defaults"]
     named = [defaults["model"]["primary"], *defaults["model"]["fallbacks"]]
     assert sorted(named) == [
         "anthropic/claude-opus-5-20260101",
@@ -51,14 +49,14 @@ def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path)
     """Six of six is Tier 1 but not decided: the subagents' model is left alone, and what is missing is said."""
     sure_looking = replace(QWEN, tool_passes=6)
     routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6, for_subagents=True))
-    assert "subagents" not in routing.patch["agents"]["defaults"]
+    assert "subagents" not in routing.settings["agents"]["defaults"]
     assert "native calls 6 of 6 (Tier 1, not decided)" in routing.notes[1]
 
 
 def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> None:
     """However many: the subagents' model is left as it is, and the command that would tell is said."""
     routing = openclaw_routing(decision_of(tmp_path, QWEN, OPUS))
-    assert "subagents" not in routing.patch["agents"]["defaults"]
+    assert "subagents" not in routing.settings["agents"]["defaults"]
     assert routing.notes == [
         "no model is recommended for subagents with full tool access; their model is left alone",
         f"{QWEN.target.label} is not recommended: {NOTHING}",
@@ -73,7 +71,7 @@ def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path
     passes = {"sure": 20, "tier_1_by_a_hair": 17, "tier_2": 15, "maybe_tier_2": 12, "tier_3": 2}
     models = [replace(LLAMA, target=Target("ollama_openai", name), tool_passes=k) for name, k in passes.items()]
     routing = openclaw_routing(decision_of(tmp_path, *models))
-    denied = {name: rule["deny"] for name, rule in routing.patch["tools"]["byProvider"].items()}
+    denied = {name: rule["deny"] for name, rule in routing.settings["tools"]["byProvider"].items()}
     assert {name: "*" in tools for name, tools in denied.items()} == {
         "ollama/tier_1_by_a_hair": False,
         "ollama/tier_2": False,
@@ -81,7 +79,7 @@ def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path
         "ollama/tier_3": True,
     }
     assert "group:runtime" in denied["ollama/tier_2"]
-    declared = {model["id"]: model for model in routing.patch["models"]["providers"]["ollama"]["models"]}
+    declared = {model["id"]: model for model in routing.settings["models"]["providers"]["ollama"]["models"]}
     assert declared["tier_3"]["compat"] == {"supportsTools": False}
     assert declared["tier_1_by_a_hair"]["compat"] == {"supportsTools": True}
     (why,) = [one.why for one in routing.reasons if one.path.startswith("tools") and "by_a_hair" in one.path]
@@ -97,7 +95,7 @@ def test_latest_is_no_name_of_its_own_to_ollama(tmp_path: Path) -> None:
     }
     decision = decision_of(tmp_path, model)
     assert models_in_use(used, decision.ranked) == ["ollama_openai:qwen3"]
-    patch = openclaw_routing(decision, used).patch
+    patch = openclaw_routing(decision, used).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/qwen3:latest"
     assert "ollama/qwen3:latest" in patch["tools"]["byProvider"]
     (declared,) = merge_patch(used, patch)["models"]["providers"]["ollama"]["models"]
@@ -129,7 +127,7 @@ def test_what_is_in_use_is_known_by_provider_or_address(
 def test_an_embedded_model_is_not_routed_to(tmp_path: Path) -> None:
     """Its server ends with the run: a configuration that names it would be a dead end, and it is said why."""
     routing = openclaw_routing(decision_of(tmp_path, SMOL, policy=Policy(limits=Limits(min_pass_rate=None))))
-    assert routing.patch == {}
+    assert routing.settings == {}
     assert any("embedded" in note for note in routing.notes)
 
 
@@ -137,7 +135,7 @@ def test_a_key_is_named_and_never_written(tmp_path: Path) -> None:
     """A provider that needs a key refers to its variable."""
     mine = {"type": "openai_chat", "base_url": "https://gateway.example.com/v1", "api_key_env": "MY_KEY"}
     model = replace(QWEN, target=Target("my gateway/é", "m"), settings=mine)
-    provider = openclaw_routing(decision_of(tmp_path, model)).patch["models"]["providers"]["my-gateway"]
+    provider = openclaw_routing(decision_of(tmp_path, model)).settings["models"]["providers"]["my-gateway"]
     assert provider["apiKey"] == {"source": "env", "provider": "default", "id": "MY_KEY"}
 
 
@@ -145,8 +143,8 @@ def test_one_model_at_two_thinking_levels_is_routed_once(tmp_path: Path) -> None
     """A reference names a model: the better placed level is taken and set, the other is said to be left out."""
     slow = replace(CODEX, target=Target("openai_responses", "gpt-5-codex", "xhigh"), e2e_ms=9000)
     routing = openclaw_routing(decision_of(tmp_path, CODEX, slow))
-    assert routing.patch["agents"]["defaults"]["model"] == {"primary": "openai/gpt-5-codex", "fallbacks": []}
-    assert routing.patch["agents"]["defaults"]["models"]["openai/gpt-5-codex"] == {"params": {"thinking": "high"}}
+    assert routing.settings["agents"]["defaults"]["model"] == {"primary": "openai/gpt-5-codex", "fallbacks": []}
+    assert routing.settings["agents"]["defaults"]["models"]["openai/gpt-5-codex"] == {"params": {"thinking": "high"}}
     assert any("xhigh" in note for note in routing.notes)
 
 
@@ -171,7 +169,7 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
         }"""
     )
     before = read_openclaw(config)
-    patch = openclaw_routing(decision_of(tmp_path, LLAMA, TINY)).patch
+    patch = openclaw_routing(decision_of(tmp_path, LLAMA, TINY)).settings
     after = merge_patch(before, patch)
     assert after["channels"] == before["channels"]
     assert after["agents"]["defaults"]["workspace"] == "~/w"
@@ -221,7 +219,7 @@ def test_a_tool_the_user_denied_stays_denied(tmp_path: Path) -> None:
             }
         }
     }
-    patch = openclaw_routing(decision).patch
+    patch = openclaw_routing(decision).settings
     by_provider = merge_patch(before, patch)["tools"]["byProvider"]
     assert by_provider["ollama/llama3.2:3b"]["deny"] == ["*"]
     assert by_provider["ollama/qwen3:8b"]["deny"] == ["exec"]
@@ -236,7 +234,7 @@ def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) ->
     """Only models are added to it; that it stands elsewhere than measured is said."""
     mine = {"baseUrl": "http://gpu:11434/v1", "apiKey": "my-real-key", "api": "ollama", "models": []}
     before = {"models": {"providers": {"ollama": mine}}}
-    patch = openclaw_routing(decision_of(tmp_path, QWEN)).patch
+    patch = openclaw_routing(decision_of(tmp_path, QWEN)).settings
     after = merge_patch(before, patch)["models"]["providers"]["ollama"]
     assert {key: after[key] for key in ("baseUrl", "apiKey", "api")} == {
         "baseUrl": "http://gpu:11434/v1",
@@ -250,7 +248,7 @@ def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) ->
 def test_whoever_is_named_is_declared(tmp_path: Path) -> None:
     """A subagent's model that is not the primary is declared too, or OpenClaw could not reach it."""
     policy = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0)
-    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy, for_subagents=True)).patch
+    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy, for_subagents=True)).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/llama3.2:3b"
     assert patch["agents"]["defaults"]["subagents"]["model"]["primary"] == "ollama/qwen3:8b"
     assert "qwen3:8b" in [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]]
@@ -271,7 +269,7 @@ def test_a_whole_patch(tmp_path: Path) -> None:
     opus, codex = "anthropic/claude-opus-5-20260101", "openai/gpt-5-codex"
     tool_words = {"id": "tiny", "name": "tiny", "compat": {"supportsTools": False}}
     acting = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
-    assert routing.patch == {
+    assert routing.settings == {
         "agents": {
             "defaults": {
                 "model": {"primary": "ollama/qwen3:8b", "fallbacks": [opus, codex, "ollama/llama3.2:3b"]},
@@ -356,7 +354,7 @@ def test_what_stands_between_the_models_and_subagents_is_said(
 def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
     """A limit that removes them all changes no model, and the note says so; a lone model has nobody behind it."""
     routing = openclaw_routing(decision_of(tmp_path / "none", QWEN, policy=Policy(limits=Limits(max_p95_ms=1))))
-    assert "agents" not in routing.patch
+    assert "agents" not in routing.settings
     assert routing.notes[0] == (
         "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
     )
@@ -385,7 +383,7 @@ def test_a_server_openclaw_does_not_know_is_declared(
     """Under a plain name that is not OpenClaw's own, with its protocol, and a marker for a key where it is local."""
     base = {"type": "openai_chat", "base_url": "http://10.0.0.7:8000/v1"}
     model = replace(QWEN, target=Target(provider, "m"), settings={**base, **settings})
-    patch = openclaw_routing(decision_of(tmp_path, model)).patch
+    patch = openclaw_routing(decision_of(tmp_path, model)).settings
     ((provider_id, entry),) = patch["models"]["providers"].items()
     assert (provider_id, entry["api"], entry.get("apiKey")) == declared
     assert patch["agents"]["defaults"]["model"]["primary"] == f"{provider_id}/m"
@@ -397,7 +395,7 @@ def test_two_providers_of_one_plain_name_stay_two(tmp_path: Path) -> None:
     names = [("lab one", "a"), ("lab-one", "b"), ("lab one", "c"), ("LAB_ONE!", "d"), ("lab/one", "e")]
     models = [replace(QWEN, target=Target(*name), settings=chat) for name in names]
     decision = decision_of(tmp_path, *models, policy=Policy(max_fallbacks=4))
-    providers = openclaw_routing(decision).patch["models"]["providers"]
+    providers = openclaw_routing(decision).settings["models"]["providers"]
     found = {provider_id: [model["id"] for model in entry["models"]] for provider_id, entry in providers.items()}
     assert sorted(map(sorted, found.values())) == [["a", "c"], ["b"], ["d"], ["e"]]
     assert set(found) == {"lab-one", "lab-one-2", "lab-one-3", "lab_one"}
@@ -408,7 +406,7 @@ def test_two_providers_of_one_plain_name_stay_two(tmp_path: Path) -> None:
 )
 def test_a_short_name_becomes_what_answered(tmp_path: Path, reported: str | None, named: str) -> None:
     """`opus` is short for the model that said it was one; another's name is not taken over."""
-    patch = openclaw_routing(decision_of(tmp_path, replace(OPUS, model_reported=reported))).patch
+    patch = openclaw_routing(decision_of(tmp_path, replace(OPUS, model_reported=reported))).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == f"anthropic/{named}"
 
 
@@ -447,7 +445,7 @@ def test_merging(there: dict[str, Any], patch: dict[str, Any], merged: dict[str,
 
 def test_conflicts_are_said_only_where_there_are_any(tmp_path: Path) -> None:
     """The same address, or tools denied to a model that gets no place, is nothing to decide."""
-    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, for_subagents=True)).patch
+    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, for_subagents=True)).settings
     same = {"models": {"providers": {"ollama": {"baseUrl": "http://localhost:11434/v1"}}}}
     elsewhere = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["exec"]}, "ollama/qwen3:8b": {"deny": []}}}}
     assert find_conflicts(same, patch) == find_conflicts(elsewhere, patch) == find_conflicts({"models": 3}, patch) == []
@@ -488,5 +486,5 @@ def test_a_written_file_keeps_its_permissions_and_its_links(tmp_path: Path) -> N
 
 def test_a_model_that_gets_no_place_is_not_declared(tmp_path: Path) -> None:
     """A sound model that a limit removed is left out of the patch; nothing is said of it there."""
-    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, policy=Policy(limits=Limits(max_p95_ms=1000)))).patch
+    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, policy=Policy(limits=Limits(max_p95_ms=1000)))).settings
     assert [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]] == ["llama3.2:3b"]

@@ -10,17 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from clawgauge.prices import load_prices
-from clawgauge.routing import (
-    Decision,
-    Evidence,
-    Policy,
-    best_chain,
-    decide,
-    forecast,
-    gather_evidence,
-    openclaw_routing,
-)
-from clawgauge.routing.decision import Limits
+from clawgauge.routing.chains import best_chain, forecast
+from clawgauge.routing.decision import Decision, Limits, Policy, decide
+from clawgauge.routing.evidence import Evidence, gather_evidence
+from clawgauge.routing.openclaw import openclaw_routing
 from support.written_runs import PROVIDER, config, prompt, record, unanswered, write_run
 
 pytestmark = pytest.mark.slow
@@ -127,7 +120,7 @@ def denial_flips(tmp_path: Path, rate: float, n_pairs: int = 150) -> float:
         denied = []
         for half in "ab":
             path = benchmark(tmp_path / f"{rate}_{pair}{half}", [Truth("m", passes=rate)], dice, 36, tools=True)
-            denied.append(openclaw_routing(decision_on(path)).patch.get("tools"))
+            denied.append(openclaw_routing(decision_on(path)).settings.get("tools"))
         flips += denied[0] != denied[1]
     return flips / n_pairs
 
