@@ -33,7 +33,7 @@ class ResultStream:
             for result in reader:
                 self.n_rows += 1
                 yield result
-            self.n_unreadable += reader.bad_lines
+            self.n_unreadable += reader.n_unreadable_lines
 
 
 Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "texts", "json"]
