@@ -6,13 +6,11 @@ from collections import Counter
 
 from clawgauge.journal import iter_results
 from clawgauge.records import CostSummary, Repeatability
-from clawgauge.reports.findings import find_answers
-from clawgauge.reports.html.calls import CallColumns
-from clawgauge.reports.html.survey import CallName
+from clawgauge.reports.html.calls import CallColumns, CallName
 from clawgauge.reports.html.texts import TextStore
-from clawgauge.reports.summary import describe_summary, render_markdown
+from clawgauge.reports.summary import describe_summary, render_markdown, word_money, word_repeats
 from clawgauge.reports.terminal import as_text
-from clawgauge.reports.words import word_money, word_repeats
+from clawgauge.reports.words import find_answers
 from clawgauge.summary import summarize_folder
 from clawgauge.words import cut_text, format_latency, format_money, format_percent, list_names, plural, rounded, word_p
 from support.rows import every_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawgauge.reports.words import format_measure
+from clawgauge.reports.summary import format_measure
 from clawgauge.stats import confidence_sequence, wilson_interval
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
