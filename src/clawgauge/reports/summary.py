@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from clawgauge.records import (
     ClockTrust,
@@ -58,8 +58,8 @@ _MAX_NAME = 120
 _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
 
 
-Figures: TypeAlias = Mapping[str, Callable[[GroupSummary], str]]
-"""Headings, and what stands under each of a model."""
+Figures: TypeAlias = Mapping[str, Callable[[Any], str]]
+"""Headings, and what stands under each of a model, or of a part of it."""
 
 
 def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, refill: str | None = None) -> str:
@@ -78,10 +78,10 @@ def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, ref
         Section("Models", [_table(groups, _MODELS, left=["Tool tier"])]),
         Section("Tool use", [_table(groups, _TOOL_USE), Points(list(map(_tier_line, groups))), *_way_to_tell(groups)]),
         Section("Beside the tier", [_table(beside, _BESIDE_THE_TIER), Points(balances)]),
-        _times(groups),
-        _suites(groups),
-        _categories(groups),
-        _failures(summary, refill),
+        Section("Times", [_table(groups, _TIMES, ["Measure"], _measures)]),
+        Section("By suite", [_table(groups, _SUITES, ["Suite"], lambda group: group.suites)]),
+        Section("By category", [_table(groups, _CATEGORIES, ["Suite", "Category"], _categories)]),
+        Section("What was not answered, and what to do", _failures(groups, refill)),
         Section("Clock", [Points(clocks)]),
         Section("Resources", [_table(groups, _RESOURCES)]),
         Section("Notes", [Points(_notes(summary))]),
@@ -97,15 +97,16 @@ def _title(group: GroupSummary) -> str:
     return _cut(group.target.label)
 
 
-def _headings(*headings: str, left: Sequence[str] = ()) -> list[Column]:
-    """The model first, figures to the right, the columns named in `left` to the left."""
-    return [Column("Model"), *(Column(text, "left" if text in left else "right") for text in headings)]
-
-
-def _table(groups: Sequence[GroupSummary], figures: Figures, left: Sequence[str] = ()) -> Table:
-    """One row a model."""
-    rows = [[_title(group), *(read(group) for read in figures.values())] for group in groups]
-    return Table(_headings(*figures, left=left), rows)
+def _table(
+    groups: Sequence[GroupSummary],
+    figures: Figures,
+    left: Sequence[str] = (),
+    parts: Callable[[GroupSummary], Iterable[Any]] = lambda group: [group],
+) -> Table:
+    """A row for each part of a model, by default the whole; figures lean right, columns named in `left` to the left."""
+    columns = [Column("Model"), *(Column(heading, "left" if heading in left else "right") for heading in figures)]
+    rows = [[_title(group), *(read(part) for read in figures.values())] for group in groups for part in parts(group)]
+    return Table(columns, rows)
 
 
 def _verdict(summary: RunSummary) -> str:
@@ -265,6 +266,31 @@ def word_money(cost: CostSummary | None) -> str:
     return f"{format_money(cost.usd)} ({format_money(cost.per_call_usd)} a call, n={cost.n_priced}{per_pass})"
 
 
+def _measures(group: GroupSummary) -> list[tuple[str, Percentiles, int, int]]:
+    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
+    apart = [("· cold, ms", group.latency_cold_ms, 0), ("· warm, ms", group.latency_warm_ms, 0)]
+    rest = [
+        *(apart if group.latency_cold_ms.n else []),
+        ("first token, ms", group.ttft_ms, 0),
+        *([("first answer, ms", group.ttfa_ms, 0)] if group.ttfa_ms != group.ttft_ms else []),
+        ("tokens/s", group.output_tps, 1),
+    ]
+    measures = [("whole call, ms", group.timed_ms, 0), *(measure for measure in rest if measure[1].n)]
+    return [(*measure, group.n_timeouts) for measure in measures]
+
+
+def _p95(suite: SuiteBreakdown) -> str:
+    thin = suite.latency_censored_ms is None and suite.latency_ms.p95 is not None and suite.n_success < MIN_SAMPLES_P95
+    return format_measure(suite.timed_ms, "p95", interval=False) + (INDICATIVE if thin else "")
+
+
+def _categories(group: GroupSummary) -> Iterator[tuple[str, str, RateWithInterval]]:
+    """Of the suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
+    for suite in group.suites:
+        if len(suite.by_category) > 1:
+            yield from ((suite.suite, category, rate) for category, rate in suite.by_category.items())
+
+
 _MODELS: Figures = {
     "Answered": lambda group: f"{group.n_ok}/{group.n_scheduled}",
     "Success": lambda group: format_rate(group.n_success, group.n_ok),
@@ -284,6 +310,36 @@ _BESIDE_THE_TIER: Figures = {
     "Tasks done": lambda group: _rate(group.tasks),
     "Turns": lambda group: format_number(group.tasks.mean_turns, 1),
     "Tokens": lambda group: format_number(group.tasks.mean_tokens),
+}
+_TIMES: Figures = {
+    "Measure": lambda measure: measure[0],
+    "n": lambda measure: str(measure[1].n),
+    "p50": lambda measure: format_measure(measure[1], "p50", measure[2]),
+    "p95": lambda measure: format_measure(measure[1], "p95", measure[2]),
+    "p99": lambda measure: format_measure(measure[1], "p99", measure[2]),
+    "mean": lambda measure: format_number(measure[1].mean, measure[2]),
+    "Timeouts": lambda measure: str(measure[3]),
+}
+_SUITES: Figures = {
+    "Suite": lambda suite: _cut(suite.suite) or ABSENT,
+    "Answered": lambda suite: f"{suite.n_ok}/{suite.n_scheduled}",
+    "Pass rate": lambda suite: format_rate(suite.n_passed, suite.n_judged, suite.ci95),
+    "Pass of scheduled": lambda suite: format_rate(suite.n_passed, suite.n_scheduled_judged),
+    "p50 ms": lambda suite: format_measure(suite.timed_ms, "p50", interval=False),
+    "p95 ms": _p95,
+    "Timeouts": lambda suite: str(suite.n_timeouts),
+}
+_CATEGORIES: Figures = {
+    "Suite": lambda found: _cut(found[0]) or ABSENT,
+    "Category": lambda found: _cut(found[1]),
+    "Pass rate": lambda found: _rate(found[2]),
+}
+_FAILURES: Figures = {
+    "Status": lambda found: found[1].availability_status,
+    "Reason": lambda found: found[1].failure_type,
+    "Cells": lambda found: f"{found[1].n}/{found[0]}",
+    "In its words": lambda found: one_line(found[1].example or ABSENT, MAX_EXAMPLE),
+    "What to do": lambda found: found[1].hint or ABSENT,
 }
 _RESOURCES: Figures = {
     "Suite took": lambda group: format_duration(group.wall_clock_ms),
@@ -317,95 +373,12 @@ def _tier_line(group: GroupSummary) -> str:
     return line + (f". Caution: {use.caution}." if use.caution else ".")
 
 
-def _times(groups: Sequence[GroupSummary]) -> Section:
-    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
-    columns = _headings("Measure", "n", "p50", "p95", "p99", "mean", "Timeouts", left=["Measure"])
-    rows = []
-    for group in groups:
-        measures: list[tuple[str, Percentiles | None, int]] = [
-            ("whole call, ms", group.timed_ms, 0),
-            ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
-            ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
-            ("first token, ms", group.ttft_ms, 0),
-            ("first answer, ms", group.ttfa_ms if group.ttfa_ms != group.ttft_ms else None, 0),
-            ("tokens/s", group.output_tps, 1),
-        ]
-        rows += [
-            [
-                _title(group),
-                name,
-                str(figures.n),
-                *(format_measure(figures, percentile, digits) for percentile in ("p50", "p95", "p99")),
-                format_number(figures.mean, digits),
-                str(group.n_timeouts),
-            ]
-            for position, (name, figures, digits) in enumerate(measures)
-            if figures is not None and (figures.n or position == 0)
-        ]
-    return Section("Times", [Table(columns, rows)])
-
-
-def _p95(suite: SuiteBreakdown) -> str:
-    thin = suite.latency_censored_ms is None and suite.latency_ms.p95 is not None and suite.n_success < MIN_SAMPLES_P95
-    return format_measure(suite.timed_ms, "p95", interval=False) + (INDICATIVE if thin else "")
-
-
-def _suites(groups: Sequence[GroupSummary]) -> Section:
-    columns = _headings(
-        "Suite", "Answered", "Pass rate", "Pass of scheduled", "p50 ms", "p95 ms", "Timeouts", left=["Suite"]
-    )
-    rows = [
-        [
-            _title(group),
-            _cut(suite.suite) or ABSENT,
-            f"{suite.n_ok}/{suite.n_scheduled}",
-            format_rate(suite.n_passed, suite.n_judged, suite.ci95),
-            format_rate(suite.n_passed, suite.n_scheduled_judged),
-            format_measure(suite.timed_ms, "p50", interval=False),
-            _p95(suite),
-            str(suite.n_timeouts),
-        ]
-        for group in groups
-        for suite in group.suites
-    ]
-    return Section("By suite", [Table(columns, rows)])
-
-
-def _categories(groups: Sequence[GroupSummary]) -> Section:
-    """The suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
-    rows = [
-        [_title(group), _cut(suite.suite) or ABSENT, _cut(category), format_rate(rate.k, rate.n, rate.ci95)]
-        for group in groups
-        for suite in group.suites
-        if len(suite.by_category) > 1
-        for category, rate in suite.by_category.items()
-    ]
-    return Section(
-        "By category", [Table(_headings("Suite", "Category", "Pass rate", left=["Suite", "Category"]), rows)]
-    )
-
-
-def _failures(summary: RunSummary, refill: str | None) -> Section:
-    words = ["Status", "Reason", "In its words", "What to do"]
-    columns = _headings("Status", "Reason", "Cells", "In its words", "What to do", left=words)
-    rows = [
-        [
-            _title(group),
-            failure.availability_status,
-            failure.failure_type,
-            f"{failure.n}/{group.n_total}",
-            one_line(failure.example or ABSENT, MAX_EXAMPLE),
-            failure.hint or ABSENT,
-        ]
-        for group in summary.models
-        for failure in group.failures
-    ]
-    heading = "What was not answered, and what to do"
-    if not rows:
-        return Section(heading, [Prose(["Every recorded cell was answered."])])
-    again = [refill] if refill else []
-    lead = Prose(["To ask these cells again:"] if refill else [])
-    return Section(heading, [Table(columns, rows), lead, Commands(again)])
+def _failures(groups: Sequence[GroupSummary], refill: str | None) -> list[Part]:
+    left = ["Status", "Reason", "In its words", "What to do"]
+    table = _table(groups, _FAILURES, left, lambda group: [(group.n_total, failure) for failure in group.failures])
+    if not table.rows:
+        return [Prose(["Every recorded cell was answered."])]
+    return [table, *([Prose(["To ask these cells again:"]), Commands([refill])] if refill else [])]
 
 
 def _notes(summary: RunSummary) -> list[str]:

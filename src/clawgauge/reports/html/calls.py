@@ -14,8 +14,6 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from clawgauge.records import Prompt, Result, Target, ToolInvocation, TranscriptTurn
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 from clawgauge.run_data import Row
@@ -60,18 +58,9 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
     return {key: value for key, value in detail.items() if value}
 
 
-class CallName(msgspec.Struct, frozen=True, gc=False):
-    """What tells a call from every other one of the report; `target` and `prompt` are numbers of the survey."""
-
-    target: int
-    prompt: int
-    repeat: int
-
-    @property
-    def digest(self) -> int:
-        """A number that looks random and is the same every time."""
-        packed = b"%d/%d/%d" % (self.target, self.prompt, self.repeat)
-        return int.from_bytes(blake2b(packed, digest_size=8).digest())
+def call_digest(target: int, prompt: int, repeat: int) -> int:
+    """A number for a call that looks random and is the same every time; target and prompt by their numbers."""
+    return int.from_bytes(blake2b(b"%d/%d/%d" % (target, prompt, repeat), digest_size=8).digest())
 
 
 class Survey:
@@ -118,7 +107,7 @@ class RunSurvey:
             survey.outcomes[target, prompt, outcome] += 1
             if outcome == FAIL:
                 survey.violations[target, (row.violation or "unnamed").partition(":")[0]] += 1
-            digest = CallName(target, prompt, row.repeat).digest
+            digest = call_digest(target, prompt, row.repeat)
             self.digests.append(digest)
             survey.digests.setdefault(target, array("Q")).append(digest)
             # What a reader wants to see even where not all can be shown.
@@ -182,11 +171,11 @@ class CallColumns:
         self._details = details
         self.n = 0
 
-    def add(self, result: Result, name: CallName, *, sampled: bool) -> None:
+    def add(self, result: Result, target: int, prompt: int, *, sampled: bool) -> None:
         row = (
-            name.target,
-            name.prompt,
-            name.repeat,
+            target,
+            prompt,
+            result.repeat,
             classify(result),
             self._number(result.violation if result.success else result.failure_type, _MAX_WHY_CHARS),
             _milliseconds(result.timings_us.e2e, result.e2e_ms),

@@ -25,10 +25,10 @@ from clawgauge.reports.html.calls import (
     MAX_CALLS,
     OUTCOMES,
     CallColumns,
-    CallName,
     Choice,
     RunSurvey,
     Survey,
+    call_digest,
     choose_calls,
     describe_prompt,
 )
@@ -195,8 +195,9 @@ def _embed_calls(
         calls = zip(run.calls.digests, run.calls.offsets, strict=True)
         chosen = [offset for digest, offset in calls if choice.has(digest)]
         for _, result in run.run.results_at(chosen[: max_calls - columns.n]):
-            name = CallName(survey.targets[number, result.target], survey.prompts[result.prompt], result.repeat)
-            columns.add(result, name, sampled=choice.is_sampled(name.digest))
+            target, prompt = survey.targets[number, result.target], survey.prompts[result.prompt]
+            sampled = choice.is_sampled(call_digest(target, prompt, result.repeat))
+            columns.add(result, target, prompt, sampled=sampled)
     return columns
 
 
