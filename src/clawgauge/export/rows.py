@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -144,8 +143,4 @@ def _begins_a_formula(text: str) -> bool:
 def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator[bytes]:
     """One flat object per result. Numbers that JSON cannot hold are null."""
     for result in results:
-        yield encode_line({column.name: _finite(column.read(result)) for column in columns})
-
-
-def _finite(value: Value) -> Value:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        yield encode_line({column.name: column.read(result) for column in columns})

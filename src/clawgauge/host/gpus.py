@@ -60,7 +60,6 @@ class EnergyMeter:
         self._gained: dict[str, float] = {}
 
     def sample(self) -> None:
-        """Look once at every counter."""
         for name, before in self._last.items():
             read, range_j = self._counters[name]
             if (now := read()) is None:
@@ -156,11 +155,6 @@ def _to_int(value: object) -> int | None:
 
 # In the order of the query.
 _NVIDIA_FIGURES: dict[str, Callable[[str], Any]] = {
-    "index": _to_int,
-    "name": str,
-    "memory_total_bytes": _mebibytes,
-    "memory_used_bytes": _mebibytes,
-    "utilization_percent": _to_int,
-    "temperature_c": _to_int,
-    "driver": str,
-}
+    "index": _to_int, "name": str, "memory_total_bytes": _mebibytes, "memory_used_bytes": _mebibytes,
+    "utilization_percent": _to_int, "temperature_c": _to_int, "driver": str,
+}  # fmt: skip

@@ -147,7 +147,6 @@ class Directory:
             return None
 
     def entries(self) -> dict[str, os.stat_result]:
-        """What is in the folder, by name."""
         names = os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208  # a descriptor has no Path
         return {name: found for name in names if (found := self.stat(name)) is not None}
 

@@ -238,7 +238,6 @@ class RunFolder:
                     os.ftruncate(self._events_fd, size)
 
     def has(self, name: str) -> bool:
-        """Whether a file of this name is in the folder."""
         found = self._directory.stat(name)
         return found is not None and stat.S_ISREG(found.st_mode)
 

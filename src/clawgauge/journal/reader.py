@@ -398,7 +398,6 @@ class CellKey(NamedTuple):
 
 
 def cell_key(result: Result | CellRow) -> CellKey:
-    """The cell `result` fills."""
     return CellKey(
         # Many lines share few names: one copy of each keeps a large index small.
         intern(result.provider),

@@ -36,30 +36,18 @@ from clawgauge.words import (
 )
 
 TESTS = {
-    "mcnemar_exact": "McNemar exact",
-    "sign_flip": "sign-flip permutation",
-    "sign": "sign test",
-    "side_by_side": "signed ranks of calls made side by side",
-    "between_runs": "Student's test between runs",
-}
+    "mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation", "sign": "sign test",
+    "side_by_side": "signed ranks of calls made side by side", "between_runs": "Student's test between runs",
+}  # fmt: skip
 RATE_TITLES = {
-    "objective_pass_rate": "passed",
-    "pass_rate_scheduled": "passed of scheduled",
-    "tool_use_rate": "tool use",
-    "restraint": "restraint",
-    "tasks": "tasks",
-}
+    "objective_pass_rate": "passed", "pass_rate_scheduled": "passed of scheduled", "tool_use_rate": "tool use",
+    "restraint": "restraint", "tasks": "tasks",
+}  # fmt: skip
 SHIFT_TITLES = {"latency_ms": "latency, warm", "ttft_ms": "first token, warm", "output_tokens": "output tokens"}
 FIGURE_TITLES = {
-    "p50_ms": "p50, all calls",
-    "p95_ms": "p95, all calls",
-    "output_tps_p50": "tokens/s p50",
-    "n_ok": "answered",
-    "n_error": "errors",
-    "n_timeouts": "timeouts",
-    "n_truncated": "cut by token limit",
-    "cost_usd": "cost",
-}
+    "p50_ms": "p50, all calls", "p95_ms": "p95, all calls", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
+    "n_error": "errors", "n_timeouts": "timeouts", "n_truncated": "cut by token limit", "cost_usd": "cost",
+}  # fmt: skip
 VERDICTS = {"changed": "changed", "no_change_seen": "no change seen", "cannot_tell": "cannot tell"}
 _IN_UNIT = {"rate": "{:.3f}".format, "ms": format_ms, "usd": format_money, "tps": "{:.1f}".format}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
@@ -136,7 +124,6 @@ def _prompt(suite: str, prompt_id: str) -> str:
 
 
 def say_difference(difference: Difference) -> str:
-    """One difference with both sides and the way out."""
     where = f"{difference.target}: " if difference.target else ""
     values = f": {difference.a} in A, {difference.b} in B" if difference.a or difference.b else ""
     advice = f" ({difference.advice})" if difference.advice else ""
@@ -144,7 +131,6 @@ def say_difference(difference: Difference) -> str:
 
 
 def title_pair(pair: PairComparison) -> str:
-    """One name, or two where they differ."""
     return pair.target_a if pair.target_a == pair.target_b else f"{pair.target_a} → {pair.target_b}"
 
 
@@ -201,7 +187,6 @@ def _rate(value: float | None, n_trials: int) -> str:
 
 
 def say_points(rate: PairedRate) -> str:
-    """A change of rates in percentage points, with its interval."""
     if rate.difference is None:
         return ABSENT
     bounds = f" [{rate.ci_holm[0] * 100:+.0f}, {rate.ci_holm[1] * 100:+.0f}]" if rate.ci_holm else ""
@@ -218,14 +203,12 @@ def say_shift(shift: PairedShift, unit: str) -> str:
 
 
 def say_figure(name: str, value: float | None) -> str:
-    """A metric's value in its unit."""
     if value is None:
         return ABSENT
     return _IN_UNIT.get(METRICS[name].unit, "{:.0f}".format)(value)
 
 
 def say_verdict(pair: PairComparison) -> str:
-    """What the pass rates amount to, in one sentence."""
     rate = pair.rates.get("objective_pass_rate")
     if rate is None or rate.difference is None:
         return "No prompt has a verdict on both sides: nothing can be said of the pass rates."
@@ -271,7 +254,6 @@ def say_load(pair: PairComparison) -> str:
 
 
 def say_rule(finding: RuleFinding) -> str:
-    """A rule, the two figures and why it ended as it did."""
     if finding.a is None and finding.b is None:
         return f"{finding.rule}: {finding.reason}"
     name = finding.rule.partition("<")[0].partition(">")[0].strip()

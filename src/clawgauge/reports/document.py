@@ -110,7 +110,6 @@ def display_width(text: str) -> int:
 
 
 def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """`cell` in `width` terminal columns."""
     space = " " * (width - display_width(cell))
     return space + cell if align == "right" else cell + space
 

@@ -72,7 +72,6 @@ def word_suites(config: RunConfig) -> str:
 
 
 def word_options(options: RunOptions) -> str:
-    """How the prompts were asked."""
     asked = [
         plural(options.repeats, "repeat"),
         f"concurrency {options.concurrency}",
@@ -240,7 +239,6 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
 
 
 def describe_run(summary: RunSummary) -> str:
-    """One line under a run's name."""
     n_total, n_ok = sum(g.n_total for g in summary.models), sum(g.n_ok for g in summary.models)
     parts = [plural(len(summary.models), "model"), plural(n_total, "call"), f"{n_ok} answered"]
     if summary.run_wall_clock_ms is not None:

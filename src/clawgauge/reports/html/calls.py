@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from clawgauge.records import Prompt, Result, Target, ToolInvocation, TranscriptTurn
+from clawgauge.records import Prompt, Result, Target, ToolInvocation
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 from clawgauge.run_data import Row
 
@@ -28,12 +28,9 @@ _COLUMNS = (
 PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
 OUTCOMES = ("pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable")
 _BY_STATUS = {
-    "ok": NO_ANSWER,
-    "error": ERROR,
-    "rate_limited": RATE_LIMITED,
-    "auth_error": AUTH_ERROR,
+    "ok": NO_ANSWER, "error": ERROR, "rate_limited": RATE_LIMITED, "auth_error": AUTH_ERROR,
     "skipped_unavailable": UNAVAILABLE,
-}
+}  # fmt: skip
 
 
 def classify(call: Row | Result) -> int:
@@ -247,7 +244,10 @@ def _detail(result: Result) -> dict[str, Any]:
         "expectedTools": list(map(Text, result.expected_tools)),
         "toolUse": int(result.tool_use_success) if result.expected_tools else None,
         "channel": result.tool_channel,
-        "transcript": [_turn(turn) for turn in result.transcript] if result.transcript else None,
+        "transcript": [
+            [Text(t.text), list(map(_invocation, t.calls)), list(map(Text, t.answers)), t.output_tokens, t.e2e_ms]
+            for t in result.transcript or ()
+        ],
         "transcriptCut": int(result.transcript_cut) or None,
         "turns": result.turns,
         "connect": None if timings.connect is None else timings.connect / 1000,
@@ -268,8 +268,3 @@ def _detail(result: Result) -> dict[str, Any]:
 def _invocation(call: ToolInvocation) -> list[Any]:
     arguments = "" if call.arguments is None else show_json(call.arguments)
     return [Text(call.name), Text(arguments), call.channel, int(call.valid), call.turn]
-
-
-def _turn(turn: TranscriptTurn) -> list[Any]:
-    answers = [Text(answer) for answer in turn.answers]
-    return [Text(turn.text), list(map(_invocation, turn.calls)), answers, turn.output_tokens, turn.e2e_ms]
