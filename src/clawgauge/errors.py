@@ -29,20 +29,16 @@ class RequestError(ClawgaugeError):
     """The user asked for something that cannot be done; no call was made."""
 
 
-class TargetError(RequestError):
-    """A target string that cannot be read, or names nothing."""
+class TargetError(RequestError): ...
 
 
-class SuiteError(RequestError):
-    """A prompt suite that is refused before the first request."""
+class SuiteError(RequestError): ...
 
 
-class ConfigError(RequestError):
-    """A bad option, configuration file or environment value."""
+class ConfigError(RequestError): ...
 
 
-class RunFolderError(RequestError):
-    """A run folder that is missing, unreadable, or does not match what is asked of it."""
+class RunFolderError(RequestError): ...
 
 
 class MachineError(ClawgaugeError):
@@ -51,12 +47,10 @@ class MachineError(ClawgaugeError):
     exit_code = 4
 
 
-class RunLocked(MachineError):
-    """Another process holds the run folder."""
+class RunLocked(MachineError): ...
 
 
-class DiskFailure(MachineError):
-    """A record could not be put on disk."""
+class DiskFailure(MachineError): ...
 
 
 class CallFailure(ClawgaugeError):

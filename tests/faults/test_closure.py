@@ -150,7 +150,7 @@ def _reads_back(runs: Path, rows: list[Result]) -> None:
     assert len((path / "results.jsonl").read_bytes().splitlines()) == len(rows)
     for view in VIEWS:
         reader = iter_results(path, view)
-        assert len(list(reader)) == len(rows) and reader.bad_lines == 0, view
+        assert len(list(reader)) == len(rows) and reader.n_unreadable_lines == 0, view
     assert [encode_line(read) for read in iter_results(path)] == [result_line(row) for row in rows]
     with RunFolder.open_existing(path) as folder:
         assert folder.rewrite_results(lambda result: result) == len(rows)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import read_summary
 from clawgauge.plan import Plan
 from clawgauge.records import Prompt, PromptKey, Target
 from clawgauge.reports.clean import one_row
+from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
 from clawgauge.stats.paired import mcnemar_exact
@@ -234,7 +234,7 @@ def past_calls(runs_dir: Path) -> tuple[Counter[Target], dict[Target, float]]:
     found = runs_dir.iterdir() if runs_dir.is_dir() else ()
     for folder in sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)[:_RUNS_LOOKED_AT]:
         try:
-            summary = read_summary(folder)
+            summary = Run.open(folder).summary
         except RunFolderError:
             continue
         for group in summary.models if summary else ():

@@ -16,18 +16,13 @@ from typing import BinaryIO
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.journal import (
-    is_run_folder,
-    locate_run,
-    read_config,
-    read_events,
-    replace_beside_records,
-)
+from clawgauge.journal import is_run_folder, locate_run, replace_beside_records
 from clawgauge.journal.disk import FULL
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunSummary
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import word_unreadable
+from clawgauge.run_data import Run
 from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
 
@@ -104,7 +99,7 @@ def write_output(path: Path, text: str) -> None:
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
     """Summarise what is recorded now, and keep it."""
     summary = summarize_folder(folder.path)
-    config = read_config(folder.path)
+    config = Run.open(folder.path).config
     refill = refill_command(folder.path, config_file) if config else None
     folder.write("summary.json", summary)
     folder.write("summary.md", render_markdown(summary, config, refill=refill))
@@ -119,7 +114,7 @@ def refill_command(path: Path, config_file: Path | None = None) -> str:
     """
     # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
     budget: list[str] = []
-    for event in read_events(path):
+    for event in Run.open(path).events:
         if event.event == "stretch_started":
             budget = []
         elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):

@@ -22,11 +22,12 @@ from clawgauge.checks import NATIVE, VALIDATORS_VERSION
 from clawgauge.cli.files import open_run, write_summary
 from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
 from clawgauge.errors import RunFolderError, SuiteError
-from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
+from clawgauge.journal import KEY_WITHHELD, iter_results
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import word_unreadable
+from clawgauge.run_data import Run
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
@@ -107,7 +108,7 @@ class Rescoring:
 
 def rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
     """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
-    config = read_config(path)
+    config = Run.open(path).config
     prompts = _prompts(path, config, suite)
     rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
 
@@ -122,8 +123,8 @@ def rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_js
         for result in reader:
             rescoring.judge(result)
         approve()
-        _tell(rescoring, reader.bad_lines, dry_run=True)
-        return UNREADABLE_LINES if reader.bad_lines else DONE
+        _tell(rescoring, reader.n_unreadable_lines, dry_run=True)
+        return UNREADABLE_LINES if reader.n_unreadable_lines else DONE
     with RunFolder.open_existing(path) as folder:
         sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
         folder.rewrite_results(rescoring.judge, approve)

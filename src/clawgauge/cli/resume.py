@@ -18,8 +18,6 @@ from clawgauge.journal import (
     iter_results,
     iter_superseded,
     locate_run,
-    read_config,
-    read_events,
 )
 from clawgauge.plan import (
     Evidence,
@@ -33,7 +31,7 @@ from clawgauge.plan import (
 )
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
-from clawgauge.run_data import Row
+from clawgauge.run_data import Row, Run
 from clawgauge.runner.agenda import TierSearch, tier_pool
 from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
 
@@ -81,7 +79,7 @@ def _paid(cost_usd: Any) -> float:
 def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
     """The run that a RUN word stands for, with the plan it was begun with."""
     path = locate_run(ref, runs_dir)
-    recorded = read_config(path)
+    recorded = Run.open(path).config
     if recorded is None:
         raise RunFolderError(
             f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
@@ -162,7 +160,7 @@ def forced_changes(plan: Plan, config: RunConfig) -> list[str]:
 def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
     """The cells that are done, those whose record is to be superseded because they failed, and what is known by now."""
     folder, settings = resumed.path, plan.settings
-    events, index = read_events(folder), index_cells(folder)
+    events, index = Run.open(folder).events, index_cells(folder)
     stretch = sum(event.event == "stretch_started" for event in events)
     targets, asked = set(plan.targets), {prompt.key for prompt in plan.asked}
     refill = {

@@ -15,13 +15,9 @@ from clawgauge.records import Result
 _GROUP_ROWS = 1_000
 _GROUP_TEXT_CHARS = 16 << 20
 _TYPES = {
-    "text": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "texts": pa.list_(pa.string()),
-    "json": pa.string(),
-}
+    "text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(),
+    "texts": pa.list_(pa.string()), "json": pa.string(),
+}  # fmt: skip
 
 
 def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: BinaryIO) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -33,7 +33,7 @@ class ResultStream:
             for result in reader:
                 self.n_rows += 1
                 yield result
-            self.n_unreadable += reader.bad_lines
+            self.n_unreadable += reader.n_unreadable_lines
 
 
 Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "texts", "json"]
@@ -49,45 +49,38 @@ class Column:
     read: Callable[[Result], Value]
 
 
-_LISTS_OF_TEXTS = frozenset({"tool_calls", "expected_tools", "warnings"})
-_JSON_FIELDS = frozenset({"parsed_output", "attempts", "tool_invocations", "transcript"})
-_KINDS: dict[str, Kind] = {"str": "text", "int": "integer", "float": "number", "bool": "boolean"}
+_KINDS: dict[str, Kind] = {
+    "StrType": "text", "LiteralType": "text", "IntType": "integer", "FloatType": "number", "BoolType": "boolean"
+}  # fmt: skip
 
 
 def _make_columns() -> tuple[Column, ...]:
     columns = [Column("target", "text", lambda r: r.target.label)]
     for field in msgspec.structs.fields(Result):
-        if field.name == "timings_us":
+        name, kind = field.name, _kind_of(field.type)
+        if name == "timings_us":
             parts = {part: attrgetter(f"timings_us.{part}") for part in TimingsUs.__struct_fields__}
             columns += [Column(f"timings_us_{part}", "integer", read) for part, read in parts.items()]
-        elif field.name == "attempts":
-            columns += [Column("n_attempts", "integer", lambda r: len(r.attempts)), _json_column(field.name)]
-        elif field.name in _JSON_FIELDS:
-            columns.append(_json_column(field.name))
-        elif field.name in _LISTS_OF_TEXTS:
-            columns.append(Column(field.name, "texts", attrgetter(field.name)))
-        else:
-            columns.append(Column(field.name, _kind_of(field), attrgetter(field.name)))
+            continue
+        if name == "attempts":
+            columns.append(Column("n_attempts", "integer", lambda r: len(r.attempts)))
+        columns.append(Column(name, kind, partial(_read_json, name) if kind == "json" else attrgetter(name)))
     return tuple(columns)
 
 
-def _kind_of(field: msgspec.structs.FieldInfo) -> Kind:
-    """The kind of a plain field; `Literal` types are texts. An addition of another shape has to be named above."""
-    shape = msgspec.inspect.type_info(field.type)
+def _kind_of(annotation: Any) -> Kind:
+    """Lists of texts are texts; what else is not plain is JSON."""
+    shape = msgspec.inspect.type_info(annotation)
     parts = shape.types if isinstance(shape, msgspec.inspect.UnionType) else (shape,)
-    names = {type(part).__name__.removesuffix("Type").lower() for part in parts} - {"none"}
-    kind = _KINDS.get("str" if names == {"literal"} else next(iter(names)))
-    if len(names) != 1 or kind is None:
-        raise TypeError(f"Result.{field.name} has no flat form: name it in {__name__}")
-    return kind
+    (part,) = (part for part in parts if not isinstance(part, msgspec.inspect.NoneType))
+    if isinstance(part, msgspec.inspect.ListType) and isinstance(part.item_type, msgspec.inspect.StrType):
+        return "texts"
+    return _KINDS.get(type(part).__name__, "json")
 
 
-def _json_column(name: str) -> Column:
-    def read(result: Result) -> Value:
-        value: Any = getattr(result, name)
-        return None if value is None else msgspec.json.encode(value).decode()
-
-    return Column(name, "json", read)
+def _read_json(name: str, result: Result) -> Value:
+    value: Any = getattr(result, name)
+    return None if value is None else msgspec.json.encode(value).decode()
 
 
 COLUMNS = _make_columns()
@@ -108,7 +101,6 @@ def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMULA_STARTS = frozenset("=+-@\u2212")
-
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
@@ -151,8 +143,4 @@ def _begins_a_formula(text: str) -> bool:
 def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator[bytes]:
     """One flat object per result. Numbers that JSON cannot hold are null."""
     for result in results:
-        yield encode_line({column.name: _finite(column.read(result)) for column in columns})
-
-
-def _finite(value: Value) -> Value:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        yield encode_line({column.name: column.read(result) for column in columns})

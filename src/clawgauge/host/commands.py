@@ -43,7 +43,7 @@ _UNPRINTABLE = dict.fromkeys((*(set(range(0x20)) - {0x09, 0x0A}), *range(0x7F, 0
 
 
 def ask(question: Callable[[], _Answer]) -> _Answer | None:
-    """The machine's answer; None where it has none to give."""
+    """None where the machine has no answer to give."""
     try:
         return question()
     except UNTOLD:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -31,59 +31,49 @@ ROCM_QUERY = ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json"
 MACOS_QUERY = ("system_profiler", "-json", "SPDisplaysDataType")
 
 
-class Counter(NamedTuple):
-    """One running total in joules. `range_j` is where it starts again from 0; None where it does not."""
-
-    read_j: Callable[[], float | None]
-    range_j: float | None
-
-
 class EnergyMeter:
-    """Adds up what the counters gained between samples. Sample more often than a counter wraps (about an hour)."""
+    """Adds up what the machine's counters gain between samples: RAPL packages (`cpu:…`) and NVML boards (`gpu:…`).
 
-    def __init__(self, counters: Mapping[str, Counter]) -> None:
-        self._counters = counters
-        self._last = {name: counter.read_j() for name, counter in counters.items()}
+    Sample more often than a counter wraps (about an hour). One that this process may not read is left out.
+    """
+
+    def __init__(self, powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -> None:
+        # How to read each one's joules, and where it starts again from 0; None where it does not.
+        self._counters: dict[str, tuple[Callable[[], float | None], float | None]] = {}
+        for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
+            if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
+                range_j = _read_micro(zone / "max_energy_range_uj")
+                self._counters[f"cpu:{zone.name}"] = partial(_read_micro, zone / "energy_uj"), range_j
+        count = ctypes.c_uint(0)
+        # No driver, or one too old to know these calls, is none.
+        with suppress(OSError, AttributeError):
+            library = ctypes.CDLL(nvml_library)
+            read_energy = library.nvmlDeviceGetTotalEnergyConsumption
+            if library.nvmlInit_v2() == _NVML_OK:
+                library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+            for index in range(count.value):
+                device = ctypes.c_void_p()
+                if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
+                    self._counters[f"gpu:{index}"] = partial(_read_board, read_energy, device), None
+        told = {name: read() for name, (read, _) in self._counters.items()}
+        self._last = {name: joules for name, joules in told.items() if joules is not None}
         self._gained: dict[str, float] = {}
 
     def sample(self) -> None:
-        """Look once at every counter."""
-        for name, counter in self._counters.items():
-            before, now = self._last[name], counter.read_j()
-            self._last[name] = now
-            if before is None or now is None:
+        for name, before in self._last.items():
+            read, range_j = self._counters[name]
+            if (now := read()) is None:
                 continue
-            gain = now - before
-            if gain < 0:
-                # Wrapped around; a counter of unknown range that went back was reset, and its gain is lost.
-                gain = gain + counter.range_j if counter.range_j else 0.0
+            # Wrapped around; a counter of unknown range that went back was reset, and its gain is lost.
+            gain = now - before if now >= before else now - before + range_j if range_j else 0.0
+            self._last[name] = now
             self._gained[name] = self._gained.get(name, 0.0) + max(0.0, gain)
 
-    def gained_j(self, kind: str) -> float | None:
-        """The joules of all counters whose name begins with `kind`; None where there is none that could be read."""
-        known = [joules for name, joules in self._gained.items() if name.startswith(kind)]
-        return sum(known) if known else None
-
-
-def find_counters(powercap: Path = POWERCAP, nvml_library: str = NVML_LIBRARY) -> dict[str, Counter]:
-    """Every counter this process may read, named `cpu:…` or `gpu:…`."""
-    found: dict[str, Counter] = {}
-    count = ctypes.c_uint(0)
-    # No driver, or one too old to know these calls, is none.
-    with suppress(OSError, AttributeError):
-        library = ctypes.CDLL(nvml_library)
-        read_energy = library.nvmlDeviceGetTotalEnergyConsumption
-        if library.nvmlInit_v2() == _NVML_OK:
-            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(count.value):
-            device = ctypes.c_void_p()
-            if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
-                found[f"gpu:{index}"] = Counter(partial(_read_board, read_energy, device), None)
-    for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
-        if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
-            range_j = _read_micro(zone / "max_energy_range_uj")
-            found[f"cpu:{zone.name}"] = Counter(partial(_read_micro, zone / "energy_uj"), range_j)
-    return {name: counter for name, counter in found.items() if counter.read_j() is not None}
+    @property
+    def gained_j(self) -> dict[str, float] | None:
+        """The joules by kind (`cpu`, `gpu`); None where there is no counter that could be read."""
+        kinds = dict.fromkeys(name.partition(":")[0] for name in self._gained)
+        return {k: sum(j for name, j in self._gained.items() if name.startswith(k)) for k in kinds} or None
 
 
 def _read_micro(file: Path) -> float | None:
@@ -165,11 +155,6 @@ def _to_int(value: object) -> int | None:
 
 # In the order of the query.
 _NVIDIA_FIGURES: dict[str, Callable[[str], Any]] = {
-    "index": _to_int,
-    "name": str,
-    "memory_total_bytes": _mebibytes,
-    "memory_used_bytes": _mebibytes,
-    "utilization_percent": _to_int,
-    "temperature_c": _to_int,
-    "driver": str,
-}
+    "index": _to_int, "name": str, "memory_total_bytes": _mebibytes, "memory_used_bytes": _mebibytes,
+    "utilization_percent": _to_int, "temperature_c": _to_int, "driver": str,
+}  # fmt: skip

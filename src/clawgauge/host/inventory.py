@@ -8,6 +8,7 @@ import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,26 +31,18 @@ TELLING_FLAGS = (
 CONTAINER_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
 CGROUP_MARKS = ("docker", "kubepods", "containerd", "lxc", "podman")
 ROOT = Path("/")
+# Asked for config.json and for inventory.json, and read with all of a package's README.
+_package_version = functools.cache(metadata.version)
 _LISTED_MODEL = re.compile(r"^(\S+)\s+([0-9a-f]{8,64})\s+(?:(\d+\.?\d*)\s([KMGT]?B)|-)\s", re.ASCII)
 
 
-def collect_inventory(
-    providers: Sequence[ProviderProbe],
-    *,
-    environ: Mapping[str, str] = SYSTEM_PATH,
-    cli_paths: Mapping[str, str] | None = None,
-) -> Inventory:
-    """Ask the machine everything at once. With tools that hang it takes three seconds.
-
-    `environ` gives the PATH on which tools are looked for; `cli_paths` names programs that are elsewhere, as
-    `{"claude": "/opt/claude/bin/claude"}`.
-    """
-    programs = {**{name: name for name in CLI_PROGRAMS}, **(cli_paths or {})}
-    questions: dict[str, Sequence[str]] = {name: (program, "--version") for name, program in programs.items()}
+def collect_inventory(providers: Sequence[ProviderProbe], *, environ: Mapping[str, str] = SYSTEM_PATH) -> Inventory:
+    """Ask the machine everything at once, its tools on the PATH of `environ`. If some hang it takes three seconds."""
+    questions: dict[str, Sequence[str]] = {name: (name, "--version") for name in CLI_PROGRAMS}
     questions |= {"nvidia-smi": NVIDIA_QUERY, "rocm-smi": ROCM_QUERY, "system_profiler": MACOS_QUERY}
     probe = next((one for one in providers if one.provider.startswith("ollama") and one.reachable), None)
     if probe is None:
-        questions["ollama list"] = (programs["ollama"], "list")
+        questions["ollama list"] = ("ollama", "list")
     outputs = run_together(questions, environ)
     gpus = parse_nvidia(outputs["nvidia-smi"]) + parse_rocm(outputs["rocm-smi"])
     return Inventory(
@@ -62,7 +55,7 @@ def collect_inventory(
         memory=describe_memory(),
         gpus=gpus + parse_macos(outputs["system_profiler"]),
         ollama_list=probe.models if probe else _parse_ollama_list(outputs["ollama list"]),
-        cli_versions={name: _read_version(outputs[name]) for name in programs},
+        cli_versions={name: _read_version(outputs[name]) for name in CLI_PROGRAMS},
         providers=list(providers),
     )
 
@@ -89,16 +82,11 @@ def _read_version(output: CommandOutput | None) -> str | None:
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
     """The versions of those that are installed."""
-    return {name: version for name in names if (version := _package_version(name)) is not None}
-
-
-@functools.cache
-def _package_version(name: str) -> str | None:
-    """Asked for config.json and for inventory.json, and read with all of a package's README."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    versions = {}
+    for name in names:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = _package_version(name)
+    return versions
 
 
 def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from clawgauge.host.gpus import (
     NVIDIA_VRAM_QUERY,
     ROCM_QUERY,
     EnergyMeter,
-    find_counters,
     parse_nvidia,
     parse_rocm,
     read_vram_used_bytes,
@@ -172,7 +171,7 @@ class PeakSampler:
         self._interval_s = interval_s
         self._pids = pids
         self._environ = environ
-        self._energy = EnergyMeter(find_counters())
+        self._energy = EnergyMeter()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -192,8 +191,7 @@ class PeakSampler:
     @property
     def energy_j(self) -> dict[str, float] | None:
         """The joules of the machine's own counters, by kind (`cpu`, `gpu`); None where it has none that may be read."""
-        known = {kind: joules for kind in ("cpu", "gpu") if (joules := self._energy.gained_j(kind)) is not None}
-        return known or None
+        return self._energy.gained_j
 
     def sample(self) -> None:
         """Look once at system memory, at the process trees and at the energy counters."""

@@ -66,23 +66,14 @@ sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 # The files `Directory.staged` makes, by the names it gives them, and version 0.1.0 gave.
 LEFTOVER = re.compile(r"\..+\.[0-9]+-[0-9a-f]+\.tmp", re.DOTALL)
 _BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and os.listdir in os.supports_fd
-_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Those of the flags that this system has.
+_FOLDER_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_DIRECTORY", "O_CLOEXEC"))
 # A FIFO without a writer is opened at once instead of waited for, and is then seen to be one.
-_FILE_FLAGS = (
-    getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+_FILE_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"))
 _KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+    stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -156,7 +147,6 @@ class Directory:
             return None
 
     def entries(self) -> dict[str, os.stat_result]:
-        """What is in the folder, by name."""
         names = os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208  # a descriptor has no Path
         return {name: found for name in names if (found := self.stat(name)) is not None}
 

@@ -39,7 +39,7 @@ from clawgauge.journal.disk import (
 from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
 from clawgauge.journal.locate import is_run_folder
 from clawgauge.journal.lock import RunLock
-from clawgauge.journal.reader import CellKey, cell_key, is_first_harness, line_decoder
+from clawgauge.journal.reader import CellKey, RunReader, cell_key, line_decoder
 from clawgauge.records import CellRow, Event, Result
 
 _SCAN_BYTES = 1 << 16
@@ -142,8 +142,8 @@ class RunFolder:
         dated = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            for suffix in chain([""], (f"_{number}" for number in count(2))):
-                path = runs_dir / (run_id or f"{dated}{suffix}")
+            for name in [run_id] if run_id else chain([dated], (f"{dated}_{number}" for number in count(2))):
+                path = runs_dir / name
                 try:
                     path.mkdir()
                     break
@@ -151,8 +151,6 @@ class RunFolder:
                     # A run killed before it wrote anything must not use its id up: nothing is there to resume.
                     if run_id is not None and (path.is_symlink() or not is_barren(path)):
                         raise _taken(path) from None
-                    if run_id is not None:
-                        break
             try:
                 folder = cls(path)
                 try:
@@ -240,7 +238,6 @@ class RunFolder:
                     os.ftruncate(self._events_fd, size)
 
     def has(self, name: str) -> bool:
-        """Whether a file of this name is in the folder."""
         found = self._directory.stat(name)
         return found is not None and stat.S_ISREG(found.st_mode)
 
@@ -290,7 +287,7 @@ class RunFolder:
         Other lines stay as they are, and so does one with a field that does not fit its type: written anew, it would
         lose what it says there. `approve` is called before the old file is given up, and may raise to keep it.
         """
-        if is_first_harness(self.path):
+        if RunReader(self.path, Result).first_harness:
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
         decode = line_decoder(Result, fitting=True)
         written = 0

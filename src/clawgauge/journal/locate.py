@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import difflib
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, is_barren, read_file, stat_file
-from clawgauge.journal.reader import CAP_BYTES
+from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, is_barren, stat_file
+from clawgauge.journal.reader import started_at_ms
 
 _MAX_SUGGESTIONS = 5
-_END_OF_YEAR_9999_MS = 253_402_300_799_999
-
-
-class _Birth(msgspec.Struct):
-    # A date that no calendar has would spoil every table it stands in.
-    created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=_END_OF_YEAR_9999_MS)]
 
 
 def locate_run(ref: str, runs_dir: Path) -> Path:
@@ -65,23 +55,3 @@ def is_run_folder(path: Path) -> bool:
         return path.is_dir() and (stat_file(path, CONFIG) is not None or stat_file(path, RESULTS) is not None)
     except OSError:
         return False
-
-
-def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:
-    """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
-
-    `raw_config` saves reading config.json again.
-
-    The first harness recorded no start, but wrote its config.json at it.
-    """
-    try:
-        if raw_config is not None:
-            return msgspec.convert(raw_config, _Birth).created_at_ms
-        config = read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b""
-        return msgspec.json.decode(config, type=_Birth).created_at_ms
-    except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    for name in (CONFIG, RESULTS):
-        if (found := stat_file(path, name)) is not None:
-            return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
-    return 0.0

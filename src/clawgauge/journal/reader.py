@@ -9,11 +9,11 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Annotated, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
@@ -29,6 +29,7 @@ from clawgauge.journal.disk import (
     open_file,
     read_file,
     read_lines,
+    stat_file,
 )
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
@@ -38,52 +39,33 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
 CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
+_END_OF_YEAR_9999_MS = 253_402_300_799_999
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # What a required field is where a line does not say, whichever of these its type takes.
 _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
 
-def read_config(path: Path) -> RunConfig | None:
-    """config.json of the run folder `path`; None where there is none, or where the first harness made it."""
-    return as_config(path, read_raw_config(path))
+class _Birth(msgspec.Struct):
+    # A date that no calendar has would spoil every table it stands in.
+    created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=_END_OF_YEAR_9999_MS)]
 
 
-def read_raw_config(path: Path) -> dict[str, Any] | None:
-    """config.json as it stands, whoever made it; None where there is none."""
-    return _read_object(path, CONFIG)
+def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:
+    """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
 
-
-def as_config(path: Path, raw: dict[str, Any] | None) -> RunConfig | None:
-    """What `read_config` makes of what `read_raw_config` read."""
-    return _as_document(path / CONFIG, raw, RunConfig)
-
-
-def read_inventory(path: Path) -> Inventory | None:
-    """inventory.json; None where there is none, or where it has another shape."""
-    return _as_document(path / INVENTORY, _read_object(path, INVENTORY), Inventory)
-
-
-def read_summary(path: Path) -> RunSummary | None:
-    """summary.json; None where there is none, or where it has another shape."""
-    return _as_document(path / SUMMARY, _read_object(path, SUMMARY), RunSummary)
-
-
-def read_events(path: Path) -> list[Event]:
-    """events.jsonl, in order. A line that is no event is passed over: events explain a run, they do not count in it.
-
-    The first harness wrote its events among the results; they are found there.
+    `raw_config` saves reading config.json again. The first harness recorded no start, but wrote its config.json at it.
     """
-    events = read_event_log(path)
-    if is_first_harness(path):
-        for raw in _read_objects(path, RESULTS):
-            events += _as_event(raw, upgrade_event) if raw.get("record_type") == "event" else []
-    return events
-
-
-def read_event_log(path: Path) -> list[Event]:
-    """events.jsonl alone."""
-    read = partial(msgspec.convert, type=Event)
-    return [event for raw in _read_objects(path, EVENTS) for event in _as_event(raw, read)]
+    try:
+        if raw_config is not None:
+            return msgspec.convert(raw_config, _Birth).created_at_ms
+        config = read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b""
+        return msgspec.json.decode(config, type=_Birth).created_at_ms
+    except (OSError, RunFolderError, *_REFUSALS):
+        pass
+    for name in (CONFIG, RESULTS):
+        if (found := stat_file(path, name)) is not None:
+            return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
+    return 0.0
 
 
 def _as_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> list[Event]:
@@ -94,6 +76,7 @@ def _as_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> l
 
 
 def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T | None:
+    """None where there is none, or where the first harness made one of its own shape."""
     if raw is None or "schema_version" not in raw:
         return None
     version = raw["schema_version"]
@@ -144,31 +127,99 @@ def _unreadable(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"Cannot read {path} ({error.strerror or error}); check its permissions.")
 
 
-class ResultReader(Generic[T]):
-    """Iterates the results of one run folder, as often as asked, each time from the file anew.
+class RunReader(Generic[T]):
+    """A run folder, ours or the first harness's: its documents, and its results as records of one type.
 
-    After a full pass `bad_lines` says how many whole lines were no record, and `events` holds what the first harness
-    wrote among its results. A last line cut short, as in a run that is being written or was killed, is not counted.
-    `raw_config` is the folder's config.json as far as it can be read: it tells who made the folder.
+    Documents are remembered; results are read from the file anew each time. After a full pass `n_unreadable_lines` says
+    how many whole lines were no record. A last line cut short, as in a run that is being written or was killed, is not
+    counted.
     """
 
-    def __init__(self, folder: Path, record: type[T], raw_config: Mapping[str, Any] | None) -> None:
-        self.bad_lines = 0
-        self.events: list[Event] = []
-        self.first_harness: bool | None = None
-        self._folder = folder
+    def __init__(self, path: Path, record: type[T]) -> None:
+        self.path = path
+        self.n_unreadable_lines = 0
         self._record = record
-        self._raw_config = raw_config
+        # What the first harness wrote among its results, once they have been gone through.
+        self._old_events: list[Event] | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.config.run_id if self.config else self.path.resolve().name
+
+    @cached_property
+    def raw_config(self) -> dict[str, Any] | None:
+        """config.json as it stands, whoever made it; None where there is none."""
+        return _read_object(self.path, CONFIG)
+
+    @property
+    def _readable_config(self) -> dict[str, Any] | None:
+        # A spoilt config.json must not keep anyone from the results.
+        with suppress(RunFolderError):
+            return self.raw_config
+        return None
+
+    @cached_property
+    def config(self) -> RunConfig | None:
+        """config.json; None where there is none, or where the first harness made it."""
+        return _as_document(self.path / CONFIG, self.raw_config, RunConfig)
+
+    @cached_property
+    def inventory(self) -> Inventory | None:
+        return _as_document(self.path / INVENTORY, _read_object(self.path, INVENTORY), Inventory)
+
+    @cached_property
+    def summary(self) -> RunSummary | None:
+        """summary.json as it was last written: it may be older than the records."""
+        return _as_document(self.path / SUMMARY, _read_object(self.path, SUMMARY), RunSummary)
+
+    @cached_property
+    def started_at_ms(self) -> float:
+        return started_at_ms(self.path, self._readable_config)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """events.jsonl, in order, and what the first harness wrote among its results.
+
+        A line that is no event is passed over: events explain a run, they do not count in it.
+        """
+        read = partial(msgspec.convert, type=Event)
+        events = [event for raw in _read_objects(self.path, EVENTS) for event in _as_event(raw, read)]
+        if self._old_events is None and self.first_harness:
+            among = (raw for raw in _read_objects(self.path, RESULTS) if raw.get("record_type") == "event")
+            return events + [event for raw in among for event in _as_event(raw, upgrade_event)]
+        return events + (self._old_events or [])
+
+    @cached_property
+    def first_harness(self) -> bool:
+        """Whether the first harness made the folder: by its config.json, else by its first telling line."""
+        config = self._readable_config
+        if config is None or "schema_version" not in config:
+            with suppress(OSError, RunFolderError), open_file(self.path, RESULTS) as file:
+                return self._tells_first_harness(file)
+        return config is not None and "schema_version" not in config
+
+    def _tells_first_harness(self, file: BinaryIO) -> bool:
+        config = self._readable_config
+        # Every config.json of ours has a schema version; the first harness knew none.
+        if config is not None and "schema_version" in config:
+            return False
+        for line in read_lines(file):
+            verdict = tells_first_harness(decode_line(line) or {})
+            if verdict is not None:
+                return verdict
+            if not line.endswith(b"\n"):
+                _skip_rest_of_line(file)
+        return config is not None
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(records for records, _ in self.batches(1))
 
     def batches(self, size: int) -> Iterator[tuple[list[T], list[int]]]:
         """The same records by up to `size` at a time, and at which byte each line begins."""
-        self.bad_lines, self.events = 0, []
+        self.n_unreadable_lines, self._old_events = 0, []
         try:
-            with open_results(self._folder) as file:
-                self.first_harness = _tells_first_harness(self._raw_config, file)
+            with open_results(self.path) as file:
+                self.first_harness = self._tells_first_harness(file)
                 file.seek(0)
                 decode: Callable[[bytes], T | None] = msgspec.json.Decoder(self._record).decode
                 decode = self._old_decoder() if self.first_harness else decode
@@ -193,7 +244,7 @@ class ResultReader(Generic[T]):
                 if batch:
                     yield batch, offsets
         except OSError as error:
-            raise _unreadable(self._folder / RESULTS, error) from error
+            raise _unreadable(self.path / RESULTS, error) from error
 
     def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
@@ -206,17 +257,18 @@ class ResultReader(Generic[T]):
             return record
         elif not ended and decode_line(line) is None:
             return None
-        self.bad_lines += 1
+        self.n_unreadable_lines += 1
         return None
 
     def _old_decoder(self) -> Callable[[bytes], T | None]:
-        upgrade = Upgrade(self._folder.resolve().name)
-        record = self._record
+        upgrade, record = Upgrade(self.path.resolve().name), self._record
+        events: list[Event] = []
+        self._old_events = events
 
         def decode(line: bytes) -> T | None:
             raw = decode_line(line)
             if raw is not None and raw.get("record_type") == "event":
-                self.events += _as_event(raw, upgrade_event)
+                events.extend(_as_event(raw, upgrade_event))
                 return None
             result = None if raw is None else upgrade.result(raw)
             if result is None:
@@ -230,32 +282,31 @@ class ResultReader(Generic[T]):
 
         return decode
 
+    def results_at(self, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
+        """The whole results whose lines begin at `offsets`, which a pass has told, each with its own, in file order."""
+        wanted = sorted(set(offsets))
+        if self.first_harness:
+            # What an old record is the repeat of only those before it tell.
+            places, whole = set(wanted), RunReader(self.path, Result)
+            yield from ((at, result) for (result,), (at,) in whole.batches(1) if at in places)
+            return
+        decode = line_decoder(Result)
+        with open_results(self.path) as file:
+            for offset in wanted:
+                file.seek(offset)
+                # A line that somebody changed meanwhile is no longer what was asked for.
+                if (result := decode(file.readline(LINE_CAP_BYTES))) is not None:
+                    yield offset, result
+
 
 @overload
-def iter_results(path: Path) -> ResultReader[Result]: ...
+def iter_results(path: Path) -> RunReader[Result]: ...
 @overload
-def iter_results(path: Path, type: type[T]) -> ResultReader[T]: ...
-def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> ResultReader[Any]:
+def iter_results(path: Path, type: type[T]) -> RunReader[T]: ...
+def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> RunReader[Any]:
     """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours."""
     open_results(path).close()
-    return ResultReader(path, type, _config_or_none(path))
-
-
-def read_results_at(path: Path, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
-    """The whole results whose lines begin at `offsets`, which a pass over the same folder has told, in file order."""
-    wanted = sorted(set(offsets))
-    if is_first_harness(path):
-        # What an old record is the repeat of only those before it tell.
-        places = set(wanted)
-        yield from ((at, result) for (result,), (at,) in iter_results(path).batches(1) if at in places)
-        return
-    decode = line_decoder(Result)
-    with open_results(path) as file:
-        for offset in wanted:
-            file.seek(offset)
-            # A line that somebody changed meanwhile is no longer what was asked for.
-            if (result := decode(file.readline(LINE_CAP_BYTES))) is not None:
-                yield offset, result
+    return RunReader(path, type)
 
 
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
@@ -263,28 +314,6 @@ def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     decode = line_decoder(type)
     with suppress(FileNotFoundError), open_file(path, SUPERSEDED) as file:
         yield from (record for line in read_lines(file) if (record := decode(line)) is not None)
-
-
-def is_first_harness(path: Path) -> bool:
-    """Whether the first harness made run folder `path`: by its config.json, else by its first telling line."""
-    config = _config_or_none(path)
-    if config is None or "schema_version" not in config:
-        with suppress(OSError, RunFolderError), open_file(path, RESULTS) as file:
-            return _tells_first_harness(config, file)
-    return config is not None and "schema_version" not in config
-
-
-def _tells_first_harness(config: Mapping[str, Any] | None, file: BinaryIO) -> bool:
-    # Every config.json of ours has a schema version; the first harness knew none.
-    if config is not None and "schema_version" in config:
-        return False
-    for line in read_lines(file):
-        verdict = tells_first_harness(decode_line(line) or {})
-        if verdict is not None:
-            return verdict
-        if not line.endswith(b"\n"):
-            _skip_rest_of_line(file)
-    return config is not None
 
 
 def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
@@ -345,14 +374,6 @@ def open_results(folder: Path) -> BinaryIO:
         raise _unreadable(folder / RESULTS, error) from error
 
 
-def _config_or_none(path: Path) -> dict[str, Any] | None:
-    # A spoilt config.json must not keep anyone from the results.
-    try:
-        return read_raw_config(path)
-    except RunFolderError:
-        return None
-
-
 def _skip_rest_of_line(file: BinaryIO) -> None:
     while (piece := file.readline(LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
         # On to where there is data again: a terabyte of nothing in a sparse file takes no time to make.
@@ -377,7 +398,6 @@ class CellKey(NamedTuple):
 
 
 def cell_key(result: Result | CellRow) -> CellKey:
-    """The cell `result` fills."""
     return CellKey(
         # Many lines share few names: one copy of each keeps a large index small.
         intern(result.provider),

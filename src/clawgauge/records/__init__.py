@@ -3,48 +3,23 @@
 Field order is the order on disk.
 """
 
-from clawgauge.records.result import MAX_TOKENS as MAX_TOKENS
-from clawgauge.records.result import STATUSES as STATUSES
-from clawgauge.records.result import TOOLS_DROPPED as TOOLS_DROPPED
-from clawgauge.records.result import Attempt as Attempt
-from clawgauge.records.result import CellRow as CellRow
-from clawgauge.records.result import Event as Event
-from clawgauge.records.result import Result as Result
-from clawgauge.records.result import Status as Status
-from clawgauge.records.result import TimingsUs as TimingsUs
-from clawgauge.records.result import ToolInvocation as ToolInvocation
-from clawgauge.records.result import TranscriptTurn as TranscriptTurn
-from clawgauge.records.result import as_count as as_count
-from clawgauge.records.run import HARMLESS as HARMLESS
-from clawgauge.records.run import THINKING_LEVELS as THINKING_LEVELS
-from clawgauge.records.run import Harmless as Harmless
-from clawgauge.records.run import Inventory as Inventory
-from clawgauge.records.run import ModelInfo as ModelInfo
-from clawgauge.records.run import Option as Option
-from clawgauge.records.run import Price as Price
-from clawgauge.records.run import Prompt as Prompt
-from clawgauge.records.run import PromptKey as PromptKey
-from clawgauge.records.run import ProviderProbe as ProviderProbe
-from clawgauge.records.run import Resources as Resources
-from clawgauge.records.run import RunConfig as RunConfig
-from clawgauge.records.run import RunOptions as RunOptions
-from clawgauge.records.run import SuiteInfo as SuiteInfo
-from clawgauge.records.run import SuiteRecord as SuiteRecord
-from clawgauge.records.run import Target as Target
-from clawgauge.records.summary import CallBalance as CallBalance
-from clawgauge.records.summary import ClockTrust as ClockTrust
-from clawgauge.records.summary import CostSummary as CostSummary
-from clawgauge.records.summary import FailureCount as FailureCount
-from clawgauge.records.summary import GroupSummary as GroupSummary
-from clawgauge.records.summary import LatencyStats as LatencyStats
-from clawgauge.records.summary import Need as Need
-from clawgauge.records.summary import Percentiles as Percentiles
-from clawgauge.records.summary import RateWithInterval as RateWithInterval
-from clawgauge.records.summary import Repeatability as Repeatability
-from clawgauge.records.summary import RunSummary as RunSummary
-from clawgauge.records.summary import SuiteBreakdown as SuiteBreakdown
-from clawgauge.records.summary import TaskSummary as TaskSummary
-from clawgauge.records.summary import ToolChannels as ToolChannels
-from clawgauge.records.summary import ToolUse as ToolUse
+# ruff: isort: skip_file
+from clawgauge.records.result import MAX_TOKENS, STATUSES, TOOLS_DROPPED, Attempt, CellRow, Event, Result, Status
+from clawgauge.records.result import TimingsUs, ToolInvocation, TranscriptTurn, as_count
+from clawgauge.records.run import HARMLESS, THINKING_LEVELS, Harmless, Inventory, ModelInfo, Option, Price, Prompt
+from clawgauge.records.run import PromptKey, ProviderProbe, Resources, RunConfig, RunOptions, SuiteInfo, SuiteRecord
+from clawgauge.records.run import Target
+from clawgauge.records.summary import CallBalance, ClockTrust, CostSummary, FailureCount, GroupSummary, LatencyStats
+from clawgauge.records.summary import Need, Percentiles, RateWithInterval, Repeatability, RunSummary, SuiteBreakdown
+from clawgauge.records.summary import TaskSummary, ToolChannels, ToolUse
+
+__all__ = [
+    "HARMLESS", "MAX_TOKENS", "SCHEMA_VERSION", "STATUSES", "THINKING_LEVELS", "TOOLS_DROPPED", "Attempt",
+    "CallBalance", "CellRow", "ClockTrust", "CostSummary", "Event", "FailureCount", "GroupSummary", "Harmless",
+    "Inventory", "LatencyStats", "ModelInfo", "Need", "Option", "Percentiles", "Price", "Prompt", "PromptKey",
+    "ProviderProbe", "RateWithInterval", "Repeatability", "Resources", "Result", "RunConfig", "RunOptions",
+    "RunSummary", "Status", "SuiteBreakdown", "SuiteInfo", "SuiteRecord", "Target", "TaskSummary", "TimingsUs",
+    "ToolChannels", "ToolInvocation", "ToolUse", "TranscriptTurn", "as_count",
+]  # fmt: skip
 
 SCHEMA_VERSION = 1

@@ -17,7 +17,6 @@ from clawgauge.compare.findings import (
     PairedRate,
     PairedShift,
     RuleFinding,
-    SideInfo,
     StoppedSide,
 )
 from clawgauge.reports.clean import clean_terminal, one_line
@@ -37,31 +36,20 @@ from clawgauge.words import (
 )
 
 TESTS = {
-    "mcnemar_exact": "McNemar exact",
-    "sign_flip": "sign-flip permutation",
-    "sign": "sign test",
-    "side_by_side": "signed ranks of calls made side by side",
-    "between_runs": "Student's test between runs",
-}
+    "mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation", "sign": "sign test",
+    "side_by_side": "signed ranks of calls made side by side", "between_runs": "Student's test between runs",
+}  # fmt: skip
 RATE_TITLES = {
-    "objective_pass_rate": "passed",
-    "pass_rate_scheduled": "passed of scheduled",
-    "tool_use_rate": "tool use",
-    "restraint": "restraint",
-    "tasks": "tasks",
-}
+    "objective_pass_rate": "passed", "pass_rate_scheduled": "passed of scheduled", "tool_use_rate": "tool use",
+    "restraint": "restraint", "tasks": "tasks",
+}  # fmt: skip
 SHIFT_TITLES = {"latency_ms": "latency, warm", "ttft_ms": "first token, warm", "output_tokens": "output tokens"}
 FIGURE_TITLES = {
-    "p50_ms": "p50, all calls",
-    "p95_ms": "p95, all calls",
-    "output_tps_p50": "tokens/s p50",
-    "n_ok": "answered",
-    "n_error": "errors",
-    "n_timeouts": "timeouts",
-    "n_truncated": "cut by token limit",
-    "cost_usd": "cost",
-}
+    "p50_ms": "p50, all calls", "p95_ms": "p95, all calls", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
+    "n_error": "errors", "n_timeouts": "timeouts", "n_truncated": "cut by token limit", "cost_usd": "cost",
+}  # fmt: skip
 VERDICTS = {"changed": "changed", "no_change_seen": "no change seen", "cannot_tell": "cannot tell"}
+_IN_UNIT = {"rate": "{:.3f}".format, "ms": format_ms, "usd": format_money, "tps": "{:.1f}".format}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
 _MAX_CELL = 200
 _MAX_ANSWER = 10_000
@@ -69,14 +57,10 @@ _MAX_NAMED = 10
 _REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_CHARS = 10_000
 _FIGURE_COLUMNS = (
-    Column("", narrow="wrapped"),
-    Column("A", "right", "wrapped"),
-    Column("B", "right", "wrapped"),
-    Column("B − A [95%]", "right", "wrapped"),
-    Column("p", "right"),
-    Column("verdict", narrow="wrapped"),
+    Column("", narrow="wrapped"), Column("A", "right", "wrapped"), Column("B", "right", "wrapped"),
+    Column("B − A [95%]", "right", "wrapped"), Column("p", "right"), Column("verdict", narrow="wrapped"),
     Column("sees", narrow="wrapped"),
-)
+)  # fmt: skip
 _FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
 _ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
 _GATE_COLUMNS = (Column("outcome"), Column("target", narrow="wrapped"), Column("rule", narrow="wrapped"))
@@ -84,8 +68,11 @@ _GATE_COLUMNS = (Column("outcome"), Column("target", narrow="wrapped"), Column("
 
 def describe_comparison(comparison: Comparison) -> list[Section]:
     """All of it: who, what changed, what flipped, the gate, and what to bear in mind."""
-    sides = Prose([f"{letter}  {_side(side)}" for letter, side in (("A", comparison.a), ("B", comparison.b))])
-    sections = [Section("", [sides])]
+    sides = [
+        f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
+        for letter, side in (("A", comparison.a), ("B", comparison.b))
+    ]
+    sections = [Section("", [Prose(sides)])]
     for pair in comparison.pairs:
         sections += [
             Section(title_pair(pair), [Table(_FIGURE_COLUMNS, list(figure_rows(pair)), yielding=("sees", "p"))]),
@@ -101,10 +88,6 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
         Section(verdict, [Table(columns, rows, bare=True)]),
         Section("worth knowing", [Points(closing_notes(comparison))]),
     ]
-
-
-def _side(side: SideInfo) -> str:
-    return f"{side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
 
 
 def _findings(pair: PairComparison) -> list[Section]:
@@ -141,7 +124,6 @@ def _prompt(suite: str, prompt_id: str) -> str:
 
 
 def say_difference(difference: Difference) -> str:
-    """One difference with both sides and the way out."""
     where = f"{difference.target}: " if difference.target else ""
     values = f": {difference.a} in A, {difference.b} in B" if difference.a or difference.b else ""
     advice = f" ({difference.advice})" if difference.advice else ""
@@ -149,7 +131,6 @@ def say_difference(difference: Difference) -> str:
 
 
 def title_pair(pair: PairComparison) -> str:
-    """One name, or two where they differ."""
     return pair.target_a if pair.target_a == pair.target_b else f"{pair.target_a} → {pair.target_b}"
 
 
@@ -187,6 +168,11 @@ def say_smallest(found: PairedRate | PairedShift) -> str:
     return plural(hundredths, "point") if isinstance(found, PairedRate) else f"{hundredths}%"
 
 
+def _would_be_seen(found: PairedRate | PairedShift) -> str:
+    smallest = say_smallest(found)
+    return f"; a change of {smallest} would have been seen in 4 of 5 cases" if smallest else ""
+
+
 def has_thin_tail(pair: PairComparison) -> bool:
     """Whether a side's p95 rests on too few calls to be more than a hint."""
     figures = {figure.name: figure for figure in pair.figures}
@@ -201,7 +187,6 @@ def _rate(value: float | None, n_trials: int) -> str:
 
 
 def say_points(rate: PairedRate) -> str:
-    """A change of rates in percentage points, with its interval."""
     if rate.difference is None:
         return ABSENT
     bounds = f" [{rate.ci_holm[0] * 100:+.0f}, {rate.ci_holm[1] * 100:+.0f}]" if rate.ci_holm else ""
@@ -218,26 +203,17 @@ def say_shift(shift: PairedShift, unit: str) -> str:
 
 
 def say_figure(name: str, value: float | None) -> str:
-    """A metric's value in its unit."""
     if value is None:
         return ABSENT
-    unit = METRICS[name].unit
-    if unit == "rate":
-        return f"{value:.3f}"
-    if unit == "ms":
-        return format_ms(value)
-    if unit == "usd":
-        return format_money(value)
-    return f"{value:.1f}" if unit == "tps" else f"{value:.0f}"
+    return _IN_UNIT.get(METRICS[name].unit, "{:.0f}".format)(value)
 
 
 def say_verdict(pair: PairComparison) -> str:
-    """What the pass rates amount to, in one sentence."""
     rate = pair.rates.get("objective_pass_rate")
     if rate is None or rate.difference is None:
         return "No prompt has a verdict on both sides: nothing can be said of the pass rates."
     over = f"over {plural(rate.n_prompts, 'paired prompt')}"
-    seen = f"; a change of {say_smallest(rate)} would have been seen in 4 of 5 cases" if say_smallest(rate) else ""
+    seen = _would_be_seen(rate)
     if rate.only_a == rate.only_b == 0:
         return f"The verdicts are the same {over}{seen}."
     evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {word_p(rate.p_holm)}, {TESTS[rate.test]}"
@@ -263,10 +239,7 @@ def say_pace(pair: PairComparison) -> str:
         return f"Whether the latency changed cannot be told: {measured}, {say_load(pair)}; {shift.reason}."
     moved += f"; {word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
     if shift.verdict == "no_change_seen":
-        seen = (
-            f"; a change of {say_smallest(shift)} would have been seen in 4 of 5 cases" if say_smallest(shift) else ""
-        )
-        return f"No difference in latency beyond luck {over} ({moved}){seen}."
+        return f"No difference in latency beyond luck {over} ({moved}){_would_be_seen(shift)}."
     return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift, ' ms')} {over} ({moved})."
 
 
@@ -281,7 +254,6 @@ def say_load(pair: PairComparison) -> str:
 
 
 def say_rule(finding: RuleFinding) -> str:
-    """A rule, the two figures and why it ended as it did."""
     if finding.a is None and finding.b is None:
         return f"{finding.rule}: {finding.reason}"
     name = finding.rule.partition("<")[0].partition(">")[0].strip()
@@ -360,13 +332,8 @@ def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.E
 
 def _rule_case(finding: RuleFinding, classname: str) -> ET.Element:
     case = ET.Element("testcase", classname=classname, name=_text(finding.rule))
-    said = _text(say_rule(finding))
-    if finding.outcome == "broken":
-        ET.SubElement(case, "failure", message=said, type="gate").text = said
-    elif finding.outcome == "not_judged":
-        ET.SubElement(case, "error", message=said, type="gate").text = said
-    else:
-        ET.SubElement(case, "system-out").text = said
+    said, fault = _text(say_rule(finding)), {"broken": "failure", "not_judged": "error"}.get(finding.outcome)
+    ET.SubElement(case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}).text = said
     return case
 
 

@@ -53,21 +53,15 @@ class Prose:
     lines: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(Prose):
     """A list. What is further in belongs to the line above it."""
 
-    lines: Sequence[str]
 
-
-@dataclass(frozen=True)
-class Commands:
+class Commands(Prose):
     """Lines to be copied, never broken."""
 
-    lines: Sequence[str]
 
-
-Part: TypeAlias = Table | Prose | Points | Commands
+Part: TypeAlias = Table | Prose
 
 
 class Section(NamedTuple):
@@ -99,13 +93,12 @@ def as_markdown(title: str, sections: Sequence[Section]) -> str:
 def _part(part: Part) -> str:
     if isinstance(part, Table):
         return render_table(part.columns, [[escape_cell(cell, limit=_MAX_CELL) for cell in row] for row in part.rows])
-    if isinstance(part, Prose):
-        return "\\\n".join(map(escape_line, part.lines))
     if isinstance(part, Points):
-        indents = (line[: len(line) - len(line.lstrip(" "))] for line in part.lines)
-        return "\n".join(f"{indent}- {escape_line(line)}" for indent, line in zip(indents, part.lines, strict=True))
-    # An indented block is shown as it stands, whatever back-ticks a name in it holds.
-    return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
+        return "\n".join(f"{' ' * (len(line) - len(line.lstrip(' ')))}- {escape_line(line)}" for line in part.lines)
+    if isinstance(part, Commands):
+        # An indented block is shown as it stands, whatever back-ticks a name in it holds.
+        return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
+    return "\\\n".join(map(escape_line, part.lines))
 
 
 def display_width(text: str) -> int:
@@ -117,7 +110,6 @@ def display_width(text: str) -> int:
 
 
 def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """`cell` in `width` terminal columns."""
     space = " " * (width - display_width(cell))
     return space + cell if align == "right" else cell + space
 

@@ -17,30 +17,16 @@ _MAX_NAME = 60
 _MAX_SERIES = 20
 # In a narrow terminal names give way. A run's id never does: it is there to be typed.
 _RUN_COLUMNS = (
-    Column("run"),
-    Column("started"),
-    Column("answered", "right"),
-    Column("passed", "right"),
-    Column("suites", narrow="cut"),
-    Column("targets", narrow="cut"),
-)
+    Column("run"), Column("started"), Column("answered", "right"), Column("passed", "right"),
+    Column("suites", narrow="cut"), Column("targets", narrow="cut"),
+)  # fmt: skip
 _TREND_COLUMNS = (
-    Column("model"),
-    Column("prompts", narrow="cut"),
-    Column("runs", "right"),
-    Column("latest"),
-    Column("best"),
-    Column("tier"),
-    Column("p50", "right"),
-    Column("p95", "right"),
-)
+    Column("model"), Column("prompts", narrow="cut"), Column("runs", "right"), Column("latest"), Column("best"),
+    Column("tier"), Column("p50", "right"), Column("p95", "right"),
+)  # fmt: skip
 _SERIES_COLUMNS = (
-    Column("model"),
-    Column("run"),
-    Column("answered", "right"),
-    Column("passed"),
-    Column("p50", "right"),
-)
+    Column("model"), Column("run"), Column("answered", "right"), Column("passed"), Column("p50", "right")
+)  # fmt: skip
 
 
 def describe_history(history: History) -> list[Section]:

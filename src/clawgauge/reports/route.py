@@ -25,17 +25,10 @@ from clawgauge.words import (
 
 _VALUE_CHARS = 400
 _COLUMNS = (
-    Column("place", "right"),
-    Column("model"),
-    Column("score", "right"),
-    Column("best in", "right"),
-    Column("passed"),
-    Column("tool use"),
-    Column("p95 ms", "right"),
-    Column("ttft p50", "right"),
-    Column("cost a call", "right"),
+    Column("place", "right"), Column("model"), Column("score", "right"), Column("best in", "right"), Column("passed"),
+    Column("tool use"), Column("p95 ms", "right"), Column("ttft p50", "right"), Column("cost a call", "right"),
     Column("removed by", narrow="below"),
-)
+)  # fmt: skip
 
 
 def describe_decision(decision: Decision) -> Section:
@@ -101,6 +94,9 @@ def describe_forecast(forecast: ChainForecast) -> Section:
     cost = "unknown" if forecast.cost_per_call_usd is None else f"{format_money(forecast.cost_per_call_usd)} a call"
     if all(evidence.free_of_charge for evidence in forecast.chain):
         cost = "none charged (local)"
+    # What is left of the answers where an outage takes all of a machine or a vendor.
+    low = f", at least {format_percent(forecast.answered_low)} (95%)" if forecast.answered_low is not None else ""
+    together = f"{forecast.n_answered_together}/{n} answered{low}"
     thin = forecast.n_answered < MIN_SAMPLES_P95
     apart = " on prompts it was not chosen on" if forecast.unseen else ""
     rows = [
@@ -109,17 +105,10 @@ def describe_forecast(forecast: ChainForecast) -> Section:
         ("p95", _ms(forecast.p95_ms, forecast.p95_ci95) + (INDICATIVE if thin else "")),
         ("cost", cost),
         ("answered", f"{forecast.n_answered}/{n} paired calls: {shares}"),
-        ("outages", _outages(forecast)),
+        ("outages", f"{together}, if all on one machine or of one vendor fail together"),
     ]
     figures = Table((Column("figure"), Column("forecast", narrow="wrapped")), rows, bare=True)
     return Section(forecast.label, [figures, Points([LEGEND] if thin else [])])
-
-
-def _outages(forecast: ChainForecast) -> str:
-    """What is left of the answers where an outage takes all of a machine or a vendor."""
-    low = f", at least {format_percent(forecast.answered_low)} (95%)" if forecast.answered_low is not None else ""
-    together = f"{forecast.n_answered_together}/{forecast.n_cells} answered{low}"
-    return f"{together}, if all on one machine or of one vendor fail together"
 
 
 def _ms(value_ms: float | None, ci95: tuple[float, float] | None) -> str:

@@ -2,57 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from clawgauge.records import (
+    ClockTrust,
+    CostSummary,
     GroupSummary,
     Percentiles,
     RateWithInterval,
+    Repeatability,
     Resources,
     RunConfig,
     RunSummary,
+    SuiteBreakdown,
     TaskSummary,
     ToolUse,
 )
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
-from clawgauge.reports.findings import is_passing, pace_ms, word_median
 from clawgauge.reports.words import (
     INDICATIVE,
     LEGEND,
+    MAX_EXAMPLE,
     MAX_HINT,
     MIN_SAMPLES_P95,
-    format_measure,
-    format_percentile,
+    is_passing,
+    pace_ms,
     word_balance,
-    word_beside,
-    word_channels,
-    word_clock,
-    word_cost,
     word_failure,
-    word_money,
+    word_median,
     word_options,
     word_recommendation,
-    word_repeats,
-    word_source,
     word_suites,
-    word_temperatures,
     word_tier,
     word_unreadable,
 )
 from clawgauge.summary.tool_use import word_evidence_command, word_lacking
-from clawgauge.words import ABSENT, format_bytes, format_duration, format_number, format_percent, format_rate, plural
+from clawgauge.words import (
+    ABSENT,
+    format_bytes,
+    format_duration,
+    format_money,
+    format_ms,
+    format_number,
+    format_percent,
+    format_rate,
+    plural,
+    rounded,
+)
 
 _MAX_NAME = 120
-_MAX_EXAMPLE = 160
 # The figures a person misses least.
 _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
 
 
-Figures: TypeAlias = Mapping[str, Callable[[GroupSummary], str]]
-"""Headings, and what stands under each of a model."""
+Figures: TypeAlias = Mapping[str, Callable[[Any], str]]
+"""Headings, and what stands under each of a model, or of a part of it."""
 
 
 def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, refill: str | None = None) -> str:
@@ -62,22 +69,20 @@ def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, ref
     if config:
         suites = f"Suites: {word_suites(config)}; " if config.suites else ""
         set_up = [f"{suites}{word_options(config.options)}; clawgauge {_cut(config.clawgauge_version)}."]
-    watched = [(group, group.clock) for group in groups if group.clock is not None]
-    clocks = [(group, "; ".join(filter(None, (word_clock(clock), word_cost(clock))))) for group, clock in watched]
+    clocks = [f"{_title(group)}: {_clock(group.clock, with_cost=True)}." for group in groups if group.clock]
     beside = [g for g in groups if g.restraint.n or g.tasks.n or (g.argument_accuracy and g.argument_accuracy.n)]
     balances = [f"{_title(group)}: {words}." for group in beside if (words := word_balance(group.call_balance))]
-    tool_use = _table(groups, _TOOL_USE)
     sections = [
         Section("", [Prose([_verdict(summary)])]),
         Section("", [Prose(set_up)]),
         Section("Models", [_table(groups, _MODELS, left=["Tool tier"])]),
-        Section("Tool use", [tool_use, Points(list(map(_tier_line, groups))), *_way_to_tell(groups)]),
+        Section("Tool use", [_table(groups, _TOOL_USE), Points(list(map(_tier_line, groups))), *_way_to_tell(groups)]),
         Section("Beside the tier", [_table(beside, _BESIDE_THE_TIER), Points(balances)]),
-        _times(groups),
-        _suites(groups),
-        _categories(groups),
-        _failures(summary, refill),
-        Section("Clock", [Points([f"{_title(group)}: {words}." for group, words in clocks])]),
+        Section("Times", [_table(groups, _TIMES, ["Measure"], _measures)]),
+        Section("By suite", [_table(groups, _SUITES, ["Suite"], lambda group: group.suites)]),
+        Section("By category", [_table(groups, _CATEGORIES, ["Suite", "Category"], _categories)]),
+        Section("What was not answered, and what to do", _failures(groups, refill)),
+        Section("Clock", [Points(clocks)]),
         Section("Resources", [_table(groups, _RESOURCES)]),
         Section("Notes", [Points(_notes(summary))]),
     ]
@@ -92,15 +97,16 @@ def _title(group: GroupSummary) -> str:
     return _cut(group.target.label)
 
 
-def _headings(*headings: str, left: Sequence[str] = ()) -> list[Column]:
-    """The model first, figures to the right, the columns named in `left` to the left."""
-    return [Column("Model"), *(Column(text, "left" if text in left else "right") for text in headings)]
-
-
-def _table(groups: Sequence[GroupSummary], figures: Figures, left: Sequence[str] = ()) -> Table:
-    """One row a model."""
-    rows = [[_title(group), *(read(group) for read in figures.values())] for group in groups]
-    return Table(_headings(*figures, left=left), rows)
+def _table(
+    groups: Sequence[GroupSummary],
+    figures: Figures,
+    left: Sequence[str] = (),
+    parts: Callable[[GroupSummary], Iterable[Any]] = lambda group: [group],
+) -> Table:
+    """A row for each part of a model, by default the whole; figures lean right, columns named in `left` to the left."""
+    columns = [Column("Model"), *(Column(heading, "left" if heading in left else "right") for heading in figures)]
+    rows = [[_title(group), *(read(part) for read in figures.values())] for group in groups for part in parts(group)]
+    return Table(columns, rows)
 
 
 def _verdict(summary: RunSummary) -> str:
@@ -159,12 +165,130 @@ def _memory(group: GroupSummary) -> str:
     return " / ".join(format_bytes(state.memory_used_bytes if state else None) for state in states)
 
 
-def _worth(use: ToolUse) -> str:
-    return format_number(use.n_eff, 0 if use.n_eff is None or use.n_eff.is_integer() else 1)
-
-
 def _rate(rate: RateWithInterval | TaskSummary | ToolUse | None) -> str:
     return format_rate(rate.k, rate.n, rate.ci95) if rate else ABSENT
+
+
+def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
+    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`, `> 120 s`."""
+    value = getattr(figures, name)
+    if value is None:
+        return ABSENT
+    if name in figures.beyond:
+        return f"> {rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
+    mark = INDICATIVE if name in figures.indicative else ""
+    ends = getattr(figures, f"{name}_ci95") if interval else None
+    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
+    return f"{rounded(value, digits)}{mark}{between}"
+
+
+def _source(use: ToolUse) -> str:
+    """Which prompts a tier rests on: `prompts that offer tools, in agent_tools`."""
+    kind = "prompts that offer tools" if use.source == "native" else "text prompts"
+    return f"{kind} in {', '.join(use.suites)}" if any(use.suites) else kind
+
+
+def _channels(use: ToolUse) -> str:
+    """How the calls came, kinds that did not occur left out: `5 text (5 xml), 1 none`."""
+    channels = use.channels
+    formats = ", ".join(f"{n} {name}" for name, n in use.formats.items())
+    counts = {
+        "native": channels.native,
+        f"text ({formats})" if formats else "text": channels.text,
+        "malformed": channels.malformed,
+        # Where no tool is offered, a command in prose or code is the call that is asked for.
+        "mentioned only" if use.source == "native" else "in prose or code": channels.mention,
+        "none": channels.none,
+    }
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return said + (f"; {plural(use.rescued, 'answer')} rescued from text" if use.rescued else "")
+
+
+def _beside(group: GroupSummary) -> str:
+    """Arguments, restraint and tasks, those that were measured."""
+    tasks, accuracy = group.tasks, group.argument_accuracy
+    turns = "" if tasks.mean_turns is None else f", {tasks.mean_turns:.1f} turns"
+    tokens = "" if tasks.mean_tokens is None else f" and {tasks.mean_tokens:.0f} tokens each"
+    parts = [
+        f"arguments right {_rate(accuracy)}" if accuracy and accuracy.n else "",
+        f"restraint {_rate(group.restraint)}" if group.restraint.n else "",
+        f"tasks done {_rate(tasks)}{turns}{tokens}" if tasks.n else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def word_repeats(repeats: Repeatability | None) -> str:
+    """pass@k and pass^k in words; empty where no prompt was judged that often."""
+    if repeats is None or not repeats.n_prompts:
+        return ""
+    of = f"over {plural(repeats.n_prompts, 'prompt')} asked {repeats.k} times"
+    one, all_of = format_percent(repeats.pass_at_k), format_percent(repeats.pass_hat_k)
+    return (
+        f"{of}, one of {repeats.k} passes in {one} (pass@{repeats.k}), all {repeats.k} in {all_of} (pass^{repeats.k})"
+    )
+
+
+def _temperatures(group: GroupSummary) -> str:
+    """Cold calls apart from warm ones; empty where there was no cold call."""
+    cold, warm = group.latency_cold_ms, group.latency_warm_ms
+    if not cold.n:
+        return ""
+    said = f"cold calls p50 {format_ms(cold.p50)} (n={cold.n})"
+    return said + (f", warm calls p50 {format_ms(warm.p50)} (n={warm.n})" if warm.n else "")
+
+
+def _clock(clock: ClockTrust, *, with_cost: bool = False) -> str:
+    """How far to trust the timings, what was waited for retries, and what the measuring itself took."""
+    watched, retried = plural(clock.n_watched, "call"), plural(clock.n_retried, "call")
+    lag = clock.lag_p99_ms
+    load = f"load {clock.load_1m:.1f}" if clock.load_1m is not None else ""
+    load += f" on {plural(clock.cores, 'core')}" if load and clock.cores is not None else ""
+    parts = [
+        "" if lag is None else f"loop lag p99 {lag:.{1 if lag >= 0.05 else 2}f} ms",
+        f"{clock.n_flagged} of {watched} could be off by more than 1 ms or 1%" if clock.n_watched else "",
+        f"{retried} tried again, {format_duration(clock.retry_wait_ms)} waited" if clock.n_retried else "",
+        f"the machine was busy before the first call ({load})" if clock.busy else "",
+    ]
+    if with_cost:
+        parts += [
+            "" if clock.resolution_ns is None else f"clock resolution {clock.resolution_ns} ns",
+            "" if clock.client_cpu_s is None else f"clawgauge used {clock.client_cpu_s:.1f} s of CPU",
+            "" if clock.busy else load,
+        ]
+    return "; ".join(filter(None, parts))
+
+
+def word_money(cost: CostSummary | None) -> str:
+    """What the calls cost: `$0.1320 ($0.0020 a call, n=66; $0.0041 a pass)`."""
+    if cost is None:
+        return ABSENT
+    per_pass = "" if cost.per_pass_usd is None else f"; {format_money(cost.per_pass_usd)} a pass"
+    return f"{format_money(cost.usd)} ({format_money(cost.per_call_usd)} a call, n={cost.n_priced}{per_pass})"
+
+
+def _measures(group: GroupSummary) -> list[tuple[str, Percentiles, int, int]]:
+    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
+    apart = [("· cold, ms", group.latency_cold_ms, 0), ("· warm, ms", group.latency_warm_ms, 0)]
+    rest = [
+        *(apart if group.latency_cold_ms.n else []),
+        ("first token, ms", group.ttft_ms, 0),
+        *([("first answer, ms", group.ttfa_ms, 0)] if group.ttfa_ms != group.ttft_ms else []),
+        ("tokens/s", group.output_tps, 1),
+    ]
+    measures = [("whole call, ms", group.timed_ms, 0), *(measure for measure in rest if measure[1].n)]
+    return [(*measure, group.n_timeouts) for measure in measures]
+
+
+def _p95(suite: SuiteBreakdown) -> str:
+    thin = suite.latency_censored_ms is None and suite.latency_ms.p95 is not None and suite.n_success < MIN_SAMPLES_P95
+    return format_measure(suite.timed_ms, "p95", interval=False) + (INDICATIVE if thin else "")
+
+
+def _categories(group: GroupSummary) -> Iterator[tuple[str, str, RateWithInterval]]:
+    """Of the suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
+    for suite in group.suites:
+        if len(suite.by_category) > 1:
+            yield from ((suite.suite, category, rate) for category, rate in suite.by_category.items())
 
 
 _MODELS: Figures = {
@@ -176,7 +300,7 @@ _MODELS: Figures = {
 }
 _TOOL_USE: Figures = {
     "Calls made": lambda group: _rate(group.tool_use),
-    "Worth n": lambda group: _worth(group.tool_use),
+    "Worth n": lambda group: format_number(n := group.tool_use.n_eff, 0 if n is None or n.is_integer() else 1),
     "P(1) / P(2) / P(3)": lambda group: " / ".join(map(format_percent, group.tool_use.p_tier or ())) or ABSENT,
     **{kind: _channel(kind) for kind in ("Native", "Text", "Malformed", "Mention", "None")},
 }
@@ -186,6 +310,36 @@ _BESIDE_THE_TIER: Figures = {
     "Tasks done": lambda group: _rate(group.tasks),
     "Turns": lambda group: format_number(group.tasks.mean_turns, 1),
     "Tokens": lambda group: format_number(group.tasks.mean_tokens),
+}
+_TIMES: Figures = {
+    "Measure": lambda measure: measure[0],
+    "n": lambda measure: str(measure[1].n),
+    "p50": lambda measure: format_measure(measure[1], "p50", measure[2]),
+    "p95": lambda measure: format_measure(measure[1], "p95", measure[2]),
+    "p99": lambda measure: format_measure(measure[1], "p99", measure[2]),
+    "mean": lambda measure: format_number(measure[1].mean, measure[2]),
+    "Timeouts": lambda measure: str(measure[3]),
+}
+_SUITES: Figures = {
+    "Suite": lambda suite: _cut(suite.suite) or ABSENT,
+    "Answered": lambda suite: f"{suite.n_ok}/{suite.n_scheduled}",
+    "Pass rate": lambda suite: format_rate(suite.n_passed, suite.n_judged, suite.ci95),
+    "Pass of scheduled": lambda suite: format_rate(suite.n_passed, suite.n_scheduled_judged),
+    "p50 ms": lambda suite: format_measure(suite.timed_ms, "p50", interval=False),
+    "p95 ms": _p95,
+    "Timeouts": lambda suite: str(suite.n_timeouts),
+}
+_CATEGORIES: Figures = {
+    "Suite": lambda found: _cut(found[0]) or ABSENT,
+    "Category": lambda found: _cut(found[1]),
+    "Pass rate": lambda found: _rate(found[2]),
+}
+_FAILURES: Figures = {
+    "Status": lambda found: found[1].availability_status,
+    "Reason": lambda found: found[1].failure_type,
+    "Cells": lambda found: f"{found[1].n}/{found[0]}",
+    "In its words": lambda found: one_line(found[1].example or ABSENT, MAX_EXAMPLE),
+    "What to do": lambda found: found[1].hint or ABSENT,
 }
 _RESOURCES: Figures = {
     "Suite took": lambda group: format_duration(group.wall_clock_ms),
@@ -215,96 +369,16 @@ def _tier_line(group: GroupSummary) -> str:
     use = group.tool_use
     line = f"{_title(group)}: {use.label}"
     if use.n:
-        line += f"; judged on {_cut(word_source(use))}; {_cut(word_channels(use))}"
+        line += f"; judged on {_cut(_source(use))}; {_cut(_channels(use))}"
     return line + (f". Caution: {use.caution}." if use.caution else ".")
 
 
-def _times(groups: Sequence[GroupSummary]) -> Section:
-    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
-    columns = _headings("Measure", "n", "p50", "p95", "p99", "mean", "Timeouts", left=["Measure"])
-    rows = []
-    for group in groups:
-        measures: list[tuple[str, Percentiles | None, int]] = [
-            ("whole call, ms", group.timed_ms, 0),
-            ("· cold, ms", group.latency_cold_ms if group.latency_cold_ms.n else None, 0),
-            ("· warm, ms", group.latency_warm_ms if group.latency_cold_ms.n else None, 0),
-            ("first token, ms", group.ttft_ms, 0),
-            ("first answer, ms", group.ttfa_ms if group.ttfa_ms != group.ttft_ms else None, 0),
-            ("tokens/s", group.output_tps, 1),
-        ]
-        rows += [
-            [
-                _title(group),
-                name,
-                str(figures.n),
-                *(format_measure(figures, percentile, digits) for percentile in ("p50", "p95", "p99")),
-                format_number(figures.mean, digits),
-                str(group.n_timeouts),
-            ]
-            for position, (name, figures, digits) in enumerate(measures)
-            if figures is not None and (figures.n or position == 0)
-        ]
-    return Section("Times", [Table(columns, rows)])
-
-
-def _suites(groups: Sequence[GroupSummary]) -> Section:
-    columns = _headings(
-        "Suite", "Answered", "Pass rate", "Pass of scheduled", "p50 ms", "p95 ms", "Timeouts", left=["Suite"]
-    )
-    rows = [
-        [
-            _title(group),
-            _cut(suite.suite) or ABSENT,
-            f"{suite.n_ok}/{suite.n_scheduled}",
-            format_rate(suite.n_passed, suite.n_judged, suite.ci95),
-            format_rate(suite.n_passed, suite.n_scheduled_judged),
-            format_measure(suite.timed_ms, "p50", interval=False),
-            format_measure(censored, "p95", interval=False)
-            if (censored := suite.latency_censored_ms)
-            else format_percentile(suite.latency_ms.p95, suite.n_success, MIN_SAMPLES_P95),
-            str(suite.n_timeouts),
-        ]
-        for group in groups
-        for suite in group.suites
-    ]
-    return Section("By suite", [Table(columns, rows)])
-
-
-def _categories(groups: Sequence[GroupSummary]) -> Section:
-    """The suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
-    rows = [
-        [_title(group), _cut(suite.suite) or ABSENT, _cut(category), format_rate(rate.k, rate.n, rate.ci95)]
-        for group in groups
-        for suite in group.suites
-        if len(suite.by_category) > 1
-        for category, rate in suite.by_category.items()
-    ]
-    return Section(
-        "By category", [Table(_headings("Suite", "Category", "Pass rate", left=["Suite", "Category"]), rows)]
-    )
-
-
-def _failures(summary: RunSummary, refill: str | None) -> Section:
-    words = ["Status", "Reason", "In its words", "What to do"]
-    columns = _headings("Status", "Reason", "Cells", "In its words", "What to do", left=words)
-    rows = [
-        [
-            _title(group),
-            failure.availability_status,
-            failure.failure_type,
-            f"{failure.n}/{group.n_total}",
-            one_line(failure.example or ABSENT, _MAX_EXAMPLE),
-            failure.hint or ABSENT,
-        ]
-        for group in summary.models
-        for failure in group.failures
-    ]
-    heading = "What was not answered, and what to do"
-    if not rows:
-        return Section(heading, [Prose(["Every recorded cell was answered."])])
-    again = [refill] if refill else []
-    lead = Prose(["To ask these cells again:"] if refill else [])
-    return Section(heading, [Table(columns, rows), lead, Commands(again)])
+def _failures(groups: Sequence[GroupSummary], refill: str | None) -> list[Part]:
+    left = ["Status", "Reason", "In its words", "What to do"]
+    table = _table(groups, _FAILURES, left, lambda group: [(group.n_total, failure) for failure in group.failures])
+    if not table.rows:
+        return [Prose(["Every recorded cell was answered."])]
+    return [table, *([Prose(["To ask these cells again:"]), Commands([refill])] if refill else [])]
 
 
 def _notes(summary: RunSummary) -> list[str]:
@@ -329,7 +403,7 @@ def _notes(summary: RunSummary) -> list[str]:
 def describe_summary(summary: RunSummary) -> list[Section]:
     """What a terminal shows: models, tiers, clock, cost, and what went wrong."""
     groups = summary.models
-    timed = [(group, word_clock(group.clock)) for group in groups if group.clock is not None]
+    timed = [(group, _clock(group.clock)) for group in groups if group.clock is not None]
     clocks = [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {words}" for group, words in timed if words]
     priced = [f"{_title(group)}: {word_money(group.cost)}" for group in groups if group.cost is not None]
     worth_knowing = []
@@ -369,7 +443,7 @@ def _models_at_a_glance(groups: Sequence[GroupSummary]) -> Section:
     said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
     for group in groups:
         timeouts = f"{plural(group.n_timeouts, 'timeout')}, longer than any answer" if group.n_timeouts else ""
-        if words := "; ".join(filter(None, (timeouts, word_temperatures(group), word_repeats(group.repeatability)))):
+        if words := "; ".join(filter(None, (timeouts, _temperatures(group), word_repeats(group.repeatability)))):
             said.append(f"{_title(group)}: {words}")
     return Section("", [Table(columns, rows, _YIELDING, ruled=True), Prose(said)])
 
@@ -380,8 +454,8 @@ def _tier_lines(group: GroupSummary) -> list[str]:
     lines += [f"      caution: {use.caution}"] if use.caution else []
     if use.n:
         lines.append(f"      {word_tier(use)}")
-        lines.append(f"      {word_source(use)}: {word_channels(use)}")
-    lines += [f"      {beside}" for beside in (word_beside(group), word_balance(group.call_balance)) if beside]
+        lines.append(f"      {_source(use)}: {_channels(use)}")
+    lines += [f"      {beside}" for beside in (_beside(group), word_balance(group.call_balance)) if beside]
     lines += [f"      {word_recommendation(use)}"] if group.n_ok else []
     return lines
 

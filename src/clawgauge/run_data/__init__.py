@@ -3,8 +3,7 @@
 Everything that reads a run asks a `Run`. It streams its rows to whoever counts them and keeps none.
 """
 
-from clawgauge.run_data.row import Row
-from clawgauge.run_data.run import Collector, Run
+from clawgauge.run_data.row import Collector, Row, Run
 from clawgauge.run_data.schedule import Schedule, read_schedule
 
 __all__ = ["Collector", "Row", "Run", "Schedule", "read_schedule"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.host.gpus import EnergyMeter, find_counters
+from clawgauge.host.gpus import EnergyMeter
 
 NO_LIBRARY = "libnothing-of-the-kind.so.1"
 FAKE_NVML = """
@@ -40,36 +40,36 @@ def test_packages_are_added_up_and_parts_of_them_are_not(tmp_path: Path) -> None
         _zone(tmp_path, "intel-rapl:0:0", "core", 500_000),
         _zone(tmp_path, "intel-rapl:2", "psys", 9_000_000),
     ]
-    meter = EnergyMeter(find_counters(tmp_path, NO_LIBRARY))
+    meter = EnergyMeter(tmp_path, NO_LIBRARY)
     for zone in zones:
         (zone / "energy_uj").write_text("12000000")
     meter.sample()
-    assert meter.gained_j("cpu") == pytest.approx(11.0 + 10.0)
-    assert meter.gained_j("gpu") is None
+    assert meter.gained_j == {"cpu": pytest.approx(11.0 + 10.0)}
 
 
 def test_a_counter_that_wraps_goes_on(tmp_path: Path) -> None:
     """A counter starts again from 0 at its range; the joules around the turn are not lost."""
     zone = _zone(tmp_path, "intel-rapl:0", "package-0", 90_000_000, range_uj=100_000_000)
-    meter = EnergyMeter(find_counters(tmp_path, NO_LIBRARY))
+    meter = EnergyMeter(tmp_path, NO_LIBRARY)
     (zone / "energy_uj").write_text("5000000")
     meter.sample()
-    assert meter.gained_j("cpu") == pytest.approx(15.0)
+    assert meter.gained_j == {"cpu": pytest.approx(15.0)}
 
 
 def test_a_machine_without_counters_has_no_figure(tmp_path: Path) -> None:
     """No powercap folder and no driver: the figure is absent, not zero."""
-    meter = EnergyMeter(find_counters(tmp_path / "missing", NO_LIBRARY))
+    meter = EnergyMeter(tmp_path / "missing", NO_LIBRARY)
     meter.sample()
-    assert meter.gained_j("cpu") is None
-    assert meter.gained_j("gpu") is None
+    assert meter.gained_j is None
 
 
 def test_a_counter_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     """A zone whose counter holds no number (or may not be read) is as good as none."""
     zone = _zone(tmp_path, "intel-rapl:0", "package-0", 1)
     (zone / "energy_uj").write_text("n/a")
-    assert find_counters(tmp_path, NO_LIBRARY) == {}
+    meter = EnergyMeter(tmp_path, NO_LIBRARY)
+    meter.sample()
+    assert meter.gained_j is None
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler to build a library with NVML's calls")
@@ -78,9 +78,7 @@ def test_gpu_boards_are_read_through_nvml(tmp_path: Path) -> None:
     source, library = tmp_path / "nvml.c", tmp_path / "libnvml.so"
     source.write_text(FAKE_NVML)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    counters = find_counters(tmp_path, str(library))
-    assert list(counters) == ["gpu:0"]
-    meter = EnergyMeter(counters)
+    meter = EnergyMeter(tmp_path, str(library))
     meter.sample()
     meter.sample()
-    assert meter.gained_j("gpu") == pytest.approx(3.0)
+    assert meter.gained_j == {"gpu": pytest.approx(3.0)}

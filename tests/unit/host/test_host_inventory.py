@@ -47,13 +47,6 @@ def test_programs_say_their_versions(tmp_path: Path) -> None:
     assert versions["node"] is None
 
 
-def test_a_program_can_be_named_by_its_path(tmp_path: Path) -> None:
-    """A CLI that is not on the PATH is asked where the caller says it is."""
-    fake = install_fake_claude(tmp_path / "elsewhere", version="1.0.3 (Claude Code)")
-    inventory = collect_inventory([], environ={"PATH": ""}, cli_paths={"claude": str(fake.path)})
-    assert inventory.cli_versions["claude"] == "1.0.3 (Claude Code)"
-
-
 def test_models_come_from_the_probe_where_there_is_one(tmp_path: Path) -> None:
     """A reachable Ollama's own list, which has sizes and quantisations, goes before that of the CLI."""
     install_tool(tmp_path, "ollama", OLLAMA_LIST)

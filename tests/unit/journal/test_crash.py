@@ -64,7 +64,7 @@ def kill_writers(path: Path, times: int) -> None:
         recorded = [result.repeat for result in reader]
         assert acknowledged <= set(recorded)
         assert len(recorded) == len(set(recorded)) == len(index_cells(path))
-        assert reader.bad_lines == 0 and ends_whole(path)
+        assert reader.n_unreadable_lines == 0 and ends_whole(path)
         with (path / "results.jsonl").open("ab") as file:
             file.write(PLANTED_TEAR)
     assert (path / "results.torn").read_bytes().count(PLANTED_TEAR) == times - 1

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import CellKey, iter_results, read_events
+from clawgauge.journal import CellKey, iter_results
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
+from clawgauge.run_data import Run
 
 from .samples import append_now, ends_whole, make_config, make_event, make_result
 
@@ -56,7 +57,7 @@ def test_a_full_disk_keeps_the_earlier_rows(small_disk: Path) -> None:
     folder.close()
     reader = iter_results(folder.path)
     assert [result.repeat for result in reader] == list(range(recorded))
-    assert (ends_whole(folder.path), reader.bad_lines, read_events(folder.path)) == (True, 0, [])
+    assert (ends_whole(folder.path), reader.n_unreadable_lines, Run.open(folder.path).events) == (True, 0, [])
 
 
 def test_a_burst_into_a_full_disk_tells_each_row_the_truth(small_disk: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.journal import encode_line, index_cells, is_first_harness, iter_results, read_config, read_events
+from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.records import CellRow, Result
+from clawgauge.run_data import Run
 from support.rows import every_row
 
 from .samples import make_config, make_result
@@ -52,7 +53,7 @@ def write_old_run(folder: Path, *records: dict[str, Any], config: str | None = '
 def read_one(folder: Path, record: dict[str, Any]) -> Result:
     reader = iter_results(write_old_run(folder, record))
     (result,) = reader
-    assert reader.bad_lines == 0
+    assert reader.n_unreadable_lines == 0
     return result
 
 
@@ -133,11 +134,11 @@ def test_events_among_the_results_are_events(tmp_path: Path) -> None:
     write_old_run(tmp_path, EVENT, ANSWERED, {"record_type": "event"}, {**ANSWERED, "prompt_id": "P1"})
     reader = iter_results(tmp_path)
     assert [result.prompt_id for result in reader] == ["P0", "P1"]
-    assert reader.bad_lines == 0
-    first, second = read_events(tmp_path)
+    assert reader.n_unreadable_lines == 0
+    first, second = Run.open(tmp_path).events
     assert (first.event, first.at_ms, first.target) == ("model_unloaded", 5, "p:m")
     assert (second.event, second.at_ms) == ("event", 0)
-    assert read_config(tmp_path) is None
+    assert Run.open(tmp_path).config is None
 
 
 def test_old_rubbish_is_counted_and_old_tears_are_seen(tmp_path: Path) -> None:
@@ -147,22 +148,22 @@ def test_old_rubbish_is_counted_and_old_tears_are_seen(tmp_path: Path) -> None:
         file.write('rubbish\n\n{"provider": "p", "mo')
     reader = iter_results(tmp_path)
     assert len(list(reader)) == 1
-    assert reader.bad_lines == 3
+    assert reader.n_unreadable_lines == 3
 
 
 def test_old_folders_are_told_from_ours(tmp_path: Path) -> None:
     """With or without config.json, and whatever the first line, the maker of a folder is recognised."""
-    assert is_first_harness(write_old_run(tmp_path, ANSWERED))
+    assert Run.open(write_old_run(tmp_path, ANSWERED)).first_harness
     (tmp_path / "config.json").unlink()
-    assert is_first_harness(tmp_path)
-    assert is_first_harness(write_old_run(tmp_path))
+    assert Run.open(tmp_path).first_harness
+    assert Run.open(write_old_run(tmp_path)).first_harness
     ours = encode_line(make_result())
     (tmp_path / "results.jsonl").write_bytes(b"{}\nrubbish\n" + ours)
     (tmp_path / "config.json").unlink()
-    assert not is_first_harness(tmp_path)
+    assert not Run.open(tmp_path).first_harness
     (tmp_path / "config.json").write_bytes(encode_line(make_config()))
     (tmp_path / "results.jsonl").write_text(json.dumps(ANSWERED) + "\n")
-    assert not is_first_harness(tmp_path)
+    assert not Run.open(tmp_path).first_harness
 
 
 def test_a_small_struct_reads_old_folders_too(tmp_path: Path) -> None:

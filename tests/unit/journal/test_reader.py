@@ -38,9 +38,9 @@ def test_bad_lines_are_counted(tmp_path: Path) -> None:
     spoilt = [b"not json\n", b"{}\n", b'["a"]\n', good.replace(b'"ok"', b'"fine"'), b"\xff\xfe\n", b"\x00" * 9 + b"\n"]
     reader = iter_results(write_run(tmp_path, good, b"\n", *spoilt, b"  \r\n", good))
     assert len(list(reader)) == 2
-    assert reader.bad_lines == 6
+    assert reader.n_unreadable_lines == 6
     assert len(list(reader)) == 2
-    assert reader.bad_lines == 6
+    assert reader.n_unreadable_lines == 6
 
 
 def test_a_small_struct_reads_only_its_fields(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_tail_cut_at_every_byte_is_left_alone(tmp_path: Path) -> None:
         reader = iter_results(write_run(tmp_path, first, last[:cut]))
         whole = cut >= len(last) - 1
         assert [result.repeat for result in reader] == ([0, 1] if whole else [0])
-        assert reader.bad_lines == 0
+        assert reader.n_unreadable_lines == 0
         assert (tmp_path / "results.jsonl").read_bytes() == first + last[:cut]
 
 
@@ -66,7 +66,7 @@ def test_an_endless_line_is_one_bad_line(tmp_path: Path) -> None:
     endless = b"x" * (2 * LINE_CAP_BYTES + 5)
     reader = iter_results(write_run(tmp_path, endless, b"\n", good, endless))
     assert len(list(reader)) == 1
-    assert reader.bad_lines == 2
+    assert reader.n_unreadable_lines == 2
 
 
 def test_a_spoilt_config_does_not_hide_the_results(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_judging_again_keeps_what_cannot_be_read(folder: RunFolder) -> None:
         assert folder.rewrite_results(lambda result: result) == 2
     reader = iter_results(folder.path)
     assert [result.raw_output for result in reader] == ["HEARTBEAT_OK", "\ufffd"]
-    assert reader.bad_lines == 1
+    assert reader.n_unreadable_lines == 1
     assert b"\nrubbish\n" in results.read_bytes()
 
 

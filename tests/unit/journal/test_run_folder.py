@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import iter_results, read_config, read_events
+from clawgauge.journal import iter_results
 from clawgauge.journal.folder import RunFolder
+from clawgauge.run_data import Run
 from support.rows import every_row
 
 from .samples import append_now, make_config, make_event, make_result
@@ -64,7 +65,7 @@ def test_documents_are_replaced_whole(tmp_path: Path) -> None:
         for version in ("0.1.0", "0.2.0"):
             folder.write("config.json", make_config(clawgauge_version=version))
         folder.write("summary.md", "a\r\nb\ud800")
-    config = read_config(folder.path)
+    config = Run.open(folder.path).config
     assert config is not None
     assert config.clawgauge_version == "0.2.0"
     assert (folder.path / "summary.md").read_bytes() == "a\r\nb\ufffd".encode()
@@ -82,7 +83,7 @@ def test_events_keep_their_order_and_survive_a_tear(tmp_path: Path) -> None:
     with RunFolder.open_existing(folder.path) as folder:
         folder.event(make_event(at_ms=3))
         assert folder.warnings == []
-    assert [event.at_ms for event in read_events(folder.path)] == [0, 1, 2, 3]
+    assert [event.at_ms for event in Run.open(folder.path).events] == [0, 1, 2, 3]
     assert all(json.loads(line) for line in (folder.path / "events.jsonl").read_text().splitlines())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from clawgauge.reports.findings import find_answers
+from clawgauge.reports.words import find_answers
 from clawgauge.summary import summarize_folder
 from unit.summary.run_folders import failed, record, tool_record, write_run, write_subagent_run
 

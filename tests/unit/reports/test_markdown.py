@@ -8,8 +8,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from clawgauge.journal import read_config
 from clawgauge.reports.summary import render_markdown
+from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 from unit.summary.run_folders import T0, config, failed, prompt, record, tool_record, write_run, write_subagent_run
@@ -74,7 +74,7 @@ def write_agent_run(folder):
 
 def render(folder):
     refill = "clawgauge run --resume 20260213_235930 --retry-errors"
-    return render_markdown(summarize_folder(folder), read_config(folder), refill=refill)
+    return render_markdown(summarize_folder(folder), Run.open(folder).config, refill=refill)
 
 
 def tables(text):

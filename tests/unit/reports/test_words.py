@@ -6,13 +6,11 @@ from collections import Counter
 
 from clawgauge.journal import iter_results
 from clawgauge.records import CostSummary, Repeatability
-from clawgauge.reports.findings import find_answers
 from clawgauge.reports.html.calls import CallColumns
-from clawgauge.reports.html.survey import CallName
 from clawgauge.reports.html.texts import TextStore
-from clawgauge.reports.summary import describe_summary, render_markdown
+from clawgauge.reports.summary import describe_summary, render_markdown, word_money, word_repeats
 from clawgauge.reports.terminal import as_text
-from clawgauge.reports.words import word_money, word_repeats
+from clawgauge.reports.words import find_answers
 from clawgauge.summary import summarize_folder
 from clawgauge.words import cut_text, format_latency, format_money, format_percent, list_names, plural, rounded, word_p
 from support.rows import every_row
@@ -63,7 +61,7 @@ def test_one_call_takes_the_same_time_everywhere(tmp_path) -> None:
     folder = write_run(tmp_path / "run", [record("P0", e2e_ms=141, ttft_ms=8, timings_us=timings)])
     columns = CallColumns(TextStore())
     for result in iter_results(folder):
-        columns.add(result, CallName(0, 0, 0), sampled=True)
+        columns.add(result, 0, 0, sampled=True)
     shown = columns.as_json()["columns"]
     assert (shown["e2e"], shown["ttft"]) == ({"every": 141}, {"every": 8.4})
 

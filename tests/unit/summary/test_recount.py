@@ -168,6 +168,9 @@ def test_an_independent_reader_counts_the_same(tmp_path: Path, seeds: range) -> 
         assert groups.keys() == counted.keys(), seed
         for view in VIEWS:
             reader = iter_results(folder, view)
-            assert (len(list(reader)), reader.bad_lines) == (sum(g["n_total"] for g in counted.values()), n_unreadable)
+            assert (len(list(reader)), reader.n_unreadable_lines) == (
+                sum(g["n_total"] for g in counted.values()),
+                n_unreadable,
+            )
         for target, figures in counted.items():
             assert said(groups[target], figures) == figures, (seed, target)

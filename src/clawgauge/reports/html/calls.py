@@ -1,17 +1,22 @@
-"""The calls embedded in the page: which ones, where there are too many, and each as columns and a packed detail."""
+"""The calls of the page: counted exactly in a first pass over the runs, chosen where there are too many, and embedded,
+each as columns and a packed detail.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
+from array import array
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from clawgauge.records import Result, ToolInvocation, TranscriptTurn
-from clawgauge.reports.html.survey import CallName, Survey, classify
+from clawgauge.records import Prompt, Result, Target, ToolInvocation
 from clawgauge.reports.html.texts import Text, TextStore, show_json
+from clawgauge.run_data import Row
 
 MAX_CALLS = 20_000
 _MAX_WHY_CHARS = 240
@@ -20,6 +25,91 @@ _COLUMNS = (
     "target", "prompt", "repeat", "outcome", "why", "e2e", "ttft", "ttfa", "tps", "tokensIn", "tokensOut", "cold",
     "tools", "started", "attempts", "cost", "sampled",
 )  # fmt: skip
+PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
+OUTCOMES = ("pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable")
+_BY_STATUS = {
+    "ok": NO_ANSWER, "error": ERROR, "rate_limited": RATE_LIMITED, "auth_error": AUTH_ERROR,
+    "skipped_unavailable": UNAVAILABLE,
+}  # fmt: skip
+
+
+def classify(call: Row | Result) -> int:
+    """The code of a call's outcome: its verdict where it was answered, else why it was not."""
+    if not call.success:
+        return _BY_STATUS[call.availability_status]
+    if call.objective_pass is None:
+        return ANSWERED
+    return PASS if call.objective_pass else FAIL
+
+
+def describe_prompt(prompt: Prompt) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "prompt": Text(prompt.prompt),
+        "system": Text(prompt.system or ""),
+        "validator": Text(show_json(prompt.validator)),
+        "tools": Text(show_json(prompt.tools)) if prompt.tools else "",
+        "world": Text(show_json(prompt.world)) if prompt.world else "",
+        "category": prompt.category or "",
+        "maxTurns": prompt.max_turns,
+    }
+    return {key: value for key, value in detail.items() if value}
+
+
+def call_digest(target: int, prompt: int, repeat: int) -> int:
+    """A number for a call that looks random and is the same every time; target and prompt by their numbers."""
+    return int.from_bytes(blake2b(b"%d/%d/%d" % (target, prompt, repeat), digest_size=8).digest())
+
+
+class Survey:
+    """Numbers and counts of all runs of a report, in the order they are looked at."""
+
+    def __init__(self) -> None:
+        self.targets: dict[tuple[int, Target], int] = {}
+        self.prompts: dict[tuple[str, str], int] = {}
+        self.prompt_names: list[str] = []
+        self.outcomes: Counter[tuple[int, int, int]] = Counter()
+        self.violations: Counter[tuple[int, str]] = Counter()
+        self.digests: dict[int, array[int]] = {}
+        self.digests_to_look_at: dict[int, array[int]] = {}
+
+    @property
+    def n_calls(self) -> int:
+        return sum(map(len, self.digests.values()))
+
+    def target_number(self, run: int, target: Target) -> int:
+        return self.targets.setdefault((run, target), len(self.targets))
+
+    def prompt_number(self, suite: str, prompt_id: str, name: str) -> int:
+        number = self.prompts.setdefault((suite, prompt_id), len(self.prompts))
+        if number == len(self.prompt_names):
+            self.prompt_names.append(name)
+        return number
+
+
+class RunSurvey:
+    """Counts every call of one run in the survey of all, and keeps where each stands in the file."""
+
+    def __init__(self, survey: Survey, run: int) -> None:
+        self._survey = survey
+        self._run = run
+        self.digests, self.offsets = array("Q"), array("Q")
+
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        survey = self._survey
+        self.offsets.extend(offsets)
+        for row in rows:
+            target = survey.target_number(self._run, row.target)
+            prompt = survey.prompt_number(row.suite, row.prompt_id, row.prompt_name)
+            outcome = classify(row)
+            survey.outcomes[target, prompt, outcome] += 1
+            if outcome == FAIL:
+                survey.violations[target, (row.violation or "unnamed").partition(":")[0]] += 1
+            digest = call_digest(target, prompt, row.repeat)
+            self.digests.append(digest)
+            survey.digests.setdefault(target, array("Q")).append(digest)
+            # What a reader wants to see even where not all can be shown.
+            if outcome not in (PASS, ANSWERED):
+                survey.digests_to_look_at.setdefault(target, array("Q")).append(digest)
 
 
 @dataclass(frozen=True)
@@ -78,11 +168,11 @@ class CallColumns:
         self._details = details
         self.n = 0
 
-    def add(self, result: Result, name: CallName, *, sampled: bool) -> None:
+    def add(self, result: Result, target: int, prompt: int, *, sampled: bool) -> None:
         row = (
-            name.target,
-            name.prompt,
-            name.repeat,
+            target,
+            prompt,
+            result.repeat,
             classify(result),
             self._number(result.violation if result.success else result.failure_type, _MAX_WHY_CHARS),
             _milliseconds(result.timings_us.e2e, result.e2e_ms),
@@ -154,7 +244,10 @@ def _detail(result: Result) -> dict[str, Any]:
         "expectedTools": list(map(Text, result.expected_tools)),
         "toolUse": int(result.tool_use_success) if result.expected_tools else None,
         "channel": result.tool_channel,
-        "transcript": [_turn(turn) for turn in result.transcript] if result.transcript else None,
+        "transcript": [
+            [Text(t.text), list(map(_invocation, t.calls)), list(map(Text, t.answers)), t.output_tokens, t.e2e_ms]
+            for t in result.transcript or ()
+        ],
         "transcriptCut": int(result.transcript_cut) or None,
         "turns": result.turns,
         "connect": None if timings.connect is None else timings.connect / 1000,
@@ -175,8 +268,3 @@ def _detail(result: Result) -> dict[str, Any]:
 def _invocation(call: ToolInvocation) -> list[Any]:
     arguments = "" if call.arguments is None else show_json(call.arguments)
     return [Text(call.name), Text(arguments), call.channel, int(call.valid), call.turn]
-
-
-def _turn(turn: TranscriptTurn) -> list[Any]:
-    answers = [Text(answer) for answer in turn.answers]
-    return [Text(turn.text), list(map(_invocation, turn.calls)), answers, turn.output_tokens, turn.e2e_ms]

@@ -19,13 +19,21 @@ import msgspec
 
 from clawgauge import __version__
 from clawgauge.errors import RunFolderError
-from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary
+from clawgauge.records import Inventory, RunConfig, RunSummary
 from clawgauge.reports.clean import clean_terminal
-from clawgauge.reports.findings import describe_run, find_answers, short_names
-from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, Choice, choose_calls
-from clawgauge.reports.html.survey import OUTCOMES, CallName, RunSurvey, Survey, describe_prompt
+from clawgauge.reports.html.calls import (
+    MAX_CALLS,
+    OUTCOMES,
+    CallColumns,
+    Choice,
+    RunSurvey,
+    Survey,
+    call_digest,
+    choose_calls,
+    describe_prompt,
+)
 from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
-from clawgauge.reports.words import word_options, word_suites
+from clawgauge.reports.words import describe_run, find_answers, short_names, word_options, word_suites
 from clawgauge.run_data import Run
 from clawgauge.summary import Strata, summarize
 from clawgauge.words import format_bytes, format_duration, plural
@@ -167,19 +175,16 @@ def _run_entry(number: int, run: ReportRun, survey: Survey) -> dict[str, Any]:
 
 def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target for _, target in survey.targets)
-    figures = {(number, group.target): group for number, run in enumerate(runs) for group in run.summary.models}
+    # Each group as in summary.json; none for a target that only came up after the summary was made.
+    figures = {
+        (number, group.target): {k: v for k, v in msgspec.to_builtins(group).items() if k not in _LEFT_OUT}
+        for number, run in enumerate(runs)
+        for group in run.summary.models
+    }
     return [
-        {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": _figures(figures.get(key))}
+        {"run": key[0], "label": key[1].label, "name": names[key[1]], "figures": figures.get(key)}
         for key in sorted(survey.targets, key=survey.targets.__getitem__)
     ]
-
-
-def _figures(group: GroupSummary | None) -> dict[str, Any] | None:
-    """The group as in summary.json; None for a target that only came up after the summary was made."""
-    if group is None:
-        return None
-    builtins: dict[str, Any] = msgspec.to_builtins(group)
-    return {name: value for name, value in builtins.items() if name not in _LEFT_OUT}
 
 
 def _embed_calls(
@@ -190,8 +195,9 @@ def _embed_calls(
         calls = zip(run.calls.digests, run.calls.offsets, strict=True)
         chosen = [offset for digest, offset in calls if choice.has(digest)]
         for _, result in run.run.results_at(chosen[: max_calls - columns.n]):
-            name = CallName(survey.targets[number, result.target], survey.prompts[result.prompt], result.repeat)
-            columns.add(result, name, sampled=choice.is_sampled(name.digest))
+            target, prompt = survey.targets[number, result.target], survey.prompts[result.prompt]
+            sampled = choice.is_sampled(call_digest(target, prompt, result.repeat))
+            columns.add(result, target, prompt, sampled=sampled)
     return columns
 
 
