@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
     configuration = read_configuration(arguments.config, environ)
     if configuration.path is not None:
         _tell(clean_cell(f"using {configuration.path} ({configuration.standing})"))
-    settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
+    settings = provider_settings(configuration, environ, _tell)
     redact = keep_secrets(find_secrets(settings, environ))
     configured = configuration.withheld_providers | set(configuration.providers)
     # The bare `openai_chat` type has no address of its own unless one was given.

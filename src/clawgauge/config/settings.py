@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from clawgauge.config.trust import TrustStore, place_of
+from clawgauge.config.trust import place_of, read_trusted
 from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
 from clawgauge.small_file import read_toml
@@ -166,7 +166,7 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     if not os.path.lexists(here):
         return Configuration()
     found, sha256 = read_file(here, "trusted")
-    trusted_sha256 = TrustStore.of(environ).entries().get(place_of(here))
+    trusted_sha256 = read_trusted(environ).get(place_of(here))
     if trusted_sha256 == sha256:
         return found
     # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.

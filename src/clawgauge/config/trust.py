@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -26,61 +24,44 @@ class _Entries(msgspec.Struct, forbid_unknown_fields=True):
     files: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class TrustStore:
-    """The list at `path`; None where the user has no folder to keep it in, and then nothing is trusted."""
+def _list_path(environ: Mapping[str, str]) -> Path | None:
+    """`$XDG_STATE_HOME/clawgauge/trusted.json`, else in `~/.local/state`; None where the user has no folder for it."""
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
+    if not state.is_absolute():
+        state = home / ".local" / "state"
+    return state / "clawgauge" / "trusted.json" if state.is_absolute() else None
 
-    path: Path | None
 
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Self:
-        """`$XDG_STATE_HOME/clawgauge/trusted.json`, else in `~/.local/state`."""
-        state = Path(environ.get("XDG_STATE_HOME", ""))
-        if not state.is_absolute():
-            home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
-            if not home.is_absolute():
-                return cls(None)
-            state = home / ".local" / "state"
-        return cls(state / "clawgauge" / "trusted.json")
+def read_trusted(environ: Mapping[str, str]) -> dict[str, str]:
+    """Every trusted place with its hash. A list that others could have written is refused."""
+    path = _list_path(environ)
+    if path is None or not path.exists():
+        return {}
+    try:
+        for place in (path, path.parent) if hasattr(os, "geteuid") else ():
+            found = place.stat()
+            if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ValueError(f"others can write to {place}")
+        return msgspec.json.decode(read_small_file(path, _MAX_BYTES, "it is over 4 MiB"), type=_Entries).files
+    except (UnfitFile, OSError, ValueError) as fault:
+        raise ConfigError(
+            f"the list of trusted files {path} cannot be used ({fault}): remove it and trust your files again"
+        ) from None
 
-    def entries(self) -> dict[str, str]:
-        """Every trusted place with its hash. A list that others could have written is refused."""
-        if self.path is None or not self.path.exists():
-            return {}
-        try:
-            for place in (self.path, self.path.parent) if hasattr(os, "geteuid") else ():
-                found = place.stat()
-                if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                    raise ValueError(f"others can write to {place}")
-            raw = read_small_file(self.path, _MAX_BYTES, "it is over 4 MiB")
-            return msgspec.json.decode(raw, type=_Entries).files
-        except (UnfitFile, OSError, ValueError) as fault:
-            raise ConfigError(
-                f"the list of trusted files {self.path} cannot be used ({fault}): remove it and trust your files again"
-            ) from None
 
-    def add(self, file: Path, sha256: str) -> None:
-        self._write({**self.entries(), place_of(file): sha256})
-
-    def remove(self, file: Path) -> bool:
-        """Whether it was there to be removed."""
-        entries = self.entries()
-        if entries.pop(place_of(file), None) is None:
-            return False
-        self._write(entries)
-        return True
-
-    def _write(self, entries: dict[str, str]) -> None:
-        """Put the list in place at one stroke, readable by the user alone."""
-        if self.path is None:
-            raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
-        content = msgspec.json.format(msgspec.json.encode(_Entries(entries)), indent=2)
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replacing(self.path, 0o600) as file:
-                file.write(content)
-        except OSError as fault:
-            raise DiskFailure(f"cannot keep the list of trusted files {self.path}: {fault.strerror}") from fault
+def write_trusted(environ: Mapping[str, str], entries: dict[str, str]) -> None:
+    """Put the list in place at one stroke, readable by the user alone."""
+    path = _list_path(environ)
+    if path is None:
+        raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
+    content = msgspec.json.format(msgspec.json.encode(_Entries(entries)), indent=2)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(path, 0o600) as file:
+            file.write(content)
+    except OSError as fault:
+        raise DiskFailure(f"cannot keep the list of trusted files {path}: {fault.strerror}") from fault
 
 
 def place_of(file: Path) -> str:

@@ -441,7 +441,7 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell
             special[prompt.key] = keys
     if not long and not special:
         return cells, []
-    provider = plan.provider_for(target)
+    provider = plan.provider(target.provider)
     window = provider.context_tokens
     beyond = {key for key, size in long.items() if window is not None and size > window}
     lost = {key: keys & provider.cannot_send for key, keys in special.items() if keys & provider.cannot_send}

@@ -62,7 +62,7 @@ def _open_agenda(context: RunContext, target: Target) -> Agenda | None:
 async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> None:
     """One target between two resource snapshots, the first taken before its model is loaded."""
     context.observer.target_started(target, agenda.n_open)
-    async with context.plan.provider_for(target) as provider:
+    async with context.plan.provider(target.provider) as provider:
         before = await _look(context, target, provider, "before")
         sampler = PeakSampler(pids=provider.pids, environ=context.plan.environ)
         clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
@@ -85,7 +85,7 @@ async def _run_in_turns(context: RunContext) -> None:
         providers, before = {}, {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = providers[target] = await stack.enter_async_context(context.plan.provider_for(target))
+            provider = providers[target] = await stack.enter_async_context(context.plan.provider(target.provider))
             before[target] = await _look(context, target, provider, "before")
         clock = ClientClock(cores=count_usable_cores(), load_1m=next(iter(before.values())).load_1m)
         try:
