@@ -11,14 +11,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, output_width, print_output
+from clawgauge.cli.files import open_run, render, write_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
-from clawgauge.compare import Comparison, IncomparableRuns, Wishes, compare_runs, parse_rule, say_untested
+from clawgauge.compare import IncomparableRuns, Wishes, compare_runs, parse_rule, say_untested
 from clawgauge.errors import ConfigError
-from clawgauge.journal import encode_document
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit, say_difference
-from clawgauge.reports.document import as_markdown
 
 EXAMPLES = """\
 rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
@@ -83,7 +81,12 @@ def execute(arguments: argparse.Namespace) -> int:
         lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
         sys.stderr.write("".join(map(one_row, [*lines, "compare them anyway with --force"])))
         return wrong.exit_code
-    print_output(arguments.output, _render(comparison, arguments.format))
+    if arguments.format == "junit":
+        text = render_comparison_junit(comparison)
+    else:
+        sections, title = describe_comparison(comparison), f"{comparison.a.run_id} → {comparison.b.run_id}"
+        text = render(sections, arguments.format, document=comparison, title=title, width=100)
+    write_output(arguments.output, text)
     if comparison.gate_failed:
         return GATE_FAILED
     return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
@@ -97,16 +100,3 @@ def _open_runs(words: str, runs_dir: Path | None) -> list[Path]:
         if path.resolve() in [other.resolve() for other in paths[:number]]:
             raise ConfigError(f"{path} is named twice on one side: name every run once")
     return paths
-
-
-def _render(comparison: Comparison, form: str) -> str:
-    if form == "json":
-        return encode_document(comparison).decode()
-    if form == "junit":
-        return render_comparison_junit(comparison)
-    sections = describe_comparison(comparison)
-    if form == "markdown":
-        return as_markdown(f"{comparison.a.run_id} → {comparison.b.run_id}", sections)
-    from clawgauge.reports.terminal import as_text
-
-    return as_text(sections, output_width(100))

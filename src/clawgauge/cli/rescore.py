@@ -19,14 +19,13 @@ from typing import Any
 import msgspec
 
 from clawgauge.checks import NATIVE, VALIDATORS_VERSION
-from clawgauge.cli.files import open_run, write_summary
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
+from clawgauge.cli.files import open_run, tell_unreadable, write_summary
+from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal import KEY_WITHHELD, iter_results, read_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.reports.words import word_unreadable
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
@@ -52,9 +51,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    path = open_run(arguments.run, arguments.runs_dir)
+    """Atomic: the old results.jsonl or the new one, never half of each."""
+    path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
+    config = read_config(path)
+    prompts = _prompts(path, config, suite)
     with closing(Judge()) as judge:
-        return rescore(path, judge, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
+        rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
+
+        def approve() -> None:
+            if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
+                raise RunFolderError(
+                    f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
+                )
+
+        if arguments.dry_run:
+            reader = iter_results(path)
+            for result in reader:
+                rescoring.judge(result)
+            approve()
+            return _tell(rescoring, reader.bad_lines, "would change")
+        with RunFolder.open_existing(path) as folder:
+            sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
+            folder.rewrite_results(rescoring.judge, approve)
+            _explain(folder, config, prompts, rescoring)
+            summary = write_summary(folder)
+    code = _tell(rescoring, summary.n_unreadable_lines, "changed")
+    if arguments.json:
+        print_json(summary)
+    else:
+        sys.stdout.write(f"{path}\n")
+    return code
 
 
 class Rescoring:
@@ -103,38 +129,6 @@ class Rescoring:
                 f"{_verdict(result)} → {_verdict(judged)}"
             )
         return judged
-
-
-def rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
-    """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
-    config = read_config(path)
-    prompts = _prompts(path, config, suite)
-    rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
-
-    def approve() -> None:
-        if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
-            raise RunFolderError(
-                f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
-            )
-
-    if dry_run:
-        reader = iter_results(path)
-        for result in reader:
-            rescoring.judge(result)
-        approve()
-        _tell(rescoring, reader.bad_lines, dry_run=True)
-        return UNREADABLE_LINES if reader.bad_lines else DONE
-    with RunFolder.open_existing(path) as folder:
-        sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
-        folder.rewrite_results(rescoring.judge, approve)
-        _explain(folder, config, prompts, rescoring)
-        summary = write_summary(folder)
-    _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
-    if as_json:
-        print_json(summary)
-    else:
-        sys.stdout.write(f"{path}\n")
-    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 
 def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
@@ -193,16 +187,16 @@ def _verdict(result: Result) -> str:
     return f"{passed}, tools {result.tool_calls}" if result.expected_tools else passed
 
 
-def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
-    would = "would change" if dry_run else "changed"
-    verdicts = plural(len(rescoring.changes), "verdict")
-    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {would}"]
-    lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
+def _tell(rescoring: Rescoring, bad_lines: int, changed: str) -> int:
+    """Say what came of it, and give the exit code for it."""
+    verdicts, changes = plural(len(rescoring.changes), "verdict"), rescoring.changes[:_EXAMPLES_SHOWN]
+    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {changed}"]
+    lines += [f"  {clean_cell(change)}" for change in changes]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
     lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in sorted(rescoring.kept.items())]
     if rescoring.n_other_engine:
         answers = plural(rescoring.n_other_engine, "answer")
         lines.append(f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise")
-    lines += [word_unreadable(bad_lines)] if bad_lines else []
     sys.stderr.write(clean_lines("\n".join(lines)))
+    return tell_unreadable(bad_lines)

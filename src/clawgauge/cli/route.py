@@ -14,14 +14,8 @@ from typing import Any
 
 import yaml
 
-from clawgauge.cli.files import (
-    configured_path,
-    open_run,
-    output_width,
-    print_output,
-    tell_unreadable,
-    write_output,
-)
+from clawgauge import routing
+from clawgauge.cli.files import configured_path, open_run, render, tell_unreadable, write_output
 from clawgauge.cli.process import print_json
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
@@ -29,24 +23,7 @@ from clawgauge.prices import load_prices
 from clawgauge.reports.clean import clean_cell, clean_terminal
 from clawgauge.reports.document import Prose, Section
 from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
-from clawgauge.routing import (
-    ChainForecast,
-    Decision,
-    Reason,
-    best_chain,
-    decide,
-    find_conflicts,
-    forecast,
-    gather_evidence,
-    litellm_config,
-    merge_patch,
-    models_in_use,
-    openclaw_routing,
-    parse_chain,
-    read_openclaw,
-    read_policy,
-    write_openclaw,
-)
+from clawgauge.routing import ChainForecast, Decision, Reason
 
 EXAMPLES = """\
 examples:
@@ -95,37 +72,38 @@ def execute(arguments: argparse.Namespace) -> int:
     if patches and config is None:
         raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
     folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
-    policy = read_policy(arguments.policy)
+    policy = routing.read_policy(arguments.policy)
     prices = load_prices(arguments.prices or configured_path("prices"))
     path = config.expanduser() if patches else None
-    before = read_openclaw(path) if path is not None and path.exists() else {}
-    current = before if arguments.current is None else read_openclaw(arguments.current.expanduser())
-    evidence, n_unreadable = gather_evidence(folders, prices)
-    decision = decide(evidence, policy, models_in_use(current, evidence))
+    before = routing.read_openclaw(path) if path is not None and path.exists() else {}
+    current = before if arguments.current is None else routing.read_openclaw(arguments.current.expanduser())
+    evidence, n_unreadable = routing.gather_evidence(folders, prices)
+    decision = routing.decide(evidence, policy, routing.models_in_use(current, evidence))
     code = tell_unreadable(n_unreadable)
     if arguments.simulate is not None:
         _simulate(arguments.simulate, decision, as_json=arguments.json)
         return code
     if made_for == "litellm":
-        made = litellm_config(decision)
+        made = routing.litellm_config(decision)
         settings, reasons, notes = made.config, made.reasons, made.notes
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
     else:
-        routing = openclaw_routing(decision, current)
-        settings, reasons, notes = routing.patch, routing.reasons, routing.notes
+        routed = routing.openclaw_routing(decision, current)
+        settings, reasons, notes = routed.patch, routed.reasons, routed.notes
         text = encode_document(settings).decode()
-    notes += _standing_notes(decision, arguments.current is not None)
-    notes += find_conflicts(before, settings) if made_for == "openclaw" else []
-    from clawgauge.reports.terminal import as_text
-
-    _tell(as_text([describe_decision(decision)], output_width()))
+    notes += [decision.tie] if decision.tie else []
+    if arguments.current is not None and not decision.in_use:
+        # A name in the file is not repeated: it may be anything.
+        notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
+    notes += routing.find_conflicts(before, settings) if made_for == "openclaw" else []
+    _tell(render([describe_decision(decision)]))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
     if path is not None:
         _apply(path, before, settings, dry_run=arguments.dry_run)
     else:
         facts = _facts(made_for, decision, settings, reasons, notes)
-        print_output(output, encode_document(facts).decode() if arguments.json else text)
+        write_output(output, encode_document(facts).decode() if arguments.json else text)
         if output is not None:
             _tell(f"wrote {output}\n")
     if not arguments.dry_run:
@@ -133,59 +111,41 @@ def execute(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _standing_notes(decision: Decision, current_named: bool) -> list[str]:
-    """A tie, and whether what is in use was measured. A name in the file is not repeated: it may be anything."""
-    notes = [decision.tie] if decision.tie else []
-    if current_named and not decision.in_use:
-        notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
-    return notes
-
-
 def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
     """What that chain would have done, and the best one the policy allows."""
-    asked = forecast(parse_chain(chain, decision))
-    best = best_chain(decision)
+    asked, best = routing.forecast(routing.parse_chain(chain, decision)), routing.best_chain(decision)
     if as_json:
         print_json({"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None})
         return
-    from clawgauge.reports.terminal import as_text
-
-    sections = [describe_forecast(asked)]
+    words = "the best under the policy"
     if best is None:
-        sections.append(Section("", [Prose(["no model keeps the policy's limits: there is no best chain"])]))
+        words = "no model keeps the policy's limits: there is no best chain"
     elif best.chain == asked.chain:
-        sections.append(Section("", [Prose(["no chain under the policy is better"])]))
-    else:
-        sections += [Section("", [Prose(["the best under the policy"])]), describe_forecast(best)]
-    sys.stdout.write(as_text(sections, output_width()))
+        best, words = None, "no chain under the policy is better"
+    sections = [describe_forecast(asked), Section("", [Prose([words])])]
+    sys.stdout.write(render(sections if best is None else [*sections, describe_forecast(best)]))
 
 
 def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run: bool) -> None:
-    after = merge_patch(before, patch)
+    after = routing.merge_patch(before, patch)
     if before == after:
         _tell(f"{path} says all of this already\n")
-        return
-    if dry_run:
+    elif dry_run:
         sys.stdout.write(render_diff(before, after, path.name))
-        return
-    backup = write_openclaw(path, after)
-    kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
-    _tell(f"wrote {path}{kept}\n")
+    else:
+        backup = routing.write_openclaw(path, after)
+        kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
+        _tell(f"wrote {path}{kept}\n")
 
 
 def _write_reasons(
     named: Path | None, folder: Path, made_for: str, decision: Decision, reasons: list[Reason], notes: list[str]
 ) -> None:
     path = named or folder / f"routing_{made_for}.md"
-    text = render_reasons(
-        made_for=_NAMES[made_for],
-        decision=decision,
-        reasons=reasons,
-        notes=notes,
-        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    told = {"made_for": _NAMES[made_for], "generated_at": now}
     try:
-        write_output(path, text)
+        write_output(path, render_reasons(decision=decision, reasons=reasons, notes=notes, **told))
     except (RunFolderError, ConfigError, DiskFailure) as failure:
         if named is not None:
             raise
@@ -198,17 +158,10 @@ def _write_reasons(
 def _facts(
     made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
 ) -> dict[str, Any]:
+    told = ("kept", "removed_by", "score", "scores", "best_share")
     models = [
-        {
-            "model": standing.evidence.label,
-            "run_id": standing.evidence.run_id,
-            "kept": standing.kept,
-            "removed_by": standing.removed_by,
-            "score": standing.score,
-            "scores": standing.scores,
-            "best_share": standing.best_share,
-        }
-        for standing in decision.standings
+        {"model": one.evidence.label, "run_id": one.evidence.run_id, **{name: getattr(one, name) for name in told}}
+        for one in decision.standings
     ]
     whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
     facts = {"for": made_for, "models": models, "tied": decision.tied, "in_use": decision.in_use}

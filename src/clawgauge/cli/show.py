@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, output_width, tell_unreadable
+from clawgauge.cli.files import open_run, render, tell_unreadable
 from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
 from clawgauge.errors import RunFolderError
 from clawgauge.reports.call import render_call
@@ -37,19 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     path = open_run(arguments.run, arguments.runs_dir)
     if arguments.cell is not None:
-        return print_cells(path, arguments.cell, as_json=arguments.json)
+        return _print_cells(path, arguments.cell, as_json=arguments.json)
     # Computed from the records, so that it is right even where summary.json is old or missing.
     summary = summarize_folder(path)
-    if arguments.json:
-        print_json(summary)
-    else:
-        from clawgauge.reports.terminal import as_text
-
-        sys.stdout.write(as_text(describe_summary(summary), output_width()))
+    sys.stdout.write(render(describe_summary(summary), "json" if arguments.json else "text", document=summary))
     return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
 
 
-def print_cells(path: Path, cell: str, *, as_json: bool) -> int:
+def _print_cells(path: Path, cell: str, *, as_json: bool) -> int:
     """`show RUN CELL`: every call that fits, in full."""
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
@@ -74,9 +69,8 @@ class _Fitting:
         self._name, _, self._repeat = cell.rpartition("#")
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
-        self.offsets += [offset for row, offset in zip(rows, offsets, strict=True) if self._fits(row)]
-
-    def _fits(self, row: Row) -> bool:
-        target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
-        named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
-        return self._cell in named or (self._name in named and self._repeat == str(row.repeat))
+        for row, offset in zip(rows, offsets, strict=True):
+            target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
+            named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
+            if self._cell in named or (self._name in named and self._repeat == str(row.repeat)):
+                self.offsets.append(offset)

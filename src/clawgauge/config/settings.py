@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -64,10 +65,9 @@ def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settin
     values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
         if option.variable and (word := environ.get(option.variable)):
-            try:
+            values[field] = math.nan
+            with suppress(ValueError):
                 values[field] = float(word)
-            except ValueError:
-                values[field] = math.nan
             if not option.low <= values[field] <= option.high:
                 raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
     settings = Settings(**values)
@@ -102,18 +102,10 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra_body: dict[str, Any] = {}
 
 
-_RunTable = msgspec.defstruct(
-    "_RunTable",
-    [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()],
-    frozen=True,
-    forbid_unknown_fields=True,
-)
-_FileConfig = msgspec.defstruct(
-    "_FileConfig",
-    [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {})],
-    frozen=True,
-    forbid_unknown_fields=True,
-)
+_run_fields = [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()]
+_RunTable = msgspec.defstruct("_RunTable", _run_fields, frozen=True, forbid_unknown_fields=True)
+_tables = [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {})]
+_FileConfig = msgspec.defstruct("_FileConfig", _tables, frozen=True, forbid_unknown_fields=True)
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -203,16 +195,13 @@ def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
     """A key in the file, at any depth of a provider's table: told in a sentence in which it is not echoed."""
     providers = tables.get("providers")
-    for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        left = [provider]
-        while left:
-            value = left.pop()
-            if isinstance(value, dict):
-                if field := next((field for field in _KEY_FIELDS if field in value), None):
-                    raise ConfigError(
-                        f"{path}: [providers.{name}] holds {field!r}; "
-                        'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-                    )
-                left += value.values()
-            elif isinstance(value, list):
-                left += value
+    left = list(providers.items()) if isinstance(providers, dict) else []
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict) and (field := next((field for field in _KEY_FIELDS if field in value), None)):
+            raise ConfigError(
+                f"{path}: [providers.{name}] holds {field!r}; "
+                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            )
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left += [(name, each) for each in inner]

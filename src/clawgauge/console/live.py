@@ -46,6 +46,7 @@ class _Row:
     cost_usd: float | None = None
     started_s: float | None = None
     current: str = "waiting"
+    stopped: bool = False
 
 
 def can_redraw() -> bool:
@@ -58,7 +59,6 @@ class LiveTable(Observer):
 
     def __init__(self, targets: list[Target], cells_per_target: int) -> None:
         self._rows = {target: _Row(one_line(target.label, _TARGET_CHARS), cells_per_target) for target in targets}
-        self._stopped: set[Target] = set()
         self._console = Console(file=sys.stderr, highlight=False)
         self._live = Live(
             get_renderable=self._table, console=self._console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
@@ -100,13 +100,12 @@ class LiveTable(Observer):
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         row = self._rows[target]
-        row.n_cells = row.n_done
+        row.n_cells, row.stopped = row.n_done, True
         row.current = one_line(outcome_words(event, detail), _PROMPT_CHARS)
-        self._stopped.add(target)
 
     def target_finished(self, target: Target) -> None:
         row = self._rows[target]
-        if row.latencies_ms and target not in self._stopped:
+        if row.latencies_ms and not row.stopped:
             row.current = "done"
 
     def _table(self) -> Table:
@@ -127,17 +126,14 @@ class LiveTable(Observer):
                 ratio=1 if is_name else None,
                 max_width=max(12, width // 3) if is_name else None,
             )
-        for row in self._visible(max(1, height - 3)):
+        # The rows that fit, the newest begun one among them.
+        rows, room = list(self._rows.values()), max(1, height - 3)
+        begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)
+        first = max(0, min(begun - room // 2, len(rows) - room))
+        for row in rows[first : first + room]:
             cells = _cells(row)
             table.add_row(*(Text(cells[name]) for name in columns))
         return table
-
-    def _visible(self, room: int) -> list[_Row]:
-        """The rows that fit, the newest begun one among them."""
-        rows = list(self._rows.values())
-        begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)
-        first = max(0, min(begun - room // 2, len(rows) - room))
-        return rows[first : first + room]
 
 
 def _cells(row: _Row) -> dict[str, str]:

@@ -13,8 +13,8 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Turn
 from clawgauge.records import TOOLS_DROPPED, ToolInvocation, TranscriptTurn
-from clawgauge.runner.record import Asked, dropped_warning
-from clawgauge.timeline import TOKEN_COUNTS, Completion
+from clawgauge.runner.record import Asked, dropped_warning, to_ms
+from clawgauge.timeline import TOKEN_COUNTS
 
 
 async def converse(
@@ -37,21 +37,18 @@ async def converse(
         choice = None if asked else call.tool_choice
         turn = await ask(dataclasses.replace(call, history=tuple(history), tool_choice=choice))
         asked.append(turn)
-        failure = turn.failure
-        if failure is not None:
+        if (failure := turn.failure) is not None:
             break
         calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.completion.native_calls]
         try:
             answers = await execute(calls) if calls else []
         except CallFailure as fault:
             failure, answers = fault, []
-        said = turn.completion
-        e2e_ms = round(turn.e2e_ns / 1_000_000)
-        transcript.append(
-            TranscriptTurn(
-                text=said.text, calls=calls, answers=answers, output_tokens=said.output_tokens, e2e_ms=e2e_ms
-            )
+        said, e2e_ms = turn.completion, to_ms(turn.e2e_ns)
+        told = TranscriptTurn(
+            text=said.text, calls=calls, answers=answers, output_tokens=said.output_tokens, e2e_ms=e2e_ms
         )
+        transcript.append(told)
         if not calls:
             break
         if failure is None:
@@ -63,45 +60,39 @@ def _join(
     asked: Sequence[Asked], failure: CallFailure | None, transcript: list[TranscriptTurn], warning: str | None
 ) -> Asked:
     """The turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
-    first, last = asked[0].completion, asked[-1].completion
     turns = [turn.completion for turn in asked]
+    last = turns[-1]
     warnings = [words for turn in turns for words in turn.warnings]
     if warning and not any(words.startswith(TOOLS_DROPPED) for words in warnings):
         warnings.append(warning)
     costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
     lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
-    whole = Completion(
+    sums: dict[str, int | None] = {}
+    for name in TOKEN_COUNTS:
+        # The sum where every turn told its count; a turn that failed may have told none.
+        counts = [getattr(turn, name) for turn in turns]
+        told = counts[:-1] if failure is not None and counts[-1] is None else counts
+        sums[name] = sum(told) if told and None not in told else None
+    whole = msgspec.structs.replace(
+        turns[0],
         text=last.text,
         reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
         native_calls=[made for turn in transcript for made in turn.calls],
-        started=first.started,
         e2e_ns=sum(turn.e2e_ns for turn in asked),
-        ttft_ns=first.ttft_ns,
-        ttfa_ns=first.ttfa_ns,
-        connect_ns=first.connect_ns,
-        output_tps=first.output_tps,
         finish_reason=last.finish_reason,
-        model_reported=first.model_reported,
         refusal=last.refusal,
         cost_usd=sum(costs) if costs else None,
+        cli_overhead_ms=None,
         warnings=list(dict.fromkeys(warnings)),
         transcript=transcript,
-        **{name: _sum([getattr(turn, name) for turn in turns], failure) for name in TOKEN_COUNTS},
+        **sums,
     )
-    return Asked(
+    return msgspec.structs.replace(
+        asked[-1],
         completion=whole,
         failure=failure,
         e2e_ns=whole.e2e_ns,
         started_at_ms=asked[0].started_at_ms,
-        ended_at_ms=asked[-1].ended_at_ms,
         attempts=[attempt for turn in asked for attempt in turn.attempts],
         lag_ns=max(lags, default=None),
     )
-
-
-def _sum(counts: list[int | None], failure: CallFailure | None) -> int | None:
-    """The sum where every turn told its count; a turn that failed may have told none."""
-    if failure is not None and counts[-1] is None:
-        counts = counts[:-1]
-    told = [count for count in counts if count is not None]
-    return sum(told) if told and len(told) == len(counts) else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
@@ -27,10 +28,9 @@ ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
 # What a provider reports goes into the record under the same name.
 _AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
+_AS_ASKED = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
 _UNJUDGED: dict[str, Any] = {
-    "objective_pass": None,
-    "violation": None,
-    "parsed_output": None,
+    **dict.fromkeys(("objective_pass", "violation", "parsed_output")),
     "tool_calls": [],
     "tool_call_count": 0,
     "tool_use_success": False,
@@ -74,11 +74,9 @@ def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn
     room, cut = TRANSCRIPT_CAP_BYTES, False
     kept: list[TranscriptTurn] = []
     for turn in turns:
-        texts = [cut_text(well_formed(text), STRING_CAP_BYTES)[0] for text in (turn.text, *turn.answers)]
-        calls = [
-            call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in turn.calls
-        ]
-        slim = msgspec.structs.replace(turn, text=texts[0], calls=calls, answers=texts[1:])
+        text, *answers = (cut_text(well_formed(one), STRING_CAP_BYTES)[0] for one in (turn.text, *turn.answers))
+        calls = [call if _fits(call.arguments) else replace(call, arguments=None) for call in turn.calls]
+        slim = replace(turn, text=text, calls=calls, answers=answers)
         room -= len(msgspec.json.encode(slim))
         if room < 0:
             return kept, True
@@ -139,21 +137,14 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
     # Nothing is ever estimated: where there is a count, it is the server's.
     counts = [getattr(completion, name) for name in TOKEN_COUNTS]
     raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
-    turns, transcript_cut = completion.transcript, False
-    transcript = turns
-    if turns is not None:
-        transcript, transcript_cut = bounded_transcript(turns)
+    turns = completion.transcript
+    transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
     cost, cost_source = call_cost(completion, source.price)
     return Result(
         run_id=source.run_id,
-        provider=target.provider,
-        model=target.model,
-        thinking_level=target.thinking_level,
         prompt_id=prompt.id,
         prompt_name=prompt.name,
         availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-        started_at_ms=asked.started_at_ms,
-        ended_at_ms=asked.ended_at_ms,
         success=failure_type is None,
         failure_type=failure_type,
         raw_output=raw_output,
@@ -161,9 +152,6 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         repeat=cell.repeat,
         stretch=source.stretch,
         expected_tools=prompt.expected_tools,
-        attempts=asked.attempts,
-        streamed=asked.streamed,
-        cold_start=asked.cold_start,
         # Bounded: a record too long to be read again would be a lost answer.
         finish_reason=completion.finish_reason and completion.finish_reason[:LABEL_CAP_CHARS],
         model_reported=completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS],
@@ -183,6 +171,8 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+        **msgspec.structs.asdict(target),
+        **{name: getattr(asked, name) for name in _AS_ASKED},
         **{name: getattr(completion, name) for name in _AS_REPORTED},
         **_timings(asked),
         **verdict,

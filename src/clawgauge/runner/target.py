@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -70,7 +70,6 @@ class Observer(AbstractContextManager["Observer"]):
         """A target's suite is over."""
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -144,17 +143,11 @@ class TargetRun:
 
     async def get_ready(self) -> None:
         """Get the provider ready, and warm up if asked."""
+        model, unload_others = self._target.model, self._settings.unload_others
         try:
-            try:
-                loaded = await self._provider.before_target(
-                    self._target.model, unload_others=self._settings.unload_others
-                )
-            except CallFailure:
-                raise
-            except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
-                raise CallFailure("error", "exception", f"{type(fault).__name__}: {fault}") from fault
-        except CallFailure as failure:
-            self._end_target(failure, self._agenda.n_open)
+            loaded = await self._provider.before_target(model, unload_others=unload_others)
+        except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
+            self._end_target(_as_failure(fault), self._agenda.n_open)
             return
         self._cold = not loaded if self._provider.local else None
         self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
@@ -167,7 +160,7 @@ class TargetRun:
             is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
             if self._spending is None or not is_open:
                 return False
-            await self._spending.change()
+            await self._spending.budget.changed.wait()
         if self._ended_by is not None:
             now_ms, cold = self._run.clock.wall_ns() // 1_000_000, False if self._provider.local else None
             unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)
@@ -182,8 +175,6 @@ class TargetRun:
                 words = f"not asked: {limit} in a row had failed (--stop-after-errors {limit})"
                 self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
         self._agenda.learn(result)
-        if self._spending is not None:
-            self._spending.wake()
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
@@ -217,7 +208,7 @@ class TargetRun:
             self._end_target(asked.failure)
         completion = asked.completion
         if is_long(cell.prompt, completion.text, completion.native_calls):
-            return await self._do_aside(_judged, self._source, cell, asked, run.judge.judge)
+            return await self._do_aside(partial(_judged, self._source, cell, asked, run.judge.judge))
         if len(completion.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
             return await asyncio.to_thread(_judged, self._source, cell, asked, judge_answer)
@@ -226,11 +217,11 @@ class TargetRun:
         self._client.held_since(judging_ns)
         return result
 
-    async def _do_aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _do_aside(self, work: Callable[[], T]) -> T:
         """Work that waits for the judging process. One at a time: more would take all the threads there are."""
         async with self._aside:
             try:
-                return await asyncio.to_thread(work, *args, **kwargs)
+                return await asyncio.to_thread(work)
             except asyncio.CancelledError:
                 # The thread lives until its work is done, and the loop until its threads are.
                 self._run.judge.give_up()
@@ -243,7 +234,7 @@ class TargetRun:
         answers: list[str] = []
         for call in calls:
             try:
-                answers += await self._do_aside(self._run.judge.play, spec, [*made, call], 1)
+                answers += await self._do_aside(partial(self._run.judge.play, spec, [*made, call], 1))
             except NotInTime:
                 answers.append(_KILLED)
                 continue
@@ -254,7 +245,7 @@ class TargetRun:
 
     async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        run, spending, key = self._run, self._spending, (cell.prompt.suite, cell.prompt.id, cell.repeat)
+        run, spending, key = self._run, self._spending, cell.spending_key
         attempts: list[Attempt] = []
         failure: CallFailure | None = _MONEY_SPENT
         completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ns() // 1_000_000
@@ -268,7 +259,7 @@ class TargetRun:
                 attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns)))
                 break
             wait_s = None
-            if not (spending and spending.is_over):
+            if spending is None or spending.budget.calls_left != 0:
                 wait_s = retry_wait_s(
                     self._settings, failure, len(attempts) + 1, run.rng.random(), answered_before=self._answered_before
                 )
@@ -286,9 +277,9 @@ class TargetRun:
             if wait_s is None:
                 break
             run.observer.retrying(self._target, cell.prompt, failure, wait_s)
-            place = {"suite": key[0], "prompt_id": key[1], "repeat": key[2]}
-            waiting = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
-            run.event("retry", self._target, **place, **waiting)
+            place = dict(zip(("suite", "prompt_id", "repeat"), key, strict=True))
+            kind = failure.failure_type
+            run.event("retry", self._target, **place, failure_type=kind, wait_s=round(wait_s, 3))
             await run.clock.sleep(wait_s)
         self._answered_before = self._answered_before or failure is None
         return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), attempts, lag_ns)
@@ -302,16 +293,14 @@ class TargetRun:
                 raise CallFailure("error", "invalid_prompt", "the prompt contains a NUL character")
             async with asyncio.timeout(call.timeout_s) as deadline:
                 await self._provider.attempt(call, timeline)
-        except CallFailure as found:
-            failure = found
-        except TimeoutError as fault:
-            # One that is not our deadline's came out of somebody's code, as any other exception might.
-            failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
-            if not deadline.expired():
-                failure = CallFailure("error", "exception", f"TimeoutError: {fault}")
         except Exception as fault:  # the task boundary: a bug of ours or of a plug-in's must not lose the row
-            unforeseen = CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")
-            failure = client_limit(fault) or unforeseen
+            failure = _as_failure(fault)
+            # A timeout that is not our deadline's came out of somebody's code, as any other exception might.
+            if isinstance(fault, TimeoutError):
+                if deadline.expired():
+                    failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
+            elif not isinstance(fault, CallFailure):
+                failure = client_limit(fault) or failure
         now_ns = self._run.clock.perf_ns()
         if failure is not None:
             # How far into an attempt a hold-up of ours can have made it fail.
@@ -374,13 +363,17 @@ class TargetRun:
         )
 
 
+def _as_failure(fault: Exception) -> CallFailure:
+    if isinstance(fault, CallFailure):
+        return fault
+    what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
+    return CallFailure("error", "exception", what)
+
+
 def _judged(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer) -> Result:
     try:
         return answered_result(source, cell, asked, judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
-        what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
-        completion = asked.completion
-        counts = {name: getattr(completion, name) for name in TOKEN_COUNTS}
-        kept = Completion(text=completion.text, **counts)
-        unforeseen = CallFailure("error", "exception", what)
-        return answered_result(source, cell, msgspec.structs.replace(asked, completion=kept, failure=unforeseen))
+        counts = {name: getattr(asked.completion, name) for name in TOKEN_COUNTS}
+        kept, failure = Completion(text=asked.completion.text, **counts), _as_failure(fault)
+        return answered_result(source, cell, msgspec.structs.replace(asked, completion=kept, failure=failure))
