@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config.providers import TargetPattern, apply_patterns
+from clawgauge.config.providers import TargetPattern, Tell, apply_patterns
 from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
@@ -91,7 +91,7 @@ class Plan:
         return create_provider(replace(self.providers[name], concurrency=self.settings.concurrency))
 
 
-def with_prompts(plan: Plan, suites_dir: Path, tell: Callable[[str], None], *, resumes: bool) -> Plan:
+def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> Plan:
     """The plan with its prompts. A run that `resumes` another has its own to choose from.
 
     Where no suite is named, the selection is asked, or what --prompt-ids or --full say of all built-in suites. Prompts
@@ -170,7 +170,7 @@ def refuse_secrets(
                 )
 
 
-async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Callable[[str], None]) -> list[Target]:
+async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) -> list[Target]:
     """What servers must be asked for: patterns expanded, or, where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
         found = await _unasked_targets(plan, tell)
@@ -210,7 +210,7 @@ def with_targets(plan: Plan, targets: list[Target]) -> Plan:
     return replace(plan, targets=targets)
 
 
-async def _unasked_targets(plan: Plan, tell: Callable[[str], None]) -> list[Target]:
+async def _unasked_targets(plan: Plan, tell: Tell) -> list[Target]:
     """Paid providers never run unasked; it is said that they are there and how to add them."""
     async with plan.provider(_OLLAMA) as ollama:
         probe = await ollama.probe()
@@ -244,7 +244,7 @@ async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
                 raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
 
 
-def fit_concurrency(plan: Plan, tell: Callable[[str], None]) -> Plan:
+def fit_concurrency(plan: Plan, tell: Tell) -> Plan:
     """No more calls in flight than this machine has descriptors for, with room left to write everything down."""
     wanted = plan.settings.concurrency
     if wanted == 1:
@@ -296,15 +296,13 @@ def ignored_options(plan: Plan) -> list[str]:
         return []
     lines: list[str] = []
     for target in plan.targets:
-        provider = plan.provider(target.provider)
-        refused = [name for name, value in asked.items() if value is not None and name not in provider.takes]
+        provider, name = plan.provider(target.provider), target.provider
+        refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
         if refused:
-            lines.append(f"{target.provider} takes no {' and no '.join(refused)}: not sent")
+            lines.append(f"{name} takes no {' and no '.join(refused)}: not sent")
         if target.thinking_level is not None and not provider.takes_thinking:
-            lines.append(f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored")
+            lines.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
         wide_and_limited = settings.concurrency > 1 and settings.max_cost_usd is not None
         if wide_and_limited and provider.settings.type == REPORTING_TYPE:
-            lines.append(
-                f"--max-cost: {target.provider} is asked one call at a time; what one costs is known afterwards"
-            )
+            lines.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
     return list(dict.fromkeys(lines))

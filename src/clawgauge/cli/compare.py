@@ -32,15 +32,14 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
-    parser.add_argument("b", metavar="B", nargs="?", help="another run, or several; not with --models")
-    parser.add_argument("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
-    parser.add_argument(
-        "--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable"
-    )
-    parser.add_argument("--answers", action="store_true", help="both answers of every prompt that changed sides")
-    parser.add_argument("--skip-changed", action="store_true", help="leave out prompts that differ between A and B")
-    parser.add_argument("--force", action="store_true", help="compare although something differs that spoils it")
+    add = parser.add_argument
+    add("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
+    add("b", metavar="B", nargs="?", help="another run, or several; not with --models")
+    add("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
+    add("--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable")
+    add("--answers", action="store_true", help="both answers of every prompt that changed sides")
+    add("--skip-changed", action="store_true", help="leave out prompts that differ between A and B")
+    add("--force", action="store_true", help="compare although something differs that spoils it")
     gate = parser.add_argument_group("gate")
     gate.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit 1 if broken; repeatable")
     gate.add_argument("--significant", action="store_true", help="a rule is broken only by more than luck (p < 0.05)")
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--format", choices=("text", "markdown", "json", "junit"), default="text")
     out.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     out.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
 def execute(arguments: argparse.Namespace) -> int:

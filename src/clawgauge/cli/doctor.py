@@ -33,10 +33,10 @@ _MODELS_SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--get-embedded", action="store_true", help="fetch the embedded model now")
     add = parser.add_argument
+    add("--get-embedded", action="store_true", help="fetch the embedded model now")
     add("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted")
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+    add("--json", action="store_true", help="as JSON on stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:

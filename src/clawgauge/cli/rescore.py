@@ -60,9 +60,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
         def approve() -> None:
             if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
-                raise RunFolderError(
-                    f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
-                )
+                where = f"no answer in {path.name} belongs to a prompt of {suite}"
+                raise RunFolderError(f"{where}: name the suite that was run")
 
         if arguments.dry_run:
             reader = iter_results(path)
@@ -147,9 +146,8 @@ def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt],
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
     if suite is None:
         if config is None:
-            raise RunFolderError(
-                f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
-            )
+            why = f"{path} does not hold its prompts (an older harness made it)"
+            raise RunFolderError(f"{why}: name them with --suite FILE")
         check_recorded(config.prompts, path / "config.json")
         for info in config.suites:
             today = load_suite(info.source) if info.source in BUILTIN_SUITES else None

@@ -104,9 +104,8 @@ def find_changes(plan: Plan, config: RunConfig, targets: list[Target]) -> list[s
     gone = ", ".join(target.label for target in config.targets if target not in targets)
     new = ", ".join(target.label for target in targets if target not in config.targets)
     if gone or new:
-        changes.append(
-            f"the targets differ ({'; '.join(filter(None, (gone and f'without {gone}', new and f'new {new}')))})"
-        )
+        moved = filter(None, (gone and f"without {gone}", new and f"new {new}"))
+        changes.append(f"the targets differ ({'; '.join(moved)})")
     for name in RunOptions.__struct_fields__:
         old, now, resume = getattr(config.options, name), getattr(plan.settings, name), OPTIONS[name].resume
         # More repeats only add cells.

@@ -37,21 +37,20 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--for", dest="made_for", choices=("openclaw", "litellm"), default="openclaw")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")
-    parser.add_argument("--prices", type=Path, metavar="FILE", help="your own prices, as TOML, over the built-in table")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an openclaw.json that is there already (JSON5)")
-    parser.add_argument(
-        "--current", type=Path, metavar="FILE", help="the openclaw.json in use (default: --config); in a tie it stays"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what --write would change, as a diff")
-    parser.add_argument("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
-    parser.add_argument("--simulate", metavar="CHAIN", help="forecast a chain, e.g. 'local>codex>claude', and the best")
-    parser.add_argument("--reasons", type=Path, metavar="FILE", help="where the reasons go (default: the run folder)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the configuration into a file")
-    parser.add_argument("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--for", dest="made_for", choices=("openclaw", "litellm"), default="openclaw")
+    add("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")
+    add("--prices", type=Path, metavar="FILE", help="your own prices, as TOML, over the built-in table")
+    add("--config", type=Path, metavar="FILE", help="an openclaw.json that is there already (JSON5)")
+    add("--current", type=Path, metavar="FILE", help="the openclaw.json in use (default: --config); in a tie it stays")
+    add("--dry-run", action="store_true", help="show what --write would change, as a diff")
+    add("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
+    add("--simulate", metavar="CHAIN", help="forecast a chain, e.g. 'local>codex>claude', and the best")
+    add("--reasons", type=Path, metavar="FILE", help="where the reasons go (default: the run folder)")
+    add("-o", "--output", type=Path, metavar="FILE", help="the configuration into a file")
+    add("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
 
 
 _NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
-from clawgauge.config.providers import apply_patterns, find_secrets, parse_target, provider_settings
+from clawgauge.config.providers import Tell, apply_patterns, find_secrets, parse_target, provider_settings
 from clawgauge.config.settings import FIELDS, make_settings, read_configuration
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id, encode_line
@@ -55,10 +55,12 @@ _OF_TARGETS = frozenset({"targets", "unload_others"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`. None means: not said here, so file or default decide."""
+    switch: Any = {"action": "store_true", "default": None}
+    either = argparse.BooleanOptionalAction
     add = parser.add_argument_group("what to ask").add_argument
     add("-t", "--target", dest="targets", action="append", metavar="TARGET", help="whom to ask; repeatable")
     add("-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: some of every kind")
-    add("--full", action="store_true", default=None, help="all prompts of all built-in suites")
+    add("--full", **switch, help="all prompts of all built-in suites")
     add("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
     add("--draw", type=int, metavar="N", help="other values in the same prompts (default 0: as written)")
     add("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
@@ -68,28 +70,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=int, metavar="N", help="bound a reply (default 1024; embedded 256)")
     add("--temperature", type=float, metavar="T", help="default 0 for local models, none sent to others")
     add("--seed", type=int, metavar="N", help="sampling seed, where the provider takes one")
-    add("--stream", action=argparse.BooleanOptionalAction, help="stream replies (default)")
-    add("--warm-up", action="store_true", default=None, help="one unrecorded-as-result call first")
+    add("--stream", action=either, help="stream replies (default)")
+    add("--warm-up", **switch, help="one unrecorded-as-result call first")
     add("--max-retries", type=int, metavar="N", help="after 429, 5xx, resets (default 5)")
     add("--max-wait", type=float, metavar="S", help="longest wait a server may ask for (default 60)")
-    add(
-        "--unique-prefix",
-        action="store_true",
-        default=None,
-        help="a line of its own before every prompt: no cached start",
-    )
-    add(
-        "--interleave",
-        action=argparse.BooleanOptionalAction,
-        help="ask all targets a prompt before the next: times can be compared",
-    )
-    add("--unload-others", action="store_true", default=None, help="unload other Ollama models first")
+    add("--unique-prefix", **switch, help="a line of its own before every prompt: no cached start")
+    add("--interleave", action=either, help="ask all targets a prompt before the next: times can be compared")
+    add("--unload-others", **switch, help="unload other Ollama models first")
     add = parser.add_argument_group("how much is enough").add_argument
-    add(
-        "--until-decided",
-        action=argparse.BooleanOptionalAction,
-        help="ask tool prompts only until Tier 1 or not is 95%% sure",
-    )
+    add("--until-decided", action=either, help="ask tool prompts only until Tier 1 or not is 95%% sure")
     add("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
     add("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
     add("--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row")
@@ -146,9 +135,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _make_plan(
-    said: Mapping[str, Any], words: list[str], config: Path | None, tell: Callable[[str], None], *, resumes: bool
-) -> Plan:
+def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, tell: Tell, *, resumes: bool) -> Plan:
     """What the command line, the file and the environment decide; with targets, unless a resumed run has its own."""
     environ = dict(os.environ)
     refuse_secrets({"the command line": words}, find_secrets({}, environ))
@@ -183,7 +170,7 @@ def _make_plan(
     return with_targets(plan, run_async(find_targets(plan, patterns, tell)))
 
 
-def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:
+def _settle(plan: Plan, resumed: Resumed | None, tell: Tell, *, price: bool) -> Plan:
     """The plan as it is run. Pricing loads the providers, most of a rehearsal's cost: there only if it may refuse."""
     settings = plan.settings
     n_families = len({prompt.family for prompt in tier_pool(plan.prompts)}) if settings.until_decided else 0

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
 from clawgauge.cli.process import cancellable, interruption
 from clawgauge.cli.resume import Resumed, find_changes, open_work
+from clawgauge.config.providers import Tell
 from clawgauge.config.settings import OPTIONS
 from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
@@ -40,13 +40,7 @@ _VERSIONED = ("bashkit", "google-re2", "httptools", "msgspec", "psutil", "uvloop
 
 
 async def run_session(
-    plan: Plan,
-    resumed: Resumed | None,
-    run_id: str | None,
-    tell: Callable[[str], None],
-    *,
-    quiet: bool,
-    as_json: bool,
+    plan: Plan, resumed: Resumed | None, run_id: str | None, tell: Tell, *, quiet: bool, as_json: bool
 ) -> int:
     """`run`: take the folder, ask, summarise, say how it went."""
     # What the user asks, and of whom, is recorded as it is, though a few letters of it may also be those of a key.
@@ -90,15 +84,13 @@ def _begin(plan: Plan, run_id: str | None) -> RunFolder:
         shutil.rmtree(folder.path, ignore_errors=True)
         if not isinstance(fault, DiskFailure):
             raise
-        why = getattr(fault.__cause__, "strerror", None) or fault.__cause__
-        raise DiskFailure(
-            f"Cannot begin a run in {plan.settings.runs_dir} ({why}); nothing was asked: "
-            "make room on the disk, and run again."
-        ) from fault
+        place = f"{plan.settings.runs_dir} ({getattr(fault.__cause__, 'strerror', None) or fault.__cause__})"
+        words = f"Cannot begin a run in {place}; nothing was asked: make room on the disk, and run again."
+        raise DiskFailure(words) from fault
     return folder
 
 
-def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str], None]) -> Plan:
+def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Tell) -> Plan:
     """The plan with what is open in the folder, which is made ready for it."""
     for warning in folder.warnings:
         tell(warning)

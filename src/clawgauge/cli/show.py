@@ -26,12 +26,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)"
-    )
-    parser.add_argument("cell", metavar="CELL", nargs="?", help="one call")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)")
+    add("cell", metavar="CELL", nargs="?", help="one call")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--json", action="store_true", help="as JSON on stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawgauge.config.settings import Configuration, ProviderTable
@@ -34,13 +34,12 @@ _PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|URI|HOST|NAME|ENV|TYPE|MODEL)$"
 _SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
 _MIN_VARIABLE_CHARS = 8
 _MIN_CHARS = 6
+Tell: TypeAlias = Callable[[str], None]
+"""Says a line to the person who waits."""
 
 
 def provider_settings(
-    configuration: Configuration,
-    environ: Mapping[str, str],
-    tell: Callable[[str], None],
-    named: Collection[str] | None = None,
+    configuration: Configuration, environ: Mapping[str, str], tell: Tell, named: Collection[str] | None = None
 ) -> dict[str, ProviderSettings]:
     """Settings of every provider a target may name: the installed types, and the tables of the file.
 
@@ -60,13 +59,12 @@ def provider_settings(
 
 
 def _settings(
-    name: str, table: ProviderTable, known: list[str], environ: Mapping[str, str], tell: Callable[[str], None]
+    name: str, table: ProviderTable, known: list[str], environ: Mapping[str, str], tell: Tell
 ) -> ProviderSettings:
     kind, place = table.type or name, f"[providers.{name}]"
     if kind not in known:
-        raise ConfigError(
-            f"{place}: {unknown_provider(kind, known)}" + ("" if table.type else '; add type = "openai_chat"')
-        )
+        hint = "" if table.type else '; add type = "openai_chat"'
+        raise ConfigError(f"{place}: {unknown_provider(kind, known)}{hint}")
     if ":" in name or not name.strip():
         raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
     if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
@@ -168,9 +166,9 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
         raise TargetError(f"target {text!r}: {unknown_provider(provider, sorted(providers))}")
     model, at, level = rest.rpartition("@")
     if at and not (level in THINKING_LEVELS and model):
+        levels = ", ".join(THINKING_LEVELS)
         raise TargetError(
-            f"target {text!r}: {level!r} is not a thinking level; use one of {', '.join(THINKING_LEVELS)}, "
-            "or leave out the @"
+            f"target {text!r}: {level!r} is not a thinking level; use one of {levels}, or leave out the @"
         )
     target = Target(provider, model, level) if at else Target(provider, rest)
     return TargetPattern(target, excludes, is_wild=not _WILD.isdisjoint(target.model))

@@ -39,38 +39,25 @@ WARM_UP_MAX_TOKENS = 8
 _HELD_CHARS = 4_096
 _MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
 _WARM_UP: SpendingKey = ("", "warm_up", 0)
+T = TypeVar("T")
 _KILLED = "Error: killed: the call took longer than it may"
 
 
 class Observer(AbstractContextManager["Observer"]):
-    """Hears of everything and does nothing: a base for the console's live table and for tests."""
+    """Hears of everything and does nothing: a base for the console's live table and for tests.
 
-    def __exit__(self, *exc_info: object) -> None:
-        """The run is over."""
+    `retrying`: an attempt failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the rest of
+    a target's cells are not asked. `stopped`: asking ended by a rule, with the event that is recorded of it.
+    """
 
-    def target_started(self, target: Target, n_cells: int) -> None:
-        """A target's suite begins."""
-
-    def call_started(self, target: Target, prompt: Prompt) -> None:
-        """A call goes out."""
-
-    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
-        """An attempt failed in a way that may pass."""
-
-    def recorded(self, target: Target, result: Result) -> None:
-        """A result is on disk."""
-
-    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
-        """The rest of a target's cells are not asked."""
-
-    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
-        """Asking a target ended by a rule: `decided`, `undecided` or `budget_spent`, with the event's detail."""
-
-    def target_finished(self, target: Target) -> None:
-        """A target's suite is over."""
-
-
-T = TypeVar("T")
+    def __exit__(self, *exc_info: object) -> None: ...
+    def target_started(self, target: Target, n_cells: int) -> None: ...
+    def call_started(self, target: Target, prompt: Prompt) -> None: ...
+    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None: ...
+    def recorded(self, target: Target, result: Result) -> None: ...
+    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None: ...
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None: ...
+    def target_finished(self, target: Target) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +90,8 @@ class TargetRun:
     def __init__(
         self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, client: ClientClock
     ) -> None:
-        plan = context.plan
-        self._run = context
-        self._settings = plan.settings
-        self._target = target
-        self._provider = provider
-        self._agenda = agenda
-        self._client = client
+        plan, self._run, self._settings = context.plan, context, context.plan.settings
+        self._target, self._provider, self._agenda, self._client = target, provider, agenda, client
         price, cost = plan.prices.get(target), context.cost
         self._source = Source(context.folder.run_id, plan.work.stretch, target, plan.redact, price)
         self._spending = None if cost is None or target in plan.free else Spending(cost, price)
@@ -117,7 +99,7 @@ class TargetRun:
         self._n_errors_in_a_row = 0
         self._answered_before = False
         # Whether the next call finds the model unloaded; None where nobody can tell.
-        self._cold = True if provider.local else None
+        self._cold, self._warm = True if provider.local else None, False if provider.local else None
         self._aside = asyncio.Lock()
 
     async def ask(self) -> None:
@@ -162,8 +144,8 @@ class TargetRun:
                 return False
             await self._spending.budget.changed.wait()
         if self._ended_by is not None:
-            now_ms, cold = self._run.clock.wall_ns() // 1_000_000, False if self._provider.local else None
-            unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=cold)
+            now_ms = self._run.clock.wall_ns() // 1_000_000
+            unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=self._warm)
             result = answered_result(self._source, cell, unasked)
         else:
             self._run.observer.call_started(self._target, cell.prompt)
@@ -188,15 +170,14 @@ class TargetRun:
             prompt, prefix = prefixed(prompt, run.salt, cell.key(self._target))
         call = self._call(prompt)
         began_ns = run.clock.perf_ns()
-        cold, self._cold = self._cold, False if self._provider.local else None
+        cold, self._cold = self._cold, self._warm
         max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
         if spec is None:
             asked = await self._ask_turn(cell, call)
         elif self._provider.runs_tasks:
             asked = await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
         else:
-            execute = partial(self._execute, spec, [])
-            asked = await converse(call, max_turns, partial(self._ask_turn, cell), execute)
+            asked = await converse(call, max_turns, partial(self._ask_turn, cell), partial(self._play, spec, []))
         asked = msgspec.structs.replace(
             asked,
             total_ns=run.clock.perf_ns() - began_ns,
@@ -227,7 +208,7 @@ class TargetRun:
                 self._run.judge.give_up()
                 raise
 
-    async def _execute(
+    async def _play(
         self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
     ) -> list[str]:
         """What the simulated world answers to the calls of one turn, `made` being all that it has answered before."""
@@ -245,29 +226,23 @@ class TargetRun:
 
     async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        run, spending, key = self._run, self._spending, cell.spending_key
+        run, now_ms = self._run, self._run.clock.wall_ns() // 1_000_000
         attempts: list[Attempt] = []
-        failure: CallFailure | None = _MONEY_SPENT
-        completion, e2e_ns, lag_ns, started_ms = Completion(), 0, None, run.clock.wall_ns() // 1_000_000
-        while spending is None or await spending.admit(key, call):
-            started_ms, started_ns = run.clock.wall_ns() // 1_000_000, self._client.now_ns()
-            completion, failure, e2e_ns = await self._attempt(call)
-            if spending is not None:
-                spending.settle(key, call, completion, failure)
-            lag_ns = self._client.largest_since(started_ns)
+        asked = Asked(Completion(), _MONEY_SPENT, 0, now_ms, now_ms, [])
+        while (tried := await self._attempt(cell.spending_key, call)) is not None:
+            asked, failure, wait_s = tried, tried.failure, None
             if failure is None:
-                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(e2e_ns)))
+                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(tried.e2e_ns)))
+                self._answered_before = True
                 break
-            wait_s = None
-            if spending is None or spending.budget.calls_left != 0:
-                wait_s = retry_wait_s(
-                    self._settings, failure, len(attempts) + 1, run.rng.random(), answered_before=self._answered_before
-                )
+            if self._spending is None or self._spending.budget.calls_left != 0:
+                n, jitter = len(attempts) + 1, run.rng.random()
+                wait_s = retry_wait_s(self._settings, failure, n, jitter, answered_before=self._answered_before)
             attempts.append(
                 Attempt(
                     status=failure.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
                     failure_type=failure.failure_type,
-                    e2e_ms=to_ms(e2e_ns),
+                    e2e_ms=to_ms(tried.e2e_ns),
                     waited_ms=round((wait_s or 0.0) * 1000),
                     retry_after_s=failure.retry_after_s,
                     http_status=failure.http_status,
@@ -277,16 +252,19 @@ class TargetRun:
             if wait_s is None:
                 break
             run.observer.retrying(self._target, cell.prompt, failure, wait_s)
-            place = dict(zip(("suite", "prompt_id", "repeat"), key, strict=True))
-            kind = failure.failure_type
-            run.event("retry", self._target, **place, failure_type=kind, wait_s=round(wait_s, 3))
+            place = {"suite": cell.prompt.suite, "prompt_id": cell.prompt.id, "repeat": cell.repeat}
+            waiting = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
+            run.event("retry", self._target, **place, **waiting)
             await run.clock.sleep(wait_s)
-        self._answered_before = self._answered_before or failure is None
-        return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), attempts, lag_ns)
+        return msgspec.structs.replace(asked, attempts=attempts)
 
-    async def _attempt(self, call: Call) -> tuple[Completion, CallFailure | None, int]:
-        timeline = Timeline()
-        began_ns, slept_ns, watched_ns = self._run.clock.perf_ns(), suspended_ns(), self._client.now_ns()
+    async def _attempt(self, key: SpendingKey, call: Call) -> Asked | None:
+        """One attempt, whatever came of it; None where the money for it is spent."""
+        if self._spending is not None and not await self._spending.admit(key, call):
+            return None
+        clock, client, timeline = self._run.clock, self._client, Timeline()
+        started_ms, began_ns, watched_ns = clock.wall_ns() // 1_000_000, clock.perf_ns(), client.now_ns()
+        slept_ns = suspended_ns()
         failure: CallFailure | None = None
         try:
             if "\0" in call.prompt or "\0" in (call.system or ""):
@@ -301,11 +279,11 @@ class TargetRun:
                     failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
             elif not isinstance(fault, CallFailure):
                 failure = client_limit(fault) or failure
-        now_ns = self._run.clock.perf_ns()
+        now_ns = clock.perf_ns()
         if failure is not None:
             # How far into an attempt a hold-up of ours can have made it fail.
             waited_ns = round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
-            held_ns = self._client.largest_since(watched_ns + waited_ns)
+            held_ns = client.largest_since(watched_ns + waited_ns)
             failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
         # Putting megabytes together, and reading the arguments of calls, would hold the loop.
         is_light = timeline.n_chars <= ASIDE_CHARS
@@ -313,7 +291,10 @@ class TargetRun:
         e2e_ns = completion.e2e_ns if completion.started else now_ns - began_ns
         if failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt"):
             e2e_ns = 0
-        return completion, failure, e2e_ns
+        if self._spending is not None:
+            self._spending.settle(key, call, completion, failure)
+        lag_ns = client.largest_since(watched_ns)
+        return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), [], lag_ns)
 
     def _end_target(self, failure: CallFailure, n_cells: int = 0) -> None:
         if self._ended_by is None:
@@ -327,19 +308,18 @@ class TargetRun:
         prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
         self._run.observer.call_started(self._target, prompt)
         call = self._call(prompt, WARM_UP_MAX_TOKENS)
-        if self._spending is not None and not await self._spending.admit(_WARM_UP, call):
+        asked = await self._attempt(_WARM_UP, call)
+        if asked is None:
             return
-        cold, self._cold = self._cold, False if self._provider.local else None
-        completion, failure, e2e_ns = await self._attempt(call)
-        if self._spending is not None:
-            self._spending.settle(_WARM_UP, call, completion, failure)
+        cold, self._cold = self._cold, self._warm
+        failure, ttft_ns = asked.failure, asked.completion.ttft_ns
         if failure is not None and failure.failure_type in TARGET_ENDING:
             self._end_target(failure)
         self._run.event(
             "warm_up",
             self._target,
-            e2e_ms=to_ms(e2e_ns),
-            ttft_ms=None if completion.ttft_ns is None else to_ms(completion.ttft_ns),
+            e2e_ms=to_ms(asked.e2e_ns),
+            ttft_ms=None if ttft_ns is None else to_ms(ttft_ns),
             cold_start=cold,
             failure_type=failure.failure_type if failure else None,
         )
