@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawgauge.config.trust import place_of, read_trusted, write_trusted
+from clawgauge.config.settings import place_of, read_trusted, write_trusted
 from support.command_forks import fork_server
 from support.waiting import PATIENCE_S
 

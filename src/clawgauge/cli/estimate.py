@@ -192,20 +192,10 @@ class ExpectedCalls(NamedTuple):
 
 
 def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
-    n_past, total_ms = _past_calls(Path(plan.settings.runs_dir))
-    cost, expected = cost_budget(plan), []
-    for target in plan.targets:
-        agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
-        if past:
-            seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
-        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
-    return expected
-
-
-def _past_calls(runs_dir: Path) -> tuple[Counter[Target], dict[Target, float]]:
-    """How many calls to each target succeeded in the newest runs of this folder, and their milliseconds in all."""
-    n_calls: Counter[Target] = Counter()
+    # How many calls to each target succeeded in the newest runs of this folder, and their milliseconds in all.
+    n_past: Counter[Target] = Counter()
     total_ms: dict[Target, float] = {}
+    runs_dir = Path(plan.settings.runs_dir)
     found = runs_dir.iterdir() if runs_dir.is_dir() else ()
     for folder in sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)[:_RUNS_LOOKED_AT]:
         try:
@@ -214,6 +204,12 @@ def _past_calls(runs_dir: Path) -> tuple[Counter[Target], dict[Target, float]]:
             continue
         for group in summary.models if summary else ():
             if group.latency_ms.mean is not None:
-                n_calls[group.target] += group.n_success
+                n_past[group.target] += group.n_success
                 total_ms[group.target] = total_ms.get(group.target, 0.0) + group.latency_ms.mean * group.n_success
-    return n_calls, total_ms
+    cost, expected = cost_budget(plan), []
+    for target in plan.targets:
+        agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
+        if past:
+            seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
+        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
+    return expected

@@ -13,6 +13,7 @@ import msgspec
 
 from clawgauge.cli.files import configured_runs_dir, refill_command, render, write_output
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.config.settings import flag_of
 from clawgauge.history import FillCommand, FillStep, read_history
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
@@ -25,16 +26,8 @@ examples:
   clawgauge history --fill --json
 """
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
-_CARRIED = {
-    "draw": "--draw",
-    "repeats": "--repeats",
-    "concurrency": "--concurrency",
-    "timeout_s": "--timeout",
-    "max_tokens": "--max-tokens",
-    "temperature": "--temperature",
-    "seed": "--seed",
-}
-_CARRIED_SWITCHES = {"warm_up": "--warm-up", "unload_others": "--unload-others", "unique_prefix": "--unique-prefix"}
+_CARRIED = ("draw", "repeats", "concurrency", "timeout_s", "max_tokens", "temperature", "seed")
+_CARRIED_SWITCHES = ("warm_up", "unload_others", "unique_prefix")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +73,11 @@ def _run_command(step: FillStep, runs_dir: Path | None) -> str:
     if not step.whole_suites:
         words += ["--prompt-ids", ",".join(f"{suite}/{prompt_id}" for suite, prompt_id in step.prompts)]
     usual, options = RunOptions(), step.like.options
-    for name, flag in _CARRIED.items():
+    for name in _CARRIED:
         value = getattr(options, name)
         if value != getattr(usual, name):
-            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    words += [flag for name, flag in _CARRIED_SWITCHES.items() if getattr(options, name)]
+            words += [flag_of(name), f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [flag_of(name) for name in _CARRIED_SWITCHES if getattr(options, name)]
     words += [] if options.stream else ["--no-stream"]
     if runs_dir is not None:
         words += ["--runs-dir", str(runs_dir)]

@@ -48,8 +48,7 @@ async def run_session(
     withhold(plan.secrets, encode_line((plan.prompts, plan.targets)).decode())
     if resumed is None and not plan.settings.targets:
         tell("\n".join(plan_lines(plan)))
-    folder = _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path)
-    try:
+    with _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path) as folder:
         if resumed is not None:
             plan = _go_on(plan, resumed, folder, tell)
         try:
@@ -70,8 +69,6 @@ async def run_session(
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.
             raise MachineError(str(fault)) from fault
-    finally:
-        folder.close()
 
 
 def _begin(plan: Plan, run_id: str | None) -> RunFolder:
@@ -177,7 +174,7 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         clawgauge_version=__version__,
         models=list(dict.fromkeys(target.model for target in plan.targets)),
         targets=plan.targets,
-        options=settings.recorded(),
+        options=RunOptions(**{name: getattr(settings, name) for name in RunOptions.__struct_fields__}),
         suites=plan.suites,
         prompts=plan.prompts,
         prompts_sha256=prompts_sha256(plan.prompts),

@@ -34,24 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    path = open_run(arguments.run, arguments.runs_dir)
-    if arguments.cell is not None:
-        return _print_cells(path, arguments.cell, as_json=arguments.json)
-    # Computed from the records, so that it is right even where summary.json is old or missing.
-    summary = summarize_folder(path)
-    sys.stdout.write(render(describe_summary(summary), "json" if arguments.json else "text", document=summary))
-    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
-
-
-def _print_cells(path: Path, cell: str, *, as_json: bool) -> int:
-    """`show RUN CELL`: every call that fits, in full."""
+    path, cell = open_run(arguments.run, arguments.runs_dir), arguments.cell
+    if cell is None:
+        # Computed from the records, so that it is right even where summary.json is old or missing.
+        summary = summarize_folder(path)
+        form = "json" if arguments.json else "text"
+        sys.stdout.write(render(describe_summary(summary), form, document=summary))
+        return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
     run.feed(fitting)
     if not fitting.offsets:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
     for _, result in run.results_at(fitting.offsets):
-        if as_json:
+        if arguments.json:
             print_json(result)
         else:
             sys.stdout.write(render_call(result, prompts.get(result.prompt)))

@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from clawgauge.cli.process import DONE
-from clawgauge.config.settings import DEFAULT_NAME, read_file
-from clawgauge.config.trust import place_of, read_trusted, write_trusted
+from clawgauge.config.settings import DEFAULT_NAME, place_of, read_file, read_trusted, write_trusted
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import public_address

@@ -6,7 +6,6 @@ With several calls at once the decision rests on those that have come back; the 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import random
 from collections import Counter, OrderedDict, deque
@@ -23,7 +22,6 @@ from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
-_ID_CHARS = 12
 _SMALLEST_WINDOW = 512
 T = TypeVar("T")
 SpendingKey: TypeAlias = tuple[str, str, int]
@@ -239,18 +237,6 @@ class TierSearch:
         }
 
 
-def prefixed(prompt: Prompt, salt: bytes, key: CellKey) -> tuple[Prompt, str]:
-    """The prompt behind a line of its own, and the line: the same for every attempt at a cell, another for every cell,
-    repeat and run.
-    """
-    # The part that differs comes first: nothing before it can be shared.
-    digest = hashlib.blake2b(repr(tuple(key)).encode(), key=salt).hexdigest()
-    line = f"[{digest[:_ID_CHARS]} request id]"
-    if prompt.system:
-        return msgspec.structs.replace(prompt, system=f"{line}\n{prompt.system}"), line
-    return msgspec.structs.replace(prompt, prompt=f"{line}\n{prompt.prompt}"), line
-
-
 class Outcome(NamedTuple):
     """Why asking ended before the plan did: an event's name and its detail."""
 
@@ -263,24 +249,23 @@ class Agenda:
 
     def __init__(
         self,
-        planned: Sequence[Cell],
-        *,
-        tier_cells: Sequence[Cell] = (),
+        cells: Sequence[Cell],
         search: TierSearch | None = None,
         budgets: Sequence[CallBudget | CostBudget] = (),
         skipped: Sequence[Outcome] = (),
     ) -> None:
-        self._planned = OrderedDict((cell.spending_key, cell) for cell in planned)
+        self._search, self._budgets, self._skipped = search, budgets, skipped
+        pool = {} if search is None else search.families
+        self._planned = OrderedDict((cell.spending_key, cell) for cell in cells if cell.prompt.key not in pool)
         # The cells of a family that has no answer yet: one is out, or may go, while the others wait. None, once the
-        # search is over.
+        # search is over. Each is asked once, in the pool's order.
         self._waiting: dict[PromptKey, deque[Cell]] = {}
         self._out: dict[PromptKey, deque[Cell]] = {}
-        self._search = search
-        self._budgets = budgets
-        self._skipped = skipped
-        for cell in tier_cells if search is not None and not search.is_over else ():
-            if search is not None and cell.prompt.family in search.unanswered:
-                self._waiting.setdefault(cell.prompt.family, deque()).append(cell)
+        if search is not None and not search.is_over:
+            once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
+            for key, family in pool.items():
+                if key in once and family in search.unanswered:
+                    self._waiting.setdefault(family, deque()).append(once[key])
 
     @property
     def n_open(self) -> int:
@@ -341,31 +326,20 @@ class Agenda:
 
 
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
-    """A target's open cells in the order they are asked; those of a tier's pool once each, in the pool's order.
-
-    The `cost` budget is the whole run's: one target's spending is what the next has left.
-    """
+    """A target's open cells. The `cost` budget is the whole run's: what one target spends, the next has not."""
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
-    every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
-    done = plan.work.done
+    every, done = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked), plan.work.done
     open_cells = [cell for cell in every if not done or cell.key(target) not in done]
     cells, skipped = _leave_out(plan, target, open_cells)
     budgets: list[CallBudget | CostBudget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
-    if not settings.until_decided:
-        return Agenda(cells, budgets=budgets, skipped=skipped)
-    beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
-    pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
-    search = TierSearch(pool, settings.repeats, before)
-    open_once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
-    return Agenda(
-        [cell for cell in cells if cell.prompt.key not in search.families],
-        tier_cells=[open_once[key] for prompt in pool if (key := prompt.key) in open_once],
-        search=search,
-        budgets=budgets,
-        skipped=skipped,
-    )
+    search = None
+    if settings.until_decided:
+        beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
+        pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
+        search = TierSearch(pool, settings.repeats, before)
+    return Agenda(cells, search, budgets, skipped)
 
 
 def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
@@ -29,12 +29,8 @@ LABEL_CAP_CHARS = 256
 # What a provider reports goes into the record under the same name.
 _AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
 _AS_ASKED = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
-_UNJUDGED: dict[str, Any] = {
-    **dict.fromkeys(("objective_pass", "violation", "parsed_output")),
-    "tool_calls": [],
-    "tool_call_count": 0,
-    "tool_use_success": False,
-}
+_NO_ANSWER: dict[str, Any] = dict.fromkeys(("objective_pass", "violation", "parsed_output"))
+_UNJUDGED = {**_NO_ANSWER, "tool_calls": [], "tool_call_count": 0, "tool_use_success": False}
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
 _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
@@ -74,7 +70,7 @@ def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn
     room, cut = TRANSCRIPT_CAP_BYTES, False
     kept: list[TranscriptTurn] = []
     for turn in turns:
-        text, *answers = (cut_text(well_formed(one), STRING_CAP_BYTES)[0] for one in (turn.text, *turn.answers))
+        text, *answers = (cut_text(well_formed(one), STRING_CAP_BYTES) for one in (turn.text, *turn.answers))
         calls = [call if _fits(call.arguments) else replace(call, arguments=None) for call in turn.calls]
         slim = replace(turn, text=text, calls=calls, answers=answers)
         room -= len(msgspec.json.encode(slim))
@@ -132,11 +128,10 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
     status, failure_type, error = _outcome(completion, text, asked.failure)
     verdict = _UNJUDGED
     if failure_type is None:
-        judged = msgspec.structs.asdict(judge(prompt, text, completion.native_calls))
-        verdict = {**judged, "judged_by": VALIDATORS_VERSION}
+        verdict = {**asdict(judge(prompt, text, completion.native_calls)), "judged_by": VALIDATORS_VERSION}
     # Nothing is ever estimated: where there is a count, it is the server's.
     counts = [getattr(completion, name) for name in TOKEN_COUNTS]
-    raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
+    raw_bytes = len(text.encode())
     turns = completion.transcript
     transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
     cost, cost_source = call_cost(completion, source.price)
@@ -147,7 +142,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
         success=failure_type is None,
         failure_type=failure_type,
-        raw_output=raw_output,
+        raw_output=cut_text(text, RAW_OUTPUT_CAP_BYTES),
         suite=prompt.suite,
         repeat=cell.repeat,
         stretch=source.stretch,
@@ -157,9 +152,9 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         model_reported=completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS],
         error=bounded_error(source.redact, error) if error else None,
         raw_output_bytes=raw_bytes,
-        raw_output_truncated=truncated,
+        raw_output_truncated=raw_bytes > RAW_OUTPUT_CAP_BYTES,
         text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
-        reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
+        reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES) if reasoning else None,
         tools_offered=bool(prompt.tools),
         tokens_source=None if all(count is None for count in counts) else "server",
         cost_usd=cost,
@@ -171,7 +166,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
-        **msgspec.structs.asdict(target),
+        **asdict(target),
         **{name: getattr(asked, name) for name in _AS_ASKED},
         **{name: getattr(completion, name) for name in _AS_REPORTED},
         **_timings(asked),
@@ -195,15 +190,13 @@ def _timings(asked: Asked) -> dict[str, Any]:
 
 def bounded_error(redact: Callable[[str], str], words: str) -> str:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
-    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)[0]
+    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)
 
 
-def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
-    """The text within `cap_bytes` of UTF-8, cut on a code point; its full size; whether it was cut."""
-    encoded = text.encode("utf-8")
-    if len(encoded) <= cap_bytes:
-        return text, len(encoded), False
-    return encoded[:cap_bytes].decode("utf-8", "ignore"), len(encoded), True
+def cut_text(text: str, cap_bytes: int) -> str:
+    """The text within `cap_bytes` of UTF-8, cut on a code point."""
+    encoded = text.encode()
+    return text if len(encoded) <= cap_bytes else encoded[:cap_bytes].decode("utf-8", "ignore")
 
 
 def to_ms(duration_ns: int) -> int:

@@ -21,8 +21,8 @@ from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
-from clawgauge.records import Resources, Target
-from clawgauge.runner.agenda import Cell, cost_budget, interleaved_order, make_agenda
+from clawgauge.records import Resources, RunOptions, Target
+from clawgauge.runner.agenda import cost_budget, interleaved_order, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
 
@@ -36,7 +36,8 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
     settings, stretch = plan.settings, plan.work.stretch
     cost = cost_budget(plan)
     context = RunContext(plan, folder, observer, clock or Clock(), cost, random.Random(settings.seed))
-    context.event("stretch_started", None, stretch=stretch, options=msgspec.to_builtins(settings.recorded()))
+    options = {name: getattr(settings, name) for name in RunOptions.__struct_fields__}
+    context.event("stretch_started", None, stretch=stretch, options=options)
     outcome = "interrupted"
     try:
         for targets in [plan.targets] if settings.interleave else [[target] for target in plan.targets]:
@@ -95,18 +96,14 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
         await run.get_ready()
     rounds = interleaved_order(context.plan, context.folder.run_id)
 
-    async def ask_round(cell: Cell, targets: list[Target]) -> None:
-        for target in targets:
-            if target in runs:
-                await runs[target].ask_next(cell)
-
-    async def work() -> None:
-        for cell, targets in rounds:
-            await ask_round(cell, targets)
+    async def work(at_most: int | None = None) -> None:
+        for cell, targets in islice(rounds, at_most):
+            for target in targets:
+                if target in runs:
+                    await runs[target].ask_next(cell)
 
     # The first calls go alone, as they do for one target.
-    for cell, targets in islice(rounds, 1):
-        await ask_round(cell, targets)
+    await work(1)
     async with asyncio.TaskGroup() as group:
         for _ in range(context.plan.settings.concurrency):
             group.create_task(work())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import random
 import secrets
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider
 from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
-from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey, prefixed
+from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
 from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
 from clawgauge.runner.conversation import converse
@@ -37,6 +38,7 @@ from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
 _HELD_CHARS = 4_096
+_ID_CHARS = 12
 _MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
 _WARM_UP: SpendingKey = ("", "warm_up", 0)
 T = TypeVar("T")
@@ -167,7 +169,11 @@ class TargetRun:
         run, settings, spec = self._run, self._settings, cell.prompt.world
         prompt, prefix = cell.prompt, None
         if settings.unique_prefix:
-            prompt, prefix = prefixed(prompt, run.salt, cell.key(self._target))
+            # The same for every attempt at a cell, another for every cell, repeat and run. The part that differs comes
+            # first: nothing before it can be shared.
+            digest = hashlib.blake2b(repr(tuple(cell.key(self._target))).encode(), key=run.salt).hexdigest()
+            prefix, first = f"[{digest[:_ID_CHARS]} request id]", "system" if prompt.system else "prompt"
+            prompt = msgspec.structs.replace(prompt, **{first: f"{prefix}\n{getattr(prompt, first)}"})
         call = self._call(prompt)
         began_ns = run.clock.perf_ns()
         cold, self._cold = self._cold, self._warm
@@ -229,7 +235,8 @@ class TargetRun:
         run, now_ms = self._run, self._run.clock.wall_ns() // 1_000_000
         attempts: list[Attempt] = []
         asked = Asked(Completion(), _MONEY_SPENT, 0, now_ms, now_ms, [])
-        while (tried := await self._attempt(cell.spending_key, call)) is not None:
+        key = (cell.prompt.suite, cell.prompt.id, cell.repeat)
+        while (tried := await self._attempt(key, call)) is not None:
             asked, failure, wait_s = tried, tried.failure, None
             if failure is None:
                 attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(tried.e2e_ns)))
@@ -252,9 +259,9 @@ class TargetRun:
             if wait_s is None:
                 break
             run.observer.retrying(self._target, cell.prompt, failure, wait_s)
-            place = {"suite": cell.prompt.suite, "prompt_id": cell.prompt.id, "repeat": cell.repeat}
-            waiting = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
-            run.event("retry", self._target, **place, **waiting)
+            where = {"suite": cell.prompt.suite, "prompt_id": cell.prompt.id, "repeat": cell.repeat}
+            why = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
+            run.event("retry", self._target, **where, **why)
             await run.clock.sleep(wait_s)
         return msgspec.structs.replace(asked, attempts=attempts)
 
