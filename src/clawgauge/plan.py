@@ -107,7 +107,9 @@ def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> 
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
-    refuse_secrets(texts_of(prompts), plan.secrets, SuiteError)
+    # Prompts are kept in the run folder and sent to models: no place for a key.
+    texts = {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
+    refuse_secrets(texts, plan.secrets, SuiteError)
     n_needing = sum(prompt.needs_shell for prompt in prompts)
     if n_needing and not resumes and not can_run():
         why = "the package bashkit is not installed, and has no build for every system"
@@ -148,11 +150,6 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
         raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
     wanted_ids = set(prompt_ids)
     return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
-
-
-def texts_of(prompts: list[Prompt]) -> dict[str, list[str]]:
-    """All the words of each prompt, by the place they stand in: kept in the run folder and sent, no place for a key."""
-    return {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
 
 
 def refuse_secrets(
@@ -244,16 +241,35 @@ async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
                 raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
 
 
-def fit_concurrency(plan: Plan, tell: Tell) -> Plan:
-    """No more calls in flight than this machine has descriptors for, with room left to write everything down."""
-    wanted = plan.settings.concurrency
-    if wanted == 1:
+def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
+    """No more calls in flight than this machine has descriptors for, with room left to write everything down.
+
+    What was asked for and a provider cannot be told is said, a sentence each.
+    """
+    settings, fitted = plan.settings, plan.settings.concurrency
+    asked = {"temperature": settings.temperature, "seed": settings.seed}
+    wished = [*asked.values(), settings.max_cost_usd, *(target.thinking_level for target in plan.targets)]
+    if fitted == 1 and all(wish is None for wish in wished):
         return plan
-    each_takes = [plan.provider(name).descriptors_per_call for name in {target.provider for target in plan.targets}]
-    fitted = fit_to_descriptors(wanted, max(each_takes, default=1))
-    if fitted < wanted:
-        tell(f"--concurrency {wanted} is more than this machine's limit of open files allows: {fitted} calls at once")
-    return replace(plan, settings=msgspec.structs.replace(plan.settings, concurrency=fitted))
+    providers = {target.provider: plan.provider(target.provider) for target in plan.targets}
+    if fitted > 1:
+        fitted = fit_to_descriptors(fitted, max(provider.descriptors_per_call for provider in providers.values()))
+    told: list[str] = []
+    if fitted < settings.concurrency:
+        limit = f"--concurrency {settings.concurrency} is more than this machine's limit of open files allows"
+        told.append(f"{limit}: {fitted} calls at once")
+    for target in plan.targets:
+        name, provider = target.provider, providers[target.provider]
+        refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
+        if refused:
+            told.append(f"{name} takes no {' and no '.join(refused)}: not sent")
+        if target.thinking_level is not None and not provider.takes_thinking:
+            told.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
+        if fitted > 1 and settings.max_cost_usd is not None and provider.settings.type == REPORTING_TYPE:
+            told.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
+    for line in dict.fromkeys(told):
+        tell(line)
+    return replace(plan, settings=msgspec.structs.replace(settings, concurrency=fitted))
 
 
 def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
@@ -285,24 +301,3 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
             "add it with --prices FILE, or leave the option out"
         )
     return replace(plan, prices=prices, free=frozenset(free))
-
-
-def ignored_options(plan: Plan) -> list[str]:
-    """What was asked for and a provider cannot be told: a sentence each."""
-    settings = plan.settings
-    asked = {"temperature": settings.temperature, "seed": settings.seed}
-    wished = [*asked.values(), settings.max_cost_usd, *(target.thinking_level for target in plan.targets)]
-    if all(wish is None for wish in wished):
-        return []
-    lines: list[str] = []
-    for target in plan.targets:
-        provider, name = plan.provider(target.provider), target.provider
-        refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
-        if refused:
-            lines.append(f"{name} takes no {' and no '.join(refused)}: not sent")
-        if target.thinking_level is not None and not provider.takes_thinking:
-            lines.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
-        wide_and_limited = settings.concurrency > 1 and settings.max_cost_usd is not None
-        if wide_and_limited and provider.settings.type == REPORTING_TYPE:
-            lines.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
-    return list(dict.fromkeys(lines))

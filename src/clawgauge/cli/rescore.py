@@ -13,8 +13,8 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -39,6 +39,8 @@ examples:
 """
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
+# All that the model was shown, and the world it acted on.
+_question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns")
 _WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
@@ -172,12 +174,6 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
             "rescoring changes validators alone, a changed prompt needs a new run"
         )
     return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
-
-
-def _question(prompt: Prompt) -> tuple[Any, ...]:
-    """All that the model was shown, and the world it acted on."""
-    offer = prompt.tools, prompt.tool_choice, prompt.response_format
-    return prompt.prompt, prompt.system, *offer, prompt.world, prompt.max_turns
 
 
 def _verdict(result: Result) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from clawgauge import journal
 from clawgauge.config.settings import FIELDS, OPTIONS, check_options, flag_of
 from clawgauge.errors import RunFolderError, SuiteError, TargetError
-from clawgauge.plan import Evidence, OpenWork, Plan, choose_from, load_suites, refuse_secrets, texts_of, with_targets
+from clawgauge.plan import Evidence, OpenWork, Plan, choose_from, load_suites, refuse_secrets, with_targets
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row
@@ -94,7 +94,8 @@ def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[S
             prompts = [prompt for prompt in prompts if prompt.key in kept]
     if prompts_sha256(prompts) == config.prompts_sha256:
         return config.suites, config.prompts
-    refuse_secrets(texts_of(prompts), plan.secrets, SuiteError)
+    texts = {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
+    refuse_secrets(texts, plan.secrets, SuiteError)
     return suites, prompts
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clawgauge import plan as planning
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
@@ -21,17 +22,7 @@ from clawgauge.config.settings import FIELDS, make_settings, read_configuration
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id, encode_line
 from clawgauge.journal.folder import RunFolder
-from clawgauge.plan import (
-    Plan,
-    find_targets,
-    fit_concurrency,
-    ignored_options,
-    price_targets,
-    refuse_eviction,
-    refuse_secrets,
-    with_prompts,
-    with_targets,
-)
+from clawgauge.plan import Plan
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.agenda import tier_pool
 from clawgauge.stats import can_tell_tier_1
@@ -138,7 +129,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, tell: Tell, *, resumes: bool) -> Plan:
     """What the command line, the file and the environment decide; with targets, unless a resumed run has its own."""
     environ = dict(os.environ)
-    refuse_secrets({"the command line": words}, find_secrets({}, environ))
+    planning.refuse_secrets({"the command line": words}, find_secrets({}, environ))
     configuration = read_configuration(config, environ)
     names_targets = not resumes or "targets" in said
     wanted = FIELDS.keys() - said.keys() - (frozenset() if names_targets else _OF_TARGETS)
@@ -148,9 +139,9 @@ def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, t
     secrets = find_secrets(providers, environ)
     redact = keep_secrets(secrets)
     words = [*words, *settings.targets, settings.runs_dir]
-    refuse_secrets({"the command line or the configuration file": words}, secrets)
+    planning.refuse_secrets({"the command line or the configuration file": words}, secrets)
     plan = Plan(settings, providers=providers, config_file=config, environ=environ, secrets=secrets, redact=redact)
-    plan = with_prompts(plan, Path() if "suites" in said else configuration.folder, tell, resumes=resumes)
+    plan = planning.with_prompts(plan, Path() if "suites" in said else configuration.folder, tell, resumes=resumes)
     patterns = [parse_target(text, providers) for text in settings.targets]
     chosen = [pattern for pattern in patterns if not pattern.excludes]
     for pattern in chosen:
@@ -158,7 +149,7 @@ def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, t
             raise ConfigError(why)
     all_named = bool(chosen) and not any(pattern.is_wild for pattern in chosen)
     if names_targets and all_named:
-        plan = with_targets(plan, apply_patterns(patterns, {}))
+        plan = planning.with_targets(plan, apply_patterns(patterns, {}))
     if configuration.path is not None:
         # Which file has a say in the run, by which right, and what of it has none.
         withheld = [f"[run] {name}" for name in sorted(configuration.withheld_run)]
@@ -167,7 +158,7 @@ def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, t
         tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
     if all_named or not names_targets:
         return plan
-    return with_targets(plan, run_async(find_targets(plan, patterns, tell)))
+    return planning.with_targets(plan, run_async(planning.find_targets(plan, patterns, tell)))
 
 
 def _settle(plan: Plan, resumed: Resumed | None, tell: Tell, *, price: bool) -> Plan:
@@ -183,10 +174,8 @@ def _settle(plan: Plan, resumed: Resumed | None, tell: Tell, *, price: bool) -> 
     if settings.interleave and (resumed is None or not resumed.force):
         import psutil
 
-        run_async(refuse_eviction(plan, psutil.virtual_memory().available))
-    plan = fit_concurrency(plan, tell)
-    for line in ignored_options(plan):
-        tell(line)
+        run_async(planning.refuse_eviction(plan, psutil.virtual_memory().available))
+    plan = planning.fit_to_providers(plan, tell)
     if price or settings.max_cost_usd is not None or settings.prices is not None:
-        plan = price_targets(plan, resumed.recorded.prices if resumed else {})
+        plan = planning.price_targets(plan, resumed.recorded.prices if resumed else {})
     return plan

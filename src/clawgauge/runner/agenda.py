@@ -198,10 +198,9 @@ class TierSearch:
         return self.is_decided or self.is_futile
 
     def learn(self, result: Result) -> None:
-        """Count an answer that belongs here; what was not answered is no evidence."""
-        if result.prompt in self.families:
-            self._n_recorded += 1
-            self._count(result.prompt, result.tool_use_success if result.availability_status == "ok" else None)
+        """Count an answer to a prompt of the pool; what was not answered is no evidence."""
+        self._n_recorded += 1
+        self._count(result.prompt, result.tool_use_success if result.availability_status == "ok" else None)
 
     def _count(self, key: PromptKey, passed: bool | None) -> None:
         family = self.families.get(key)
