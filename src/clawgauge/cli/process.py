@@ -182,12 +182,9 @@ class Interrupted(KeyboardInterrupt):
 class Interruption:
     """Whether the command was told to end, and who has to hear of it."""
 
-    def __init__(self) -> None:
-        self.happened = False
-        self.ends_with_reader = False
-        self.reader_left = False
-        self._cancel: Callable[[], object] | None = None
-        self._first_signal_s: float | None = None
+    happened = ends_with_reader = reader_left = False
+    _cancel: Callable[[], object] | None = None
+    _first_signal_s: float | None = None
 
     def listen(self) -> None:
         """From now on the signals are ours, and none has come yet."""

@@ -56,9 +56,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Atomic: the old results.jsonl or the new one, never half of each."""
     path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
     config = read_config(path)
-    prompts = _prompts(path, config, suite)
+    judged_by = {prompt.key: prompt for prompt in _prompts(path, config, suite)}
     with closing(Judge()) as judge:
-        rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
+        rescoring = Rescoring(judged_by, judge)
 
         def approve() -> None:
             if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
@@ -74,7 +74,14 @@ def execute(arguments: argparse.Namespace) -> int:
         with RunFolder.open_existing(path) as folder:
             sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
             folder.rewrite_results(rescoring.judge, approve)
-            _explain(folder, config, prompts, rescoring)
+            # The folder stays able to explain its verdicts: the validators they were made by, and what changed.
+            changes = rescoring.changes[:_CHANGES_KEPT]
+            detail = {"judged_by": VALIDATORS_VERSION, "n_judged": rescoring.n_judged, "changes": changes}
+            folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
+            kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts] if config else []
+            if config and kept != config.prompts:
+                sha256 = prompts_sha256(kept)
+                folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
             summary = write_summary(folder)
     code = _tell(rescoring, summary.n_unreadable_lines, "changed")
     if arguments.json:
@@ -130,19 +137,6 @@ class Rescoring:
                 f"{_verdict(result)} → {_verdict(judged)}"
             )
         return judged
-
-
-def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
-    """Keep the folder able to explain its verdicts: the validators they were made by, and what changed."""
-    detail = {"judged_by": VALIDATORS_VERSION, "n_judged": judging.n_judged, "changes": judging.changes[:_CHANGES_KEPT]}
-    folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
-    if config is None:
-        return
-    judged_by = {prompt.key: prompt for prompt in prompts}
-    kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
-    if kept != config.prompts:
-        sha256 = prompts_sha256(kept)
-        folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
 
 
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:

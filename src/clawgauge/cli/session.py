@@ -55,10 +55,10 @@ async def run_session(
             # A live table on a terminal, plain lines elsewhere.
             shown = Observer() if quiet else PlainLines(sys.stderr)
             if not quiet and sys.stderr.isatty():
-                from clawgauge.console.live import LiveTable, can_redraw
+                from clawgauge.console.live import LiveTable
 
-                if can_redraw():
-                    shown = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+                table = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+                shown = table if table.can_redraw else shown
             with shown as observer:
                 try:
                     await cancellable(_measure(plan, folder, observer))

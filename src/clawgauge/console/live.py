@@ -49,20 +49,16 @@ class _Row:
     stopped: bool = False
 
 
-def can_redraw() -> bool:
-    """Whether the terminal on stderr can move its cursor."""
-    return not Console(file=sys.stderr).is_dumb_terminal
-
-
 class LiveTable(Observer):
     """A rich table redrawn in place on stderr. Draws from its own thread; the runner only updates numbers."""
 
     def __init__(self, targets: list[Target], cells_per_target: int) -> None:
         self._rows = {target: _Row(one_line(target.label, _TARGET_CHARS), cells_per_target) for target in targets}
         self._console = Console(file=sys.stderr, highlight=False)
-        self._live = Live(
-            get_renderable=self._table, console=self._console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
-        )
+        # Whether the terminal can move its cursor.
+        self.can_redraw = not self._console.is_dumb_terminal
+        how: Any = {"console": self._console, "refresh_per_second": _REFRESH_PER_SECOND, "transient": True}
+        self._live = Live(get_renderable=self._table, **how)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -116,16 +112,10 @@ class LiveTable(Observer):
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
             # Numbers keep their width; names give way.
-            is_name = name in ("target", "now")
-            table.add_column(
-                name,
-                justify="left" if is_name else "right",
-                no_wrap=True,
-                overflow="ellipsis",
-                min_width=None if is_name else len(name) + 1,
-                ratio=1 if is_name else None,
-                max_width=max(12, width // 3) if is_name else None,
-            )
+            shape: Any = {"justify": "right", "min_width": len(name) + 1}
+            if name in ("target", "now"):
+                shape = {"justify": "left", "ratio": 1, "max_width": max(12, width // 3)}
+            table.add_column(name, no_wrap=True, overflow="ellipsis", **shape)
         # The rows that fit, the newest begun one among them.
         rows, room = list(self._rows.values()), max(1, height - 3)
         begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)

@@ -130,11 +130,13 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
     if failure_type is None:
         verdict = {**asdict(judge(prompt, text, completion.native_calls)), "judged_by": VALIDATORS_VERSION}
     # Nothing is ever estimated: where there is a count, it is the server's.
-    counts = [getattr(completion, name) for name in TOKEN_COUNTS]
-    raw_bytes = len(text.encode())
-    turns = completion.transcript
+    counted = any(getattr(completion, name) is not None for name in TOKEN_COUNTS)
+    raw_bytes, turns = len(text.encode()), completion.transcript
     transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
     cost, cost_source = call_cost(completion, source.price)
+    # The final attempt's times; null where nothing was seen.
+    ns = {"ttft": completion.ttft_ns, "ttfa": completion.ttfa_ns, "connect": completion.connect_ns, "lag": asked.lag_ns}
+    us = {name: None if one is None else round(one / 1000) for name, one in ns.items()}
     return Result(
         run_id=source.run_id,
         prompt_id=prompt.id,
@@ -156,7 +158,7 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES) if reasoning else None,
         tools_offered=bool(prompt.tools),
-        tokens_source=None if all(count is None for count in counts) else "server",
+        tokens_source="server" if counted else None,
         cost_usd=cost,
         cost_source=cost_source,
         prompt_prefix=asked.prefix,
@@ -166,26 +168,16 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+        e2e_ms=to_ms(asked.e2e_ns),
+        ttft_ms=None if completion.ttft_ns is None else to_ms(completion.ttft_ns),
+        ttfa_ms=None if completion.ttfa_ns is None else to_ms(completion.ttfa_ns),
+        timings_us=TimingsUs(e2e=round(asked.e2e_ns / 1000), **us),
+        total_ms=to_ms(asked.total_ns),
         **asdict(target),
         **{name: getattr(asked, name) for name in _AS_ASKED},
         **{name: getattr(completion, name) for name in _AS_REPORTED},
-        **_timings(asked),
         **verdict,
     )
-
-
-def _timings(asked: Asked) -> dict[str, Any]:
-    """The final attempt's times in milliseconds, and in microseconds beside; null where nothing was seen."""
-    seen = asked.completion
-    told_ns = {"ttft": seen.ttft_ns, "ttfa": seen.ttfa_ns, "connect": seen.connect_ns, "lag": asked.lag_ns}
-    told_us = {name: None if ns is None else round(ns / 1000) for name, ns in told_ns.items()}
-    return {
-        "e2e_ms": to_ms(asked.e2e_ns),
-        "ttft_ms": None if seen.ttft_ns is None else to_ms(seen.ttft_ns),
-        "ttfa_ms": None if seen.ttfa_ns is None else to_ms(seen.ttfa_ns),
-        "timings_us": TimingsUs(e2e=round(asked.e2e_ns / 1000), **told_us),
-        "total_ms": to_ms(asked.total_ns),
-    }
 
 
 def bounded_error(redact: Callable[[str], str], words: str) -> str:
