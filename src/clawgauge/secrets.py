@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -109,21 +110,21 @@ def is_bare_key(text: str) -> bool:
     return len(text) <= _LONGEST_WHOLE_CHARS and not re.search(r"\s|://", text) and looks_like_key(text)
 
 
+@dataclass(eq=False)
 class _Finder:
     """Finds any of some texts in bytes, however each character is spelled; in time linear in what it is given."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = sorted(set(patterns))
+    patterns: set[str]
 
     @cached_property
     def search(self) -> Callable[..., Any]:
         options = re2.Options()
         options.case_sensitive, options.max_mem = False, _PATTERN_MEMORY_BYTES
-        search: Callable[..., Any] = re2.compile("|".join(self._patterns).encode(), options).search
+        search: Callable[..., Any] = re2.compile("|".join(sorted(self.patterns)).encode(), options).search
         return search
 
     def finds(self, data: bytes) -> bool:
-        return bool(self._patterns) and self.search(data) is not None
+        return bool(self.patterns) and self.search(data) is not None
 
     def mask(self, text: str, pieces: _Finder | None = None) -> str:
         """`text` with what is found replaced, and what of `pieces` hangs together with it."""
@@ -192,7 +193,7 @@ class Redactor:
         known = [secret for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS]
         pieces = (start[:_PIECE_CHARS] for secret in _sure(known) for start in _starts(secret))
         wholes = (secret.encode("utf-8", "replace").decode()[:_LONGEST_WHOLE_CHARS] for secret in known)
-        self._known = _Finder(_spelled(text.lower()) for text in {*wholes, *pieces})
+        self._known = _Finder({_spelled(text.lower()) for text in {*wholes, *pieces}})
 
     def __call__(self, text: str) -> str:
         return mask_shapes(self._known.mask(text))
@@ -215,7 +216,7 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
         sure = _sure(secrets)
-        shreds = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
+        shreds = _Finder({_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one)})
         pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
         own = own_words.lower()
         wholes = {secret[:_LONGEST_WHOLE_CHARS].lower() for secret in sure}
