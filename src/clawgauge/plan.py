@@ -193,10 +193,7 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
 
 
 def with_targets(plan: Plan, targets: list[Target]) -> Plan:
-    """The plan with its targets, of which there must be one, and none named as a key is spelled.
-
-    A provider that is named and cannot be had stops the run before anything is sent.
-    """
+    """The plan with its targets: at least one, each of a provider that can be had, none named as a key is spelled."""
     for target in targets:
         if (why := plan.providers[target.provider].unusable) is not None:
             raise ConfigError(why)

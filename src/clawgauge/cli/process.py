@@ -259,10 +259,7 @@ interruption = Interruption()
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in the one event loop: uvloop where it installs.
-
-    Objects made while importing are taken out of the collector's way first.
-    """
+    """Run to the end in the one event loop: uvloop where it installs."""
     # Loaded only now: a help text needs none of it.
     import asyncio
 
@@ -280,6 +277,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             raise MachineError(words) from fault
         # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
         with interruption.cancelling(lambda: None):
+            # What was made while importing is out of the collector's way.
             gc.freeze()
             # A thread that judges gives way to the loop that stamps within a millisecond.
             sys.setswitchinterval(0.001)

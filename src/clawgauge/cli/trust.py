@@ -73,10 +73,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _vouch_for(file: Path, place: str) -> str:
-    """Show what the file would be allowed to do, a line each, and ask where somebody can answer; the hash of that.
-
-    Whatever is not declared harmless is a demand.
-    """
+    """Show what the file would be allowed to do that is not harmless, and ask where somebody can answer; its hash."""
     found, sha256 = read_file(file)
     asked = [("run", name, value) for name, value in found.demands().items()]
     for provider, table in found.providers.items():

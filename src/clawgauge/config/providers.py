@@ -188,10 +188,7 @@ def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) 
 
 
 def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> dict[str, str]:
-    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in.
-
-    Numbers are never secrets: `MAX_TOKENS=100000` is no token.
-    """
+    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in."""
     found: dict[str, str] = {}
     for name, value in environ.items():
         if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and len(value) >= _MIN_VARIABLE_CHARS:
@@ -211,6 +208,7 @@ def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str,
             found |= dict.fromkeys(_secrets_of_address(setting.base_url), f"the address of {provider}")
         if setting.api_key:
             found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
+    # Numbers are never secrets: `MAX_TOKENS=100000` is no token.
     return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
 
 

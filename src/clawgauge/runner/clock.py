@@ -65,10 +65,7 @@ class LagHistogram:
 
 
 class ClientClock:
-    """Watches the running loop, and what this program costs, from entering to leaving.
-
-    `cores` and `load_1m` are what the machine had, and had to do, before that.
-    """
+    """Watches the running loop, and what this program costs. `cores` and `load_1m` are from before it was entered."""
 
     def __init__(
         self, *, cores: int | None = None, load_1m: float | None = None, now_ns: Callable[[], int] = perf_counter_ns

@@ -111,6 +111,48 @@ class Asked(msgspec.Struct, frozen=True):
     prefix: str | None = None
 
 
+def join_turns(
+    asked: list[Asked], failure: CallFailure | None, transcript: list[TranscriptTurn], tools: list[dict[str, Any]]
+) -> Asked:
+    """A task's turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
+    turns = [turn.completion for turn in asked]
+    last = turns[-1]
+    warnings = [words for turn in turns for words in turn.warnings]
+    if not any(words.startswith(TOOLS_DROPPED) for words in warnings):
+        warnings += filter(None, [dropped_warning(tools, turns[0].input_tokens)])
+    costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
+    lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
+    sums: dict[str, int | None] = {}
+    for name in TOKEN_COUNTS:
+        # The sum where every turn told its count; a turn that failed may have told none.
+        counts = [getattr(turn, name) for turn in turns]
+        told = counts[:-1] if failure is not None and counts[-1] is None else counts
+        sums[name] = sum(told) if told and None not in told else None
+    whole = replace(
+        turns[0],
+        text=last.text,
+        reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
+        native_calls=[made for turn in transcript for made in turn.calls],
+        e2e_ns=sum(turn.e2e_ns for turn in asked),
+        finish_reason=last.finish_reason,
+        refusal=last.refusal,
+        cost_usd=sum(costs) if costs else None,
+        cli_overhead_ms=None,
+        warnings=list(dict.fromkeys(warnings)),
+        transcript=transcript,
+        **sums,
+    )
+    return replace(
+        asked[-1],
+        completion=whole,
+        failure=failure,
+        e2e_ns=whole.e2e_ns,
+        started_at_ms=asked[0].started_at_ms,
+        attempts=[attempt for turn in asked for attempt in turn.attempts],
+        lag_ns=max(lags, default=None),
+    )
+
+
 class Source(msgspec.Struct, frozen=True):
     """Whose record it is: what all cells of a target have in common."""
 

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,14 +24,13 @@ from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.base import Call, Provider
-from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation
+from clawgauge.providers.base import Call, Provider, Turn
+from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
 from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
-from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
-from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, to_ms
+from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, join_turns, to_ms
 from clawgauge.suites.prompts import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
@@ -348,6 +347,46 @@ class TargetRun:
             tool_choice=prompt.tool_choice,
             response_format=prompt.response_format,
         )
+
+
+async def converse(
+    call: Call,
+    max_turns: int,
+    ask: Callable[[Call], Awaitable[Asked]],
+    execute: Callable[[list[ToolInvocation]], Awaitable[list[str]]],
+) -> Asked:
+    """Take the turns of a task until the model answers without a call, its turns are spent, or a turn fails for good.
+
+    `execute` answers the calls of one turn; a `CallFailure` from it ends the task as one from `ask` does. The calls of
+    the last turn are made too, although nobody reads their answers: what they do to the world counts. A call that is
+    only written in the text is not made.
+    """
+    asked: list[Asked] = []
+    history: list[Turn] = []
+    transcript: list[TranscriptTurn] = []
+    failure = None
+    while failure is None and len(asked) < max_turns:
+        # A choice such as `required` is for the first turn: upheld, it would not let the model answer at all.
+        choice = None if asked else call.tool_choice
+        turn = await ask(dataclasses.replace(call, history=tuple(history), tool_choice=choice))
+        asked.append(turn)
+        if (failure := turn.failure) is not None:
+            break
+        calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.completion.native_calls]
+        try:
+            answers = await execute(calls) if calls else []
+        except CallFailure as fault:
+            failure, answers = fault, []
+        said, e2e_ms = turn.completion, to_ms(turn.e2e_ns)
+        told = TranscriptTurn(
+            text=said.text, calls=calls, answers=answers, output_tokens=said.output_tokens, e2e_ms=e2e_ms
+        )
+        transcript.append(told)
+        if not calls:
+            break
+        if failure is None:
+            history.append(Turn(said.text, tuple(calls), tuple(answers), said.reasoning_text))
+    return join_turns(asked, failure, transcript, call.tools)
 
 
 def _as_failure(fault: Exception) -> CallFailure:
