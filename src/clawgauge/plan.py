@@ -9,14 +9,14 @@ from __future__ import annotations
 import fnmatch
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from clawgauge.client_limits import fit_to_descriptors
-from clawgauge.config.providers import TargetPattern, apply_patterns
+from clawgauge.config.providers import TargetPattern, Tell, apply_patterns
 from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
@@ -29,12 +29,12 @@ from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_sui
 from clawgauge.words import plural
 from clawgauge.world import can_run
 
-OLLAMA = "ollama_openai"
+_OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evidence:
     """What earlier stretches of a run know of a target.
 
@@ -45,7 +45,7 @@ class Evidence:
 
     n_calls: int = 0
     n_pool: int = 0
-    asked: Sequence[tuple[PromptKey, bool | None]] = ()
+    asked: list[tuple[PromptKey, bool | None]] = field(default_factory=list)
     cost_usd: float = 0.0
 
 
@@ -73,8 +73,8 @@ class Plan:
     """
 
     settings: Settings
-    prompts: list[Prompt]
-    asked: list[Prompt]
+    prompts: list[Prompt] = field(default_factory=list)
+    asked: list[Prompt] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     suites: list[SuiteInfo] = field(default_factory=list)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
@@ -86,28 +86,18 @@ class Plan:
     secrets: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
 
-    def provider_for(self, target: Target) -> Provider:
-        """The provider a target names, ready to be entered."""
-        return create_provider(self.providers[target.provider])
+    def provider(self, name: str) -> Provider:
+        """A provider by its name, ready to be entered."""
+        return create_provider(replace(self.providers[name], concurrency=self.settings.concurrency))
 
 
-def make_plan(
-    settings: Settings,
-    providers: Mapping[str, ProviderSettings],
-    *,
-    suites_dir: Path,
-    config_file: Path | None,
-    resumes: bool,
-    environ: Mapping[str, str],
-    secrets: Mapping[str, str],
-    redact: Callable[[str], str],
-    tell: Callable[[str], None],
-) -> Plan:
-    """The plan but for its targets and prices. A run that `resumes` another has its own prompts to choose from.
+def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> Plan:
+    """The plan with its prompts. A run that `resumes` another has its own to choose from.
 
     Where no suite is named, the selection is asked, or what --prompt-ids or --full say of all built-in suites. Prompts
     that need the simulated shell are left out where it is not installed.
     """
+    settings = plan.settings
     if not settings.suites and (settings.full or settings.prompt_ids is not None):
         settings = msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
     elif not settings.suites:
@@ -117,25 +107,18 @@ def make_plan(
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
-    refuse_secret_prompts(prompts, secrets)
-    needing = {p.key for p in prompts if p.needs_shell}
-    if needing and not resumes and not can_run():
+    # Prompts are kept in the run folder and sent to models: no place for a key.
+    texts = {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
+    refuse_secrets(texts, plan.secrets, SuiteError)
+    n_needing = sum(prompt.needs_shell for prompt in prompts)
+    if n_needing and not resumes and not can_run():
         why = "the package bashkit is not installed, and has no build for every system"
-        prompts = [prompt for prompt in prompts if prompt.key not in needing]
+        prompts = [prompt for prompt in prompts if not prompt.needs_shell]
         if not prompts:
             raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
-        tell(f"left out {plural(len(needing), 'prompt')} that need the simulated shell: {why}")
-    return Plan(
-        settings=settings,
-        prompts=prompts,
-        asked=prompts,
-        suites=[describe_suite(suite) for suite in suites],
-        providers=providers,
-        config_file=config_file,
-        environ=environ,
-        secrets=secrets,
-        redact=redact,
-    )
+        tell(f"left out {plural(n_needing, 'prompt')} that need the simulated shell: {why}")
+    infos = [describe_suite(suite) for suite in suites]
+    return replace(plan, settings=settings, prompts=prompts, asked=prompts, suites=infos)
 
 
 def load_suites(refs: Collection[str], base_dir: Path, drawing: int) -> list[SuiteRecord]:
@@ -169,74 +152,63 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
     return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
 
 
-def refuse_secret_prompts(prompts: list[Prompt], secrets: Mapping[str, str]) -> None:
-    """Prompts are kept in the run folder and sent to models: no place for a key."""
-    for prompt in prompts:
-        text = msgspec.json.encode(prompt).decode()
-        refuse_secrets([text], secrets, f"prompt {prompt.suite}/{prompt.id}", SuiteError)
-
-
 def refuse_secrets(
-    words: Collection[str], secrets: Mapping[str, str], place: str, error: type[RequestError] = ConfigError
+    places: Mapping[str, Collection[str]], secrets: Mapping[str, str], error: type[RequestError] = ConfigError
 ) -> None:
     """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
     for secret, origin in secrets.items():
         # As it is, and as it stands in JSON.
         spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} if looks_secret(secret) else set()
-        if any(spelling in word for spelling in spellings for word in words):
-            where = place.replace(secret, MASK)
-            raise error(f"{where} holds the value of {origin}: take it out; a key is never written down, only named")
+        for place, words in places.items() if spellings else ():
+            if any(spelling in word for spelling in spellings for word in words):
+                raise error(
+                    f"{place.replace(secret, MASK)} holds the value of {origin}: take it out; "
+                    "a key is never written down, only named"
+                )
 
 
-async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Callable[[str], None]) -> list[Target]:
+async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) -> list[Target]:
     """What servers must be asked for: patterns expanded, or, where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
         found = await _unasked_targets(plan, tell)
         return [target for target in found if not any(pattern.matches(target) for pattern in patterns)]
-    return apply_patterns(patterns, await _list_models(plan, patterns))
+    # The chat models of every provider that a pattern with wild cards names.
+    listed: dict[str, list[str]] = {}
+    for pattern in patterns:
+        name, label = pattern.target.provider, pattern.target.label
+        if pattern.excludes or not pattern.is_wild:
+            continue
+        try:
+            if not listed.get(name):
+                async with plan.provider(name) as provider:
+                    listed[name] = [model.name for model in await provider.models() if model.kind == "chat"]
+        except CallFailure as failure:
+            why = plan.redact(failure.message)
+            raise ConfigError(
+                f"cannot list the models of {name} for {label!r}: {why}; start the server or name the models one by one"
+            ) from failure
+        if not any(fnmatch.fnmatchcase(model, pattern.target.model) for model in listed[name]):
+            raise TargetError(f"{label!r} matches none of the {len(listed[name])} models of {name}")
+    return apply_patterns(patterns, listed)
 
 
 def with_targets(plan: Plan, targets: list[Target]) -> Plan:
-    """The plan with its targets, of which there must be one, and none named as a key is spelled.
-
-    A provider that is named and cannot be had stops the run before anything is sent.
-    """
+    """The plan with its targets: at least one, each of a provider that can be had, none named as a key is spelled."""
     for target in targets:
         if (why := plan.providers[target.provider].unusable) is not None:
             raise ConfigError(why)
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
-    refuse_secrets([target.label for target in targets], plan.secrets, "the name of a listed model", TargetError)
+    labels = [target.label for target in targets]
+    refuse_secrets({"the name of a listed model": labels}, plan.secrets, TargetError)
     return replace(plan, targets=targets)
 
 
-async def _list_models(plan: Plan, patterns: list[TargetPattern]) -> dict[str, list[str]]:
-    """The chat models of every provider that a pattern with wild cards names."""
-    listed: dict[str, list[str]] = {}
-    for pattern in patterns:
-        name = pattern.target.provider
-        if pattern.excludes or not pattern.is_wild:
-            continue
-        try:
-            if not listed.get(name):
-                async with create_provider(plan.providers[name]) as provider:
-                    listed[name] = [model.name for model in await provider.models() if model.kind == "chat"]
-        except CallFailure as failure:
-            raise ConfigError(
-                f"cannot list the models of {name} for {pattern.target.label!r}: "
-                f"{plan.redact(failure.message)}; "
-                "start the server or name the models one by one"
-            ) from failure
-        if not any(fnmatch.fnmatchcase(model, pattern.target.model) for model in listed[name]):
-            raise TargetError(f"{pattern.target.label!r} matches none of the {len(listed[name])} models of {name}")
-    return listed
-
-
-async def _unasked_targets(plan: Plan, tell: Callable[[str], None]) -> list[Target]:
+async def _unasked_targets(plan: Plan, tell: Tell) -> list[Target]:
     """Paid providers never run unasked; it is said that they are there and how to add them."""
-    async with create_provider(plan.providers[OLLAMA]) as ollama:
+    async with plan.provider(_OLLAMA) as ollama:
         probe = await ollama.probe()
-    found = [Target(OLLAMA, model.name) for model in probe.models if model.kind == "chat"]
+    found = [Target(_OLLAMA, model.name) for model in probe.models if model.kind == "chat"]
     if found:
         tell(f"no target named: taking the {len(found)} chat models of Ollama at {probe.address}")
     else:
@@ -260,29 +232,41 @@ async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
         by_provider.setdefault(target.provider, []).append(target.model)
     for name, models in by_provider.items():
         if len(set(models)) > 1:
-            async with create_provider(plan.providers[name]) as provider:
+            async with plan.provider(name) as provider:
                 why = await provider.why_not_together(list(dict.fromkeys(models)), free_bytes)
             if why is not None:
                 raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
 
 
-def fit_concurrency(plan: Plan, tell: Callable[[str], None]) -> Plan:
-    """No more calls in flight than this machine has descriptors for, with room left to write everything down."""
-    wanted = plan.settings.concurrency
-    if wanted == 1:
-        return plan
-    providers = [create_provider(plan.providers[name]) for name in {target.provider for target in plan.targets}]
-    fitted = fit_to_descriptors(wanted, max((each.descriptors_per_call for each in providers), default=1))
-    if fitted == wanted:
-        return plan
-    tell(f"--concurrency {wanted} is more than this machine's limit of open files allows: {fitted} calls at once")
-    return with_settings(plan, msgspec.structs.replace(plan.settings, concurrency=fitted))
+def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
+    """No more calls in flight than this machine has descriptors for, with room left to write everything down.
 
-
-def with_settings(plan: Plan, settings: Settings) -> Plan:
-    """The plan with other settings, which its providers hear of."""
-    providers = {name: replace(each, concurrency=settings.concurrency) for name, each in plan.providers.items()}
-    return replace(plan, settings=settings, providers=providers)
+    What was asked for and a provider cannot be told is said, a sentence each.
+    """
+    settings, fitted = plan.settings, plan.settings.concurrency
+    asked = {"temperature": settings.temperature, "seed": settings.seed}
+    wished = [*asked.values(), settings.max_cost_usd, *(target.thinking_level for target in plan.targets)]
+    if fitted == 1 and all(wish is None for wish in wished):
+        return plan
+    providers = {target.provider: plan.provider(target.provider) for target in plan.targets}
+    if fitted > 1:
+        fitted = fit_to_descriptors(fitted, max(provider.descriptors_per_call for provider in providers.values()))
+    told: list[str] = []
+    if fitted < settings.concurrency:
+        limit = f"--concurrency {settings.concurrency} is more than this machine's limit of open files allows"
+        told.append(f"{limit}: {fitted} calls at once")
+    for target in plan.targets:
+        name, provider = target.provider, providers[target.provider]
+        refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
+        if refused:
+            told.append(f"{name} takes no {' and no '.join(refused)}: not sent")
+        if target.thinking_level is not None and not provider.takes_thinking:
+            told.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
+        if fitted > 1 and settings.max_cost_usd is not None and provider.settings.type == REPORTING_TYPE:
+            told.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
+    for line in dict.fromkeys(told):
+        tell(line)
+    return replace(plan, settings=msgspec.structs.replace(settings, concurrency=fitted))
 
 
 def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
@@ -296,7 +280,7 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
     prices: dict[Target, Price] = {}
     free, unpriced = set(), []
     for target in plan.targets:
-        provider = plan.provider_for(target)
+        provider = plan.provider(target.provider)
         settings = provider.describe()
         price = begun_with.get(target.label) if own is None else None
         if price is None and (table is not None or vendor_of(settings) is not None):
@@ -314,26 +298,3 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
             "add it with --prices FILE, or leave the option out"
         )
     return replace(plan, prices=prices, free=frozenset(free))
-
-
-def ignored_options(plan: Plan) -> list[str]:
-    """What was asked for and a provider cannot be told: a sentence each."""
-    settings = plan.settings
-    asked = {"temperature": settings.temperature, "seed": settings.seed}
-    wished = [*asked.values(), settings.max_cost_usd, *(target.thinking_level for target in plan.targets)]
-    if all(wish is None for wish in wished):
-        return []
-    lines: list[str] = []
-    for target in plan.targets:
-        provider = plan.provider_for(target)
-        refused = [name for name, value in asked.items() if value is not None and name not in provider.takes]
-        if refused:
-            lines.append(f"{target.provider} takes no {' and no '.join(refused)}: not sent")
-        if target.thinking_level is not None and not provider.takes_thinking:
-            lines.append(f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored")
-        wide_and_limited = settings.concurrency > 1 and settings.max_cost_usd is not None
-        if wide_and_limited and provider.settings.type == REPORTING_TYPE:
-            lines.append(
-                f"--max-cost: {target.provider} is asked one call at a time; what one costs is known afterwards"
-            )
-    return list(dict.fromkeys(lines))

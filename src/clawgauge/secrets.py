@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -109,22 +110,21 @@ def is_bare_key(text: str) -> bool:
     return len(text) <= _LONGEST_WHOLE_CHARS and not re.search(r"\s|://", text) and looks_like_key(text)
 
 
+@dataclass(eq=False)
 class _Finder:
     """Finds any of some texts in bytes, however each character is spelled; in time linear in what it is given."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = sorted(set(patterns))
+    patterns: set[str]
 
     @cached_property
     def search(self) -> Callable[..., Any]:
         options = re2.Options()
-        options.case_sensitive = False
-        options.max_mem = _PATTERN_MEMORY_BYTES
-        search: Callable[..., Any] = re2.compile("|".join(self._patterns).encode(), options).search
+        options.case_sensitive, options.max_mem = False, _PATTERN_MEMORY_BYTES
+        search: Callable[..., Any] = re2.compile("|".join(sorted(self.patterns)).encode(), options).search
         return search
 
     def finds(self, data: bytes) -> bool:
-        return bool(self._patterns) and self.search(data) is not None
+        return bool(self.patterns) and self.search(data) is not None
 
     def mask(self, text: str, pieces: _Finder | None = None) -> str:
         """`text` with what is found replaced, and what of `pieces` hangs together with it."""
@@ -132,18 +132,10 @@ class _Finder:
         if not self.finds(data):
             return text
         kept: list[bytes] = []
-        done = 0
-        for start, end in self._spans(data, (pieces or self).search):
-            if start > done or not kept:
-                kept += (data[done:start], MASK.encode())
-            done = end
-        return b"".join((*kept, data[done:])).decode("utf-8", "surrogatepass")
-
-    def _spans(self, data: bytes, search_piece: Callable[..., Any]) -> Iterator[tuple[int, int]]:
-        """Where what was found begins and ends: pieces that touch or overlap are one."""
-        found = self.search(data)
+        done, found, search_piece = 0, self.search(data), (pieces or self).search
         while found is not None:
             start, end = found.span()
+            # Pieces that touch or overlap are one.
             following = self.search(data, end)
             while following is not None and following.start() == end:
                 found, end = following, following.end()
@@ -153,8 +145,11 @@ class _Finder:
             while inside is not None and inside.start() < end:
                 end = max(end, inside.end())
                 inside = search_piece(data, inside.start() + 1, end + _SPELLING_BYTES)
-            yield start, end
+            if start > done or not kept:
+                kept += (data[done:start], MASK.encode())
+            done = end
             found = following if following is None or following.start() >= end else self.search(data, end)
+        return b"".join((*kept, data[done:])).decode("utf-8", "surrogatepass")
 
 
 def _spelled(text: str) -> str:
@@ -198,18 +193,17 @@ class Redactor:
         known = [secret for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS]
         pieces = (start[:_PIECE_CHARS] for secret in _sure(known) for start in _starts(secret))
         wholes = (secret.encode("utf-8", "replace").decode()[:_LONGEST_WHOLE_CHARS] for secret in known)
-        self._known = _Finder(_spelled(text.lower()) for text in {*wholes, *pieces})
+        self._known = _Finder({_spelled(text.lower()) for text in {*wholes, *pieces}})
 
     def __call__(self, text: str) -> str:
         return mask_shapes(self._known.mask(text))
 
 
 def _mask_shape(match: re.Match[str]) -> str:
-    found = match.group()
-    if found.endswith("@"):
+    if match[0].endswith("@"):
         return MASK + "@"
-    kept = _PREFIX_KEPT.match(found)
-    return (kept.group() if kept else "") + MASK
+    kept = _PREFIX_KEPT.match(match[0])
+    return (kept[0] if kept else "") + MASK
 
 
 class SecretMask:
@@ -222,7 +216,7 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
         sure = _sure(secrets)
-        shreds = _Finder(_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one))
+        shreds = _Finder({_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one)})
         pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
         own = own_words.lower()
         wholes = {secret[:_LONGEST_WHOLE_CHARS].lower() for secret in sure}
@@ -244,19 +238,14 @@ class SecretMask:
 
 def _telling_piece(start: str) -> str | None:
     """The least of `start` that could not be ordinary words; all twelve characters could be a passphrase."""
-    for n_chars in range(_PIECE_CHARS, len(start) + 1):
-        if not _WORDY.fullmatch(start[:n_chars]):
-            return start[:n_chars]
-    return start if len(start) == _WORDY_PIECE_CHARS else None
+    telling = (start[:n] for n in range(_PIECE_CHARS, len(start) + 1) if not _WORDY.fullmatch(start[:n]))
+    return next(telling, start if len(start) == _WORDY_PIECE_CHARS else None)
 
 
 def public_address(url: str) -> str:
     """The address without user-info, query and fragment, and without keys in its path: what may be shown and stored."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    if parts.port is not None:
-        host = f"{host}:{parts.port}"
+    place = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
     path = "/".join(MASK if looks_like_key(unquote(word)) else word for word in parts.path.split("/"))
-    return urlunsplit((parts.scheme, host, path, "", ""))
+    return urlunsplit((parts.scheme, place, path, "", ""))

@@ -44,17 +44,12 @@ def format_percent(rate: float | None) -> str:
     return f"{rounded(rate * 100)}%"
 
 
-def format_interval(ci95: tuple[float, float] | None) -> str:
-    """A 95% interval in per cent."""
-    return ABSENT if ci95 is None else f"{rounded(ci95[0] * 100)}–{rounded(ci95[1] * 100)}%"
-
-
 def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
     """k of n: `83% · 5/6 · 44–97%`."""
     if not n:
         return ABSENT
-    parts = [format_percent(k / n), f"{k}/{n}"]
-    return " · ".join(parts if ci95 is None else [*parts, format_interval(ci95)])
+    interval = "" if ci95 is None else f" · {rounded(ci95[0] * 100)}–{rounded(ci95[1] * 100)}%"
+    return f"{format_percent(k / n)} · {k}/{n}{interval}"
 
 
 def format_ms(value_ms: float | None) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawgauge.config.trust import TrustStore
+from clawgauge.config.settings import place_of, read_trusted, write_trusted
 from support.command_forks import fork_server
 from support.waiting import PATIENCE_S
 
@@ -64,9 +64,9 @@ def trust_configuration(cwd: Path, state: str | None = None) -> None:
     """What `clawgauge trust` does with the clawgauge.toml of a folder, where there is one."""
     file = cwd / "clawgauge.toml"
     if file.is_file():
-        TrustStore.of({"XDG_STATE_HOME": state or state_home()}).add(
-            file, hashlib.sha256(file.read_bytes()).hexdigest()
-        )
+        environ = {"XDG_STATE_HOME": state or state_home()}
+        sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+        write_trusted(environ, {**read_trusted(environ), place_of(file): sha256})
 
 
 def clawgauge(

@@ -9,7 +9,7 @@ from typing import Any
 from clawgauge.config.settings import Settings
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
-from clawgauge.records import Prompt, RunOptions, Target
+from clawgauge.records import Prompt, RunOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class GivenPlan(Plan):
 
     given: Mapping[str, Provider] = field(default_factory=dict)
 
-    def provider_for(self, target: Target) -> Provider:
-        return self.given[target.provider]
+    def provider(self, name: str) -> Provider:
+        return self.given[name]
 
 
 def plan_of(prompts: Sequence[Prompt], *, given: Mapping[str, Provider] | None = None, **facts: Any) -> GivenPlan:

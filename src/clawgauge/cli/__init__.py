@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from clawgauge import __version__
 from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure
@@ -45,19 +46,13 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     Options are taken as they are written: one that is cut short would not be found again in a recorded command.
     """
     chosen = next((word for word in words if not word.startswith("-")), None)
-    parser = argparse.ArgumentParser(
-        prog="clawgauge",
-        description="Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    purpose = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
+    parser = argparse.ArgumentParser(prog="clawgauge", description=purpose, epilog=_EPILOG, **style)
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in _VERBS.items():
-        verb = verbs.add_parser(
-            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-        )
+        verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
             verb.description, verb.epilog = module.__doc__, module.EXAMPLES

@@ -11,16 +11,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, output_width, print_output
+from clawgauge.cli.files import open_run, render, write_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
-from clawgauge.compare.findings import Comparison
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
-from clawgauge.journal import encode_document
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit, say_difference
-from clawgauge.reports.document import as_markdown
 
 EXAMPLES = """\
 rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
@@ -36,15 +33,14 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
-    parser.add_argument("b", metavar="B", nargs="?", help="another run, or several; not with --models")
-    parser.add_argument("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
-    parser.add_argument(
-        "--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable"
-    )
-    parser.add_argument("--answers", action="store_true", help="both answers of every prompt that changed sides")
-    parser.add_argument("--skip-changed", action="store_true", help="leave out prompts that differ between A and B")
-    parser.add_argument("--force", action="store_true", help="compare although something differs that spoils it")
+    add = parser.add_argument
+    add("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
+    add("b", metavar="B", nargs="?", help="another run, or several; not with --models")
+    add("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
+    add("--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable")
+    add("--answers", action="store_true", help="both answers of every prompt that changed sides")
+    add("--skip-changed", action="store_true", help="leave out prompts that differ between A and B")
+    add("--force", action="store_true", help="compare although something differs that spoils it")
     gate = parser.add_argument_group("gate")
     gate.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit 1 if broken; repeatable")
     gate.add_argument("--significant", action="store_true", help="a rule is broken only by more than luck (p < 0.05)")
@@ -52,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--format", choices=("text", "markdown", "json", "junit"), default="text")
     out.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     out.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -85,7 +81,12 @@ def execute(arguments: argparse.Namespace) -> int:
         lines += [f"  {say_difference(difference)}" for difference in wrong.differences]
         sys.stderr.write("".join(map(one_row, [*lines, "compare them anyway with --force"])))
         return wrong.exit_code
-    print_output(arguments.output, _render(comparison, arguments.format))
+    if arguments.format == "junit":
+        text = render_comparison_junit(comparison)
+    else:
+        sections, title = describe_comparison(comparison), f"{comparison.a.run_id} → {comparison.b.run_id}"
+        text = render(sections, arguments.format, document=comparison, title=title, width=100)
+    write_output(arguments.output, text)
     if comparison.gate_failed:
         return GATE_FAILED
     return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
@@ -99,16 +100,3 @@ def _open_runs(words: str, runs_dir: Path | None) -> list[Path]:
         if path.resolve() in [other.resolve() for other in paths[:number]]:
             raise ConfigError(f"{path} is named twice on one side: name every run once")
     return paths
-
-
-def _render(comparison: Comparison, form: str) -> str:
-    if form == "json":
-        return encode_document(comparison).decode()
-    if form == "junit":
-        return render_comparison_junit(comparison)
-    sections = describe_comparison(comparison)
-    if form == "markdown":
-        return as_markdown(f"{comparison.a.run_id} → {comparison.b.run_id}", sections)
-    from clawgauge.reports.terminal import as_text
-
-    return as_text(sections, output_width(100))

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -34,11 +33,10 @@ _MODELS_SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--get-embedded", action="store_true", help="fetch the embedded model now")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+    add = parser.add_argument
+    add("--get-embedded", action="store_true", help="fetch the embedded model now")
+    add("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted")
+    add("--json", action="store_true", help="as JSON on stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -53,13 +51,17 @@ def execute(arguments: argparse.Namespace) -> int:
     configuration = read_configuration(arguments.config, environ)
     if configuration.path is not None:
         _tell(clean_cell(f"using {configuration.path} ({configuration.standing})"))
-    settings = provider_settings(configuration, environ, concurrency=1, tell=_tell)
+    settings = provider_settings(configuration, environ, _tell)
     redact = keep_secrets(find_secrets(settings, environ))
     configured = configuration.withheld_providers | set(configuration.providers)
     # The bare `openai_chat` type has no address of its own unless one was given.
     if settings["openai_chat"].base_url is None and "openai_chat" not in configured:
         del settings["openai_chat"]
-    probes = run_async(_probe_all(settings.values()))
+
+    async def probe_all() -> list[ProviderProbe]:
+        return await asyncio.gather(*map(_probe, settings.values()))
+
+    probes = run_async(probe_all())
     # Masked as a whole: versions and model names are the server's words too.
     if arguments.json:
         print_json(mask_strings(msgspec.to_builtins(probes), redact))
@@ -68,15 +70,12 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
-async def _probe_all(settings: Iterable[ProviderSettings]) -> list[ProviderProbe]:
-    async def probe(setting: ProviderSettings) -> ProviderProbe:
-        try:
-            async with create_provider(setting) as provider:
-                return await provider.probe()
-        except ConfigError as wrong:
-            return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
-
-    return list(await asyncio.gather(*map(probe, settings)))
+async def _probe(setting: ProviderSettings) -> ProviderProbe:
+    try:
+        async with create_provider(setting) as provider:
+            return await provider.probe()
+    except ConfigError as wrong:
+        return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
 
 
 def _lines(probe: ProviderProbe) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
 from clawgauge.words import format_duration, format_percent, plural
 
 _RUNS_LOOKED_AT = 20
+_NATIVE = "native_tools"
 STRONG, WEAK = 0.95, 0.3
 EXAMPLE_RATES = (STRONG, 0.9, 0.65, WEAK)
 # More prompts than this are taken for no more: what these do not decide sits on a border.
@@ -53,21 +54,20 @@ def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_dec
     else:
         told = [judge_tier_1(k, n_prompts) for k in range(n_prompts + 1)]
         bounds = [*[(-1, n_prompts + 1)] * (n_prompts - 1), (told.count(False) - 1, n_prompts + 1 - told.count(True))]
-    return [_foresee_one(rate, bounds, until_decided=until_decided) for rate in rates]
-
-
-def _foresee_one(rate: float, bounds: Sequence[tuple[int, int]], *, until_decided: bool) -> Foresight:
-    # Where models of this rate stand after n answers, as long as they are undecided: chances by number of passes.
-    undecided, p_decided, median = [1.0], 0.0, None
-    for n, (no_at, yes_at) in enumerate(bounds, 1):
-        undecided = _one_more(undecided, rate)
-        decided = [k for k in range(n + 1) if k <= no_at or k >= yes_at]
-        for k in decided:
-            p_decided += undecided[k]
-            undecided[k] = 0.0
-        if until_decided and median is None and p_decided >= _HALF:
-            median = n
-    return Foresight(rate, median, p_decided)
+    found = []
+    for rate in rates:
+        # Where models of this rate stand after n answers, as long as they are undecided: chances by number of passes.
+        undecided, p_decided, median = [1.0], 0.0, None
+        for n, (no_at, yes_at) in enumerate(bounds, 1):
+            undecided = [fewer * rate + same * (1 - rate) for fewer, same in pairwise([0.0, *undecided, 0.0])]
+            for k in range(n + 1):
+                if k <= no_at or k >= yes_at:
+                    p_decided += undecided[k]
+                    undecided[k] = 0.0
+            if until_decided and median is None and p_decided >= _HALF:
+                median = n
+        found.append(Foresight(rate, median, p_decided))
+    return found
 
 
 def power_of_drop(n_prompts: int) -> float:
@@ -85,31 +85,23 @@ def power_of_drop(n_prompts: int) -> float:
     return power
 
 
-def _one_more(chances: list[float], rate: float) -> list[float]:
-    """The chances of k passes after one more trial."""
-    failed = [p * (1 - rate) for p in chances]
-    passed = [p * rate for p in chances]
-    return [a + b for a, b in zip([*failed, 0.0], [0.0, *passed], strict=True)]
-
-
 def plan_facts(plan: Plan) -> dict[str, Any]:
     """The plan as a script reads it."""
-    calls = _expected_calls(plan)
-    pool = _tier_prompts(plan)
+    settings, calls, pool = plan.settings, _expected_calls(plan), _tier_prompts(plan)
     n_families = _count_families(pool)
-    likely = foresee(n_families, until_decided=plan.settings.until_decided) if pool else []
+    likely = foresee(n_families, until_decided=settings.until_decided) if pool else []
     return {
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
-        "repeats": plan.settings.repeats,
-        "concurrency": plan.settings.concurrency,
-        "interleave": plan.settings.interleave,
+        "repeats": settings.repeats,
+        "concurrency": settings.concurrency,
+        "interleave": settings.interleave,
         "calls": sum(each.n for each in calls),
         "targets": [{"target": each.label, "calls": each.n, "estimated_s": each.seconds} for each in calls],
         "tier": {
             "prompts": len(pool),
             "families": n_families,
-            "until_decided": plan.settings.until_decided,
+            "until_decided": settings.until_decided,
             "likely": [seen._asdict() for seen in likely],
         },
     }
@@ -140,7 +132,16 @@ def plan_lines(plan: Plan) -> list[str]:
 
 def foresight_lines(plan: Plan) -> list[str]:
     """What the plan can see, as a person reads it: whether it tells the tier, and how small a drop."""
-    return [*_tier_lines(plan), *_drop_lines(plan)]
+    lines = [_tier_line(plan, pool)] if (pool := _tier_prompts(plan)) else []
+    n_prompts = _count_families(prompt for prompt in _first_prompts(plan).values() if carries_verdict(prompt))
+    if n_prompts:
+        power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
+        # Repeats can only help.
+        at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
+        more = f"; {PROMPTS_FOR_DROP} in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
+        prompts = plural(n_prompts, "prompt")
+        lines.append(f"compare: {prompts} can see a 10-point drop in {at_least}{power} of cases{more}")
+    return lines
 
 
 def _first_prompts(plan: Plan) -> dict[PromptKey, Prompt]:
@@ -155,55 +156,30 @@ def _tier_prompts(plan: Plan) -> list[Prompt]:
     return [prompt for prompt in tier_pool(plan.prompts) if prompt.key in asked]
 
 
-def _tier_lines(plan: Plan) -> list[str]:
-    pool = _tier_prompts(plan)
-    if not pool:
-        return []
-    n_families, until_decided = _count_families(pool), plan.settings.until_decided
-    seen = {one.rate: one for one in foresee(n_families, until_decided=until_decided)}
-    strong, weak = _how_many(seen[STRONG]), _how_many(seen[WEAK])
-    sure = f"{strong} strong or weak models" if strong == weak else f"{strong} strong models and {weak} weak ones"
-    between = ", ".join(
-        f"{_how_many(one)} near {format_percent(rate)}" for rate, one in seen.items() if WEAK < rate < STRONG
-    )
-    families = f" in {plural(n_families, 'family', 'families')}" if n_families < len(pool) else ""
-    half = f"; half of the strong within {median}" if (median := seen[STRONG].median) else ""
-    lacking = any(one.p_decided < _P_SEEN for one in seen.values())
-    more = "; to tell more add `-s native_tools`" if lacking and not _asks_all(plan, "native_tools") else ""
-    rates = f"right {format_percent(STRONG)} or {format_percent(WEAK)} of the time"
-    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
-    if not any(one.p_decided for one in seen.values()):
-        return [f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"]
-    return [f"tier: {prompts} can tell whether it is Tier 1 for {sure} ({rates}), {between}{half}{more}"]
-
-
-def _drop_lines(plan: Plan) -> list[str]:
-    n_prompts = _count_families([prompt for prompt in _first_prompts(plan).values() if carries_verdict(prompt)])
-    if not n_prompts:
-        return []
-    power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
-    # Repeats can only help.
-    at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
-    more = f"; {PROMPTS_FOR_DROP} in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
-    return [f"compare: {plural(n_prompts, 'prompt')} can see a 10-point drop in {at_least}{power} of cases{more}"]
-
-
-def _how_many(seen: Foresight) -> str:
-    """Of how many such models, in a word."""
-    return next(
-        word
-        for least, word in ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
-        if seen.p_decided >= least
-    )
-
-
 def _count_families(prompts: Iterable[Prompt]) -> int:
     return len({prompt.family for prompt in prompts})
 
 
-def _asks_all(plan: Plan, suite: str) -> bool:
-    n_asked = sum(prompt.suite == suite for prompt in plan.prompts)
-    return any(info.name == suite and n_asked >= info.n_prompts for info in plan.suites)
+def _tier_line(plan: Plan, pool: list[Prompt]) -> str:
+    n_families = _count_families(pool)
+    seen = foresee(n_families, until_decided=plan.settings.until_decided)
+    # Of how many models of each rate, in a word.
+    words = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
+    of = {one.rate: next(word for least, word in words if one.p_decided >= least) for one in seen}
+    strong, weak = of[STRONG], of[WEAK]
+    sure = f"{strong} strong or weak models" if strong == weak else f"{strong} strong models and {weak} weak ones"
+    between = ", ".join(f"{word} near {format_percent(rate)}" for rate, word in of.items() if WEAK < rate < STRONG)
+    families = f" in {plural(n_families, 'family', 'families')}" if n_families < len(pool) else ""
+    half = next((f"; half of the strong within {one.median}" for one in seen if one.rate == STRONG and one.median), "")
+    n_native = sum(prompt.suite == _NATIVE for prompt in plan.prompts)
+    asks_all = any(info.name == _NATIVE and n_native >= info.n_prompts for info in plan.suites)
+    lacking = any(one.p_decided < _P_SEEN for one in seen) and not asks_all
+    more = f"; to tell more add `-s {_NATIVE}`" if lacking else ""
+    rates = f"right {format_percent(STRONG)} or {format_percent(WEAK)} of the time"
+    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
+    if not any(one.p_decided for one in seen):
+        return f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"
+    return f"tier: {prompts} can tell whether it is Tier 1 for {sure} ({rates}), {between}{half}{more}"
 
 
 class ExpectedCalls(NamedTuple):
@@ -217,20 +193,10 @@ class ExpectedCalls(NamedTuple):
 
 
 def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
-    n_past, total_ms = past_calls(Path(plan.settings.runs_dir))
-    cost, expected = cost_budget(plan), []
-    for target in plan.targets:
-        agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
-        if past:
-            seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
-        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
-    return expected
-
-
-def past_calls(runs_dir: Path) -> tuple[Counter[Target], dict[Target, float]]:
-    """How many calls to each target succeeded in the newest runs of this folder, and their milliseconds in all."""
-    n_calls: Counter[Target] = Counter()
+    # How many calls to each target succeeded in the newest runs of this folder, and their milliseconds in all.
+    n_past: Counter[Target] = Counter()
     total_ms: dict[Target, float] = {}
+    runs_dir = Path(plan.settings.runs_dir)
     found = runs_dir.iterdir() if runs_dir.is_dir() else ()
     for folder in sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)[:_RUNS_LOOKED_AT]:
         try:
@@ -239,6 +205,12 @@ def past_calls(runs_dir: Path) -> tuple[Counter[Target], dict[Target, float]]:
             continue
         for group in summary.models if summary else ():
             if group.latency_ms.mean is not None:
-                n_calls[group.target] += group.n_success
+                n_past[group.target] += group.n_success
                 total_ms[group.target] = total_ms.get(group.target, 0.0) + group.latency_ms.mean * group.n_success
-    return n_calls, total_ms
+    cost, expected = cost_budget(plan), []
+    for target in plan.targets:
+        agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
+        if past:
+            seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
+        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
+    return expected

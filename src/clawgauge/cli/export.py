@@ -41,7 +41,21 @@ _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "
 
 def execute(arguments: argparse.Namespace) -> int:
     """The whole verb. What is left out because it cannot be read is said, and is in the exit code."""
-    form = _choose_format(arguments.format, arguments.output, excel_safe=arguments.excel_safe)
+    output, excel_safe = arguments.output, arguments.excel_safe
+    # The format that was named, else the one a file's name asks for; CSV where it asks for none.
+    suffix = output.suffix if output is not None else ""
+    form = arguments.format or _SUFFIXES.get(suffix.lower(), "" if suffix else "csv")
+    if not form:
+        raise ConfigError(
+            f"export writes no {suffix} files, as {output} would be: "
+            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
+        )
+    if excel_safe and form != "csv":
+        raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
+    if form == "parquet" and output is None:
+        raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
+    if form == "parquet" and find_spec("pyarrow") is None:
+        raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
     names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
     columns = choose_columns(names)
     # Each once: `latest` and a run's own id may be the same one.
@@ -55,33 +69,15 @@ def execute(arguments: argparse.Namespace) -> int:
     if form == "parquet":
         from clawgauge.export.parquet import write_parquet
 
-        with output_file(arguments.output) as file:
+        with output_file(output) as file:
             write_parquet(results, columns, file)
     elif form == "csv":
-        _write_lines(iter_csv(results, columns, excel_safe=arguments.excel_safe), arguments.output)
+        _write_lines(iter_csv(results, columns, excel_safe=excel_safe), output)
     else:
-        _write_lines(iter_jsonl(results, columns), arguments.output)
-    if arguments.output is not None:
-        sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {arguments.output}\n")
+        _write_lines(iter_jsonl(results, columns), output)
+    if output is not None:
+        sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {output}\n")
     return tell_unreadable(results.n_unreadable)
-
-
-def _choose_format(named: str | None, output: Path | None, *, excel_safe: bool) -> str:
-    """The format that was named, else the one a file's name asks for; CSV where it asks for none."""
-    suffix = output.suffix if output is not None else ""
-    form = named or _SUFFIXES.get(suffix.lower(), "" if suffix else "csv")
-    if not form:
-        raise ConfigError(
-            f"export writes no {suffix} files, as {output} would be: "
-            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
-        )
-    if excel_safe and form != "csv":
-        raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
-    if form == "parquet" and output is None:
-        raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
-    if form == "parquet" and find_spec("pyarrow") is None:
-        raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
-    return form
 
 
 def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:

@@ -8,18 +8,19 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.journal import is_run_folder, locate_run, replace_beside_records
-from clawgauge.journal.disk import FULL
+from clawgauge.journal import encode_document, is_run_folder, locate_run
+from clawgauge.journal.disk import FULL, replace_beside_records
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import RunSummary
+from clawgauge.reports.document import Section, as_markdown
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import word_unreadable
 from clawgauge.run_data import Run
@@ -61,14 +62,11 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
         if is_run_folder(path.parent):
-            with replace_beside_records(path) as file:
-                yield file
-            return
-        if path.exists() and not path.is_file():
-            with path.open("wb") as direct:
-                yield direct
-            return
-        with replacing(path.resolve()) as file:
+            opened: AbstractContextManager[BinaryIO] = replace_beside_records(path)
+        else:
+            is_special = path.exists() and not path.is_file()
+            opened = path.open("wb") if is_special else replacing(path.resolve())
+        with opened as file:
             yield file
     except OSError as error:
         said = error.strerror or str(error)
@@ -77,23 +75,27 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         raise ConfigError(f"Cannot write {path} ({said}); choose another place with -o.") from error
 
 
-def output_width(default: int | None = None) -> int | None:
-    """How wide standard output is: a terminal's width, or what COLUMNS says; else `default`."""
-    return shutil.get_terminal_size((0, 0)).columns or default
-
-
-def print_output(path: Path | None, text: str) -> None:
-    """`text` into the file that was named, or to standard output where none was."""
+def write_output(path: Path | None, text: str) -> None:
+    """`text` as the whole of the file that was named, in UTF-8, or to standard output where none was."""
     if path is None:
         sys.stdout.write(text)
-    else:
-        write_output(path, text)
-
-
-def write_output(path: Path, text: str) -> None:
-    """`text` as the whole of `path`, in UTF-8."""
+        return
     with output_file(path) as file:
         file.write(text.encode("utf-8", "replace"))
+
+
+def render(
+    sections: list[Section], form: str = "text", *, document: Any = None, title: str = "", width: int | None = None
+) -> str:
+    """Sections as text, a terminal's `width` wide or so, as Markdown under a `title`; or their `document` as JSON."""
+    if form == "json":
+        return encode_document(document).decode()
+    if form == "markdown":
+        return as_markdown(title, sections)
+    # Loaded only now: what is not for a terminal needs none of it.
+    from clawgauge.reports.terminal import as_text
+
+    return as_text(sections, shutil.get_terminal_size((0, 0)).columns or width)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
@@ -119,13 +121,10 @@ def refill_command(path: Path, config_file: Path | None = None) -> str:
             budget = []
         elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
             # A run folder may come from anyone, and this is to be pasted into a shell.
-            option = _BUDGETS.get(str(event.detail.get("budget")))
-            larger = 2 * limit
-            if option is None or not math.isfinite(larger):
-                budget = []
-                continue
-            # As an option takes it: no exponent, and no fraction where there is none.
-            budget = [option, str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"]
+            option, larger, budget = _BUDGETS.get(str(event.detail.get("budget"))), 2 * limit, []
+            if option is not None and math.isfinite(larger):
+                # As an option takes it: no exponent, and no fraction where there is none.
+                budget = [option, str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"]
     words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *budget]
     if path.parent != Path("runs"):
         words += ["--runs-dir", str(path.parent)]

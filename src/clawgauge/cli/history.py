@@ -11,15 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.files import configured_runs_dir, output_width, print_output, refill_command
+from clawgauge.cli.files import configured_runs_dir, refill_command, render, write_output
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.config.settings import flag_of
 from clawgauge.history.coverage import FillStep
-from clawgauge.history.findings import FillCommand, History
+from clawgauge.history.findings import FillCommand
 from clawgauge.history.trends import read_history
-from clawgauge.journal import encode_document
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
-from clawgauge.reports.document import as_markdown
 from clawgauge.reports.history import describe_history
 
 EXAMPLES = """\
@@ -29,16 +28,8 @@ examples:
   clawgauge history --fill --json
 """
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
-_CARRIED = {
-    "draw": "--draw",
-    "repeats": "--repeats",
-    "concurrency": "--concurrency",
-    "timeout_s": "--timeout",
-    "max_tokens": "--max-tokens",
-    "temperature": "--temperature",
-    "seed": "--seed",
-}
-_CARRIED_SWITCHES = {"warm_up": "--warm-up", "unload_others": "--unload-others", "unique_prefix": "--unique-prefix"}
+_CARRIED = ("draw", "repeats", "concurrency", "timeout_s", "max_tokens", "temperature", "seed")
+_CARRIED_SWITCHES = ("warm_up", "unload_others", "unique_prefix")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,33 +44,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """The whole verb."""
-    history, steps = read_history(
-        arguments.runs_dir or configured_runs_dir(), models=arguments.models, suite=arguments.suite
-    )
+    runs_dir = arguments.runs_dir
+    history, steps = read_history(runs_dir or configured_runs_dir(), models=arguments.models, suite=arguments.suite)
     if arguments.fill:
-        history = msgspec.structs.replace(history, fill=[_command(step, arguments.runs_dir) for step in steps])
-    print_output(arguments.output, _render(history, arguments.format))
+        commands = [
+            FillCommand(
+                command=refill_command(step.resume.path) if step.resume else _run_command(step, runs_dir),
+                cells=[(target.label, suite, prompt_id) for target, (suite, prompt_id) in step.cells],
+            )
+            for step in steps
+        ]
+        history = msgspec.structs.replace(history, fill=commands)
+    text = one_row(f"no run in {history.runs_dir} fits: make one with clawgauge run, or name its --runs-dir")
+    if arguments.format != "text" or history.runs or history.unreadable:
+        sections, title = describe_history(history), f"Runs in {history.runs_dir}"
+        text = render(sections, arguments.format, document=history, title=title, width=120)
+    write_output(arguments.output, text)
     spoilt = history.unreadable or any(run.n_unreadable_lines for run in history.runs)
     return UNREADABLE_LINES if spoilt else DONE
-
-
-def _render(history: History, form: str) -> str:
-    if form == "json":
-        return encode_document(history).decode()
-    sections = describe_history(history)
-    if form == "markdown":
-        return as_markdown(f"Runs in {history.runs_dir}", sections)
-    if not history.runs and not history.unreadable:
-        return one_row(f"no run in {history.runs_dir} fits: make one with clawgauge run, or name its --runs-dir")
-    from clawgauge.reports.terminal import as_text
-
-    return as_text(sections, output_width(120))
-
-
-def _command(step: FillStep, runs_dir: Path | None) -> FillCommand:
-    command = refill_command(step.resume.path) if step.resume else _run_command(step, runs_dir)
-    cells = [(target.label, suite, prompt_id) for target, (suite, prompt_id) in step.cells]
-    return FillCommand(command=command, cells=cells)
 
 
 def _run_command(step: FillStep, runs_dir: Path | None) -> str:
@@ -93,11 +75,11 @@ def _run_command(step: FillStep, runs_dir: Path | None) -> str:
     if not step.whole_suites:
         words += ["--prompt-ids", ",".join(f"{suite}/{prompt_id}" for suite, prompt_id in step.prompts)]
     usual, options = RunOptions(), step.like.options
-    for name, flag in _CARRIED.items():
+    for name in _CARRIED:
         value = getattr(options, name)
         if value != getattr(usual, name):
-            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    words += [flag for name, flag in _CARRIED_SWITCHES.items() if getattr(options, name)]
+            words += [flag_of(name), f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [flag_of(name) for name in _CARRIED_SWITCHES if getattr(options, name)]
     words += [] if options.stream else ["--no-stream"]
     if runs_dir is not None:
         words += ["--runs-dir", str(runs_dir)]

@@ -73,7 +73,7 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), error.end
+    return "\\u" + units.hex(" ", 2).replace(" ", "\\u"), error.end
 
 
 codecs.register_error(_ESCAPED, _escape)
@@ -82,10 +82,8 @@ codecs.register_error(_ESCAPED, _escape)
 class _Output(io.TextIOBase):
     """A text stream that fails once at most: after that, what is written to it goes nowhere."""
 
-    def __init__(self, stream: TextIO, name: str, *, must_arrive: bool) -> None:
-        self._stream = stream
-        self._name = name
-        self._must_arrive = must_arrive
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream, self._name = stream, name
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # read-only here, as it is on every real stream
@@ -124,7 +122,7 @@ class _Output(io.TextIOBase):
             os.close(nowhere)
         if isinstance(error, BrokenPipeError):
             interruption.lose_reader()
-        elif self._must_arrive:
+        elif self._name == "stdout":
             raise DiskFailure(
                 f"Cannot write to standard output ({error.strerror or error}); what was recorded stands: make room, "
                 "or send the output elsewhere."
@@ -144,9 +142,7 @@ def guarded_streams() -> Iterator[None]:
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     _masks.clear()
-    results = _Output(sys.stdout, "stdout", must_arrive=True)
-    words = _Output(sys.stderr, "stderr", must_arrive=False)
-    with redirect_stdout(results), redirect_stderr(words):
+    with redirect_stdout(_Output(sys.stdout, "stdout")), redirect_stderr(_Output(sys.stderr, "stderr")):
         yield
 
 
@@ -186,12 +182,9 @@ class Interrupted(KeyboardInterrupt):
 class Interruption:
     """Whether the command was told to end, and who has to hear of it."""
 
-    def __init__(self) -> None:
-        self.happened = False
-        self.ends_with_reader = False
-        self.reader_left = False
-        self._cancel: Callable[[], object] | None = None
-        self._first_signal_s: float | None = None
+    happened = ends_with_reader = reader_left = False
+    _cancel: Callable[[], object] | None = None
+    _first_signal_s: float | None = None
 
     def listen(self) -> None:
         """From now on the signals are ours, and none has come yet."""
@@ -266,10 +259,7 @@ interruption = Interruption()
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in the one event loop: uvloop where it installs.
-
-    Objects made while importing are taken out of the collector's way first.
-    """
+    """Run to the end in the one event loop: uvloop where it installs."""
     # Loaded only now: a help text needs none of it.
     import asyncio
 
@@ -287,6 +277,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             raise MachineError(words) from fault
         # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
         with interruption.cancelling(lambda: None):
+            # What was made while importing is out of the collector's way.
             gc.freeze()
             # A thread that judges gives way to the loop that stamps within a millisecond.
             sys.setswitchinterval(0.001)

@@ -21,11 +21,10 @@ _STDOUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where to write; - for stdout (default: the first RUN's folder)"
-    )
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    add("-o", "--output", metavar="FILE", help="where to write; - for stdout (default: the first RUN's folder)")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
 def execute(arguments: argparse.Namespace) -> int:

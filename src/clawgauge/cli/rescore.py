@@ -13,20 +13,19 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from clawgauge.checks import NATIVE, VALIDATORS_VERSION
-from clawgauge.cli.files import open_run, write_summary
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
+from clawgauge.cli.files import open_run, tell_unreadable, write_summary
+from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal import KEY_WITHHELD, iter_results
 from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.reports.words import word_unreadable
 from clawgauge.run_data import Run
 from clawgauge.runner.judging import Judge
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
@@ -41,6 +40,8 @@ examples:
 """
 _EXAMPLES_SHOWN = 20
 _CHANGES_KEPT = 1_000
+# All that the model was shown, and the world it acted on.
+_question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns")
 _WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
@@ -53,9 +54,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    path = open_run(arguments.run, arguments.runs_dir)
+    """Atomic: the old results.jsonl or the new one, never half of each."""
+    path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
+    config = Run.open(path).config
+    judged_by = {prompt.key: prompt for prompt in _prompts(path, config, suite)}
     with closing(Judge()) as judge:
-        return rescore(path, judge, suite=arguments.suite, dry_run=arguments.dry_run, as_json=arguments.json)
+        rescoring = Rescoring(judged_by, judge)
+
+        def approve() -> None:
+            if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
+                where = f"no answer in {path.name} belongs to a prompt of {suite}"
+                raise RunFolderError(f"{where}: name the suite that was run")
+
+        if arguments.dry_run:
+            reader = iter_results(path)
+            for result in reader:
+                rescoring.judge(result)
+            approve()
+            return _tell(rescoring, reader.n_unreadable_lines, "would change")
+        with RunFolder.open_existing(path) as folder:
+            sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
+            folder.rewrite_results(rescoring.judge, approve)
+            # The folder stays able to explain its verdicts: the validators they were made by, and what changed.
+            changes = rescoring.changes[:_CHANGES_KEPT]
+            detail = {"judged_by": VALIDATORS_VERSION, "n_judged": rescoring.n_judged, "changes": changes}
+            folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
+            kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts] if config else []
+            if config and kept != config.prompts:
+                sha256 = prompts_sha256(kept)
+                folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+            summary = write_summary(folder)
+    code = _tell(rescoring, summary.n_unreadable_lines, "changed")
+    if arguments.json:
+        print_json(summary)
+    else:
+        sys.stdout.write(f"{path}\n")
+    return code
 
 
 class Rescoring:
@@ -106,57 +140,11 @@ class Rescoring:
         return judged
 
 
-def rescore(path: Path, judge: Judge, *, suite: str | None, dry_run: bool, as_json: bool) -> int:
-    """Judge a whole run again; atomic: the old results.jsonl or the new one, never half of each."""
-    config = Run.open(path).config
-    prompts = _prompts(path, config, suite)
-    rescoring = Rescoring({prompt.key: prompt for prompt in prompts}, judge)
-
-    def approve() -> None:
-        if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
-            raise RunFolderError(
-                f"no answer in {path.name} belongs to a prompt of {suite}: name the suite that was run"
-            )
-
-    if dry_run:
-        reader = iter_results(path)
-        for result in reader:
-            rescoring.judge(result)
-        approve()
-        _tell(rescoring, reader.n_unreadable_lines, dry_run=True)
-        return UNREADABLE_LINES if reader.n_unreadable_lines else DONE
-    with RunFolder.open_existing(path) as folder:
-        sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
-        folder.rewrite_results(rescoring.judge, approve)
-        _explain(folder, config, prompts, rescoring)
-        summary = write_summary(folder)
-    _tell(rescoring, summary.n_unreadable_lines, dry_run=False)
-    if as_json:
-        print_json(summary)
-    else:
-        sys.stdout.write(f"{path}\n")
-    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
-
-
-def _explain(folder: RunFolder, config: RunConfig | None, prompts: list[Prompt], judging: Rescoring) -> None:
-    """Keep the folder able to explain its verdicts: the validators they were made by, and what changed."""
-    detail = {"judged_by": VALIDATORS_VERSION, "n_judged": judging.n_judged, "changes": judging.changes[:_CHANGES_KEPT]}
-    folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
-    if config is None:
-        return
-    judged_by = {prompt.key: prompt for prompt in prompts}
-    kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
-    if kept != config.prompts:
-        sha256 = prompts_sha256(kept)
-        folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
-
-
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
     if suite is None:
         if config is None:
-            raise RunFolderError(
-                f"{path} does not hold its prompts (an older harness made it): name them with --suite FILE"
-            )
+            why = f"{path} does not hold its prompts (an older harness made it)"
+            raise RunFolderError(f"{why}: name them with --suite FILE")
         check_recorded(config.prompts, path / "config.json")
         for info in config.suites:
             today = load_suite(info.source) if info.source in BUILTIN_SUITES else None
@@ -183,27 +171,21 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
     return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
 
 
-def _question(prompt: Prompt) -> tuple[Any, ...]:
-    """All that the model was shown, and the world it acted on."""
-    offer = prompt.tools, prompt.tool_choice, prompt.response_format
-    return prompt.prompt, prompt.system, *offer, prompt.world, prompt.max_turns
-
-
 def _verdict(result: Result) -> str:
     passed = {True: "pass", False: f"fail ({result.violation})", None: "no verdict"}[result.objective_pass]
     return f"{passed}, tools {result.tool_calls}" if result.expected_tools else passed
 
 
-def _tell(rescoring: Rescoring, bad_lines: int, *, dry_run: bool) -> None:
-    would = "would change" if dry_run else "changed"
-    verdicts = plural(len(rescoring.changes), "verdict")
-    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {would}"]
-    lines += [f"  {clean_cell(change)}" for change in rescoring.changes[:_EXAMPLES_SHOWN]]
+def _tell(rescoring: Rescoring, bad_lines: int, changed: str) -> int:
+    """Say what came of it, and give the exit code for it."""
+    verdicts, changes = plural(len(rescoring.changes), "verdict"), rescoring.changes[:_EXAMPLES_SHOWN]
+    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {changed}"]
+    lines += [f"  {clean_cell(change)}" for change in changes]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
     lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in sorted(rescoring.kept.items())]
     if rescoring.n_other_engine:
         answers = plural(rescoring.n_other_engine, "answer")
         lines.append(f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise")
-    lines += [word_unreadable(bad_lines)] if bad_lines else []
     sys.stderr.write(clean_lines("\n".join(lines)))
+    return tell_unreadable(bad_lines)

@@ -14,14 +14,7 @@ from typing import Any
 
 import yaml
 
-from clawgauge.cli.files import (
-    configured_path,
-    open_run,
-    output_width,
-    print_output,
-    tell_unreadable,
-    write_output,
-)
+from clawgauge.cli.files import configured_path, open_run, render, tell_unreadable, write_output
 from clawgauge.cli.process import print_json
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
@@ -54,21 +47,20 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--for", dest="made_for", choices=("openclaw", "litellm"), default="openclaw")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")
-    parser.add_argument("--prices", type=Path, metavar="FILE", help="your own prices, as TOML, over the built-in table")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an openclaw.json that is there already (JSON5)")
-    parser.add_argument(
-        "--current", type=Path, metavar="FILE", help="the openclaw.json in use (default: --config); in a tie it stays"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what --write would change, as a diff")
-    parser.add_argument("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
-    parser.add_argument("--simulate", metavar="CHAIN", help="forecast a chain, e.g. 'local>codex>claude', and the best")
-    parser.add_argument("--reasons", type=Path, metavar="FILE", help="where the reasons go (default: the run folder)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the configuration into a file")
-    parser.add_argument("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--for", dest="made_for", choices=("openclaw", "litellm"), default="openclaw")
+    add("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")
+    add("--prices", type=Path, metavar="FILE", help="your own prices, as TOML, over the built-in table")
+    add("--config", type=Path, metavar="FILE", help="an openclaw.json that is there already (JSON5)")
+    add("--current", type=Path, metavar="FILE", help="the openclaw.json in use (default: --config); in a tie it stays")
+    add("--dry-run", action="store_true", help="show what --write would change, as a diff")
+    add("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
+    add("--simulate", metavar="CHAIN", help="forecast a chain, e.g. 'local>codex>claude', and the best")
+    add("--reasons", type=Path, metavar="FILE", help="where the reasons go (default: the run folder)")
+    add("-o", "--output", type=Path, metavar="FILE", help="the configuration into a file")
+    add("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
 
 
 _NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}
@@ -100,23 +92,24 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.simulate is not None:
         _simulate(arguments.simulate, decision, as_json=arguments.json)
         return code
-    routing = litellm_config(decision) if made_for == "litellm" else openclaw_routing(decision, current)
-    settings, reasons, notes = routing.settings, routing.reasons, routing.notes
+    made = litellm_config(decision) if made_for == "litellm" else openclaw_routing(decision, current)
+    settings, reasons, notes = made.settings, made.reasons, made.notes
     text = encode_document(settings).decode()
     if made_for == "litellm":
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
-    notes += _standing_notes(decision, arguments.current is not None)
+    notes += [decision.tie] if decision.tie else []
+    if arguments.current is not None and not decision.in_use:
+        # A name in the file is not repeated: it may be anything.
+        notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
     notes += find_conflicts(before, settings) if made_for == "openclaw" else []
-    from clawgauge.reports.terminal import as_text
-
-    _tell(as_text([describe_decision(decision)], output_width()))
+    _tell(render([describe_decision(decision)]))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
     if path is not None:
         _apply(path, before, settings, dry_run=arguments.dry_run)
     else:
         facts = _facts(made_for, decision, settings, reasons, notes)
-        print_output(output, encode_document(facts).decode() if arguments.json else text)
+        write_output(output, encode_document(facts).decode() if arguments.json else text)
         if output is not None:
             _tell(f"wrote {output}\n")
     if not arguments.dry_run:
@@ -124,59 +117,41 @@ def execute(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _standing_notes(decision: Decision, current_named: bool) -> list[str]:
-    """A tie, and whether what is in use was measured. A name in the file is not repeated: it may be anything."""
-    notes = [decision.tie] if decision.tie else []
-    if current_named and not decision.in_use:
-        notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
-    return notes
-
-
 def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
     """What that chain would have done, and the best one the policy allows."""
-    asked = forecast(parse_chain(chain, decision))
-    best = best_chain(decision)
+    asked, best = forecast(parse_chain(chain, decision)), best_chain(decision)
     if as_json:
         print_json({"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None})
         return
-    from clawgauge.reports.terminal import as_text
-
-    sections = [describe_forecast(asked)]
+    words = "the best under the policy"
     if best is None:
-        sections.append(Section("", [Prose(["no model keeps the policy's limits: there is no best chain"])]))
+        words = "no model keeps the policy's limits: there is no best chain"
     elif best.chain == asked.chain:
-        sections.append(Section("", [Prose(["no chain under the policy is better"])]))
-    else:
-        sections += [Section("", [Prose(["the best under the policy"])]), describe_forecast(best)]
-    sys.stdout.write(as_text(sections, output_width()))
+        best, words = None, "no chain under the policy is better"
+    sections = [describe_forecast(asked), Section("", [Prose([words])])]
+    sys.stdout.write(render(sections if best is None else [*sections, describe_forecast(best)]))
 
 
 def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run: bool) -> None:
     after = merge_patch(before, patch)
     if before == after:
         _tell(f"{path} says all of this already\n")
-        return
-    if dry_run:
+    elif dry_run:
         sys.stdout.write(render_diff(before, after, path.name))
-        return
-    backup = write_openclaw(path, after)
-    kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
-    _tell(f"wrote {path}{kept}\n")
+    else:
+        backup = write_openclaw(path, after)
+        kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
+        _tell(f"wrote {path}{kept}\n")
 
 
 def _write_reasons(
     named: Path | None, folder: Path, made_for: str, decision: Decision, reasons: list[Reason], notes: list[str]
 ) -> None:
     path = named or folder / f"routing_{made_for}.md"
-    text = render_reasons(
-        made_for=_NAMES[made_for],
-        decision=decision,
-        reasons=reasons,
-        notes=notes,
-        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    told = {"made_for": _NAMES[made_for], "generated_at": now}
     try:
-        write_output(path, text)
+        write_output(path, render_reasons(decision=decision, reasons=reasons, notes=notes, **told))
     except (RunFolderError, ConfigError, DiskFailure) as failure:
         if named is not None:
             raise
@@ -189,17 +164,10 @@ def _write_reasons(
 def _facts(
     made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
 ) -> dict[str, Any]:
+    told = ("kept", "removed_by", "score", "scores", "best_share")
     models = [
-        {
-            "model": standing.evidence.label,
-            "run_id": standing.evidence.run_id,
-            "kept": standing.kept,
-            "removed_by": standing.removed_by,
-            "score": standing.score,
-            "scores": standing.scores,
-            "best_share": standing.best_share,
-        }
-        for standing in decision.standings
+        {"model": one.evidence.label, "run_id": one.evidence.run_id, **{name: getattr(one, name) for name in told}}
+        for one in decision.standings
     ]
     whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
     facts = {"for": made_for, "models": models, "tied": decision.tied, "in_use": decision.in_use}

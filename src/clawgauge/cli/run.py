@@ -8,30 +8,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clawgauge import plan as planning
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.cli.resume import Resumed, find_resumed, open_work, resumed_plan
-from clawgauge.config.providers import apply_patterns, find_secrets, parse_target, provider_settings
+from clawgauge.config.providers import Tell, apply_patterns, find_secrets, parse_target, provider_settings
 from clawgauge.config.settings import FIELDS, make_settings, read_configuration
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id, encode_line
 from clawgauge.journal.folder import RunFolder
-from clawgauge.plan import (
-    Plan,
-    find_targets,
-    fit_concurrency,
-    ignored_options,
-    make_plan,
-    price_targets,
-    refuse_eviction,
-    refuse_secrets,
-    with_targets,
-)
+from clawgauge.plan import Plan
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.runner.agenda import tier_pool
 from clawgauge.stats.tiers import can_tell_tier_1
@@ -55,68 +46,52 @@ _OF_TARGETS = frozenset({"targets", "unload_others"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`. None means: not said here, so file or default decide."""
-    what = parser.add_argument_group("what to ask")
-    what.add_argument(
-        "-t", "--target", dest="targets", action="append", metavar="TARGET", help="whom to ask; repeatable"
-    )
-    what.add_argument(
-        "-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: some of every kind"
-    )
-    what.add_argument("--full", action="store_true", default=None, help="all prompts of all built-in suites")
-    what.add_argument("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
-    what.add_argument("--draw", type=int, metavar="N", help="other values in the same prompts (default 0: as written)")
-    what.add_argument("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
-    how = parser.add_argument_group("how to ask")
-    how.add_argument("--concurrency", type=int, metavar="N", help="calls in flight to one target (default 1)")
-    how.add_argument("--timeout", type=float, metavar="S", help="total deadline of one attempt (default 300)")
-    how.add_argument("--max-tokens", type=int, metavar="N", help="bound a reply (default 1024; embedded 256)")
-    how.add_argument("--temperature", type=float, metavar="T", help="default 0 for local models, none sent to others")
-    how.add_argument("--seed", type=int, metavar="N", help="sampling seed, where the provider takes one")
-    how.add_argument("--stream", action=argparse.BooleanOptionalAction, help="stream replies (default)")
-    how.add_argument("--warm-up", action="store_true", default=None, help="one unrecorded-as-result call first")
-    how.add_argument("--max-retries", type=int, metavar="N", help="after 429, 5xx, resets (default 5)")
-    how.add_argument("--max-wait", type=float, metavar="S", help="longest wait a server may ask for (default 60)")
-    how.add_argument(
-        "--unique-prefix",
-        action="store_true",
-        default=None,
-        help="a line of its own before every prompt: no cached start",
-    )
-    how.add_argument(
-        "--interleave",
-        action=argparse.BooleanOptionalAction,
-        help="ask all targets a prompt before the next: times can be compared",
-    )
-    how.add_argument("--unload-others", action="store_true", default=None, help="unload other Ollama models first")
-    enough = parser.add_argument_group("how much is enough")
-    enough.add_argument(
-        "--until-decided",
-        action=argparse.BooleanOptionalAction,
-        help="ask tool prompts only until Tier 1 or not is 95%% sure",
-    )
-    enough.add_argument("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
-    enough.add_argument("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
-    enough.add_argument("--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row")
-    enough.add_argument("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
-    where = parser.add_argument_group("where it goes")
-    where.add_argument("--runs-dir", metavar="DIR", help="default: runs")
-    where.add_argument("--run-id", metavar="ID", help="default: local time, YYYYMMDD_HHMMSS")
-    where.add_argument("--resume", metavar="RUN", help="go on with an unfinished run")
-    where.add_argument("--retry-errors", action="store_true", help="with --resume: ask failed cells again")
-    where.add_argument("--force", action="store_true", help="with --resume: go on although the plan has changed")
-    where.add_argument(
-        "--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted"
-    )
-    where.add_argument("--dry-run", action="store_true", help="show the plan; ask nothing")
-    where.add_argument("--quiet", action="store_true", help="no progress")
-    where.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
-    where.add_argument("--fail-under", type=float, metavar="RATE", help="exit 1 if a target's pass rate is lower")
+    switch: Any = {"action": "store_true", "default": None}
+    either = argparse.BooleanOptionalAction
+    add = parser.add_argument_group("what to ask").add_argument
+    add("-t", "--target", dest="targets", action="append", metavar="TARGET", help="whom to ask; repeatable")
+    add("-s", "--suite", dest="suites", action="append", metavar="NAME|FILE", help="default: some of every kind")
+    add("--full", **switch, help="all prompts of all built-in suites")
+    add("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
+    add("--draw", type=int, metavar="N", help="other values in the same prompts (default 0: as written)")
+    add("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
+    add = parser.add_argument_group("how to ask").add_argument
+    add("--concurrency", type=int, metavar="N", help="calls in flight to one target (default 1)")
+    add("--timeout", type=float, metavar="S", help="total deadline of one attempt (default 300)")
+    add("--max-tokens", type=int, metavar="N", help="bound a reply (default 1024; embedded 256)")
+    add("--temperature", type=float, metavar="T", help="default 0 for local models, none sent to others")
+    add("--seed", type=int, metavar="N", help="sampling seed, where the provider takes one")
+    add("--stream", action=either, help="stream replies (default)")
+    add("--warm-up", **switch, help="one unrecorded-as-result call first")
+    add("--max-retries", type=int, metavar="N", help="after 429, 5xx, resets (default 5)")
+    add("--max-wait", type=float, metavar="S", help="longest wait a server may ask for (default 60)")
+    add("--unique-prefix", **switch, help="a line of its own before every prompt: no cached start")
+    add("--interleave", action=either, help="ask all targets a prompt before the next: times can be compared")
+    add("--unload-others", **switch, help="unload other Ollama models first")
+    add = parser.add_argument_group("how much is enough").add_argument
+    add("--until-decided", action=either, help="ask tool prompts only until Tier 1 or not is 95%% sure")
+    add("--max-calls", type=int, metavar="N", help="ask each target at most N cells in all")
+    add("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
+    add("--stop-after-errors", type=int, metavar="N", help="give a target up after N failures in a row")
+    add("--prices", metavar="FILE", help="your own prices, as TOML, over the built-in table")
+    add = parser.add_argument_group("where it goes").add_argument
+    add("--runs-dir", metavar="DIR", help="default: runs")
+    add("--run-id", metavar="ID", help="default: local time, YYYYMMDD_HHMMSS")
+    add("--resume", metavar="RUN", help="go on with an unfinished run")
+    add("--retry-errors", action="store_true", help="with --resume: ask failed cells again")
+    add("--force", action="store_true", help="with --resume: go on although the plan has changed")
+    add("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted")
+    add("--dry-run", action="store_true", help="show the plan; ask nothing")
+    add("--quiet", action="store_true", help="no progress")
+    add("--json", action="store_true", help="the summary as JSON on stdout")
+    add("--fail-under", type=float, metavar="RATE", help="exit 1 if a target's pass rate is lower")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    if arguments.resume is None and (arguments.retry_errors or arguments.force):
+    resumes, quiet = arguments.resume is not None, arguments.quiet
+    if not resumes and (arguments.retry_errors or arguments.force):
         raise RequestError("--retry-errors and --force go on with a run: name it with --resume RUN")
-    if arguments.resume is not None and arguments.run_id is not None:
+    if resumes and arguments.run_id is not None:
         raise RequestError("--resume and --run-id exclude each other: a resumed run keeps its id")
     values = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
     words = [str(word) for value in values for word in value if isinstance(word, str | Path)]
@@ -125,64 +100,48 @@ def execute(arguments: argparse.Namespace) -> int:
         said["prompt_ids"] = [word.strip() for word in said["prompt_ids"].split(",") if word.strip()]
 
     def tell(line: str) -> None:
-        if not arguments.quiet:
+        if not quiet:
             sys.stderr.write(clean_lines(line))
 
-    plan = _make_plan(said, words, arguments.config, tell, resumes=arguments.resume is not None)
-    runs_dir = Path(plan.settings.runs_dir)
+    plan = _make_plan(said, words, arguments.config, tell, resumes=resumes)
+    runs_dir, resumed = Path(plan.settings.runs_dir), None
     if arguments.run_id is not None:
         check_run_id(arguments.run_id)
-    resumed = None
-    if arguments.resume is not None:
+    if resumes:
         resumed = find_resumed(arguments.resume, runs_dir, retry_errors=arguments.retry_errors, force=arguments.force)
         plan = resumed_plan(plan, resumed, said)
     plan = _settle(plan, resumed, tell, price=not arguments.dry_run)
-    if arguments.dry_run:
-        if resumed is None:
-            RunFolder.check_creatable(runs_dir, arguments.run_id)
-        # What a run would refuse has been refused, by the same code and in the same words.
-        plan = plan if resumed is None else replace(plan, work=open_work(plan, resumed))
-        sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *foresight_lines(plan)]))
-        if arguments.json:
-            sys.stdout.write(encode_line(plan_facts(plan)).decode())
-        return DONE
-    from clawgauge.cli.session import run_session
+    if not arguments.dry_run:
+        from clawgauge.cli.session import run_session
 
-    return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=arguments.quiet, as_json=arguments.json))
+        return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=quiet, as_json=arguments.json))
+    # What a run would refuse has been refused, by the same code and in the same words.
+    if resumed is None:
+        RunFolder.check_creatable(runs_dir, arguments.run_id)
+    else:
+        plan = replace(plan, work=open_work(plan, resumed))
+    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *foresight_lines(plan)]))
+    if arguments.json:
+        sys.stdout.write(encode_line(plan_facts(plan)).decode())
+    return DONE
 
 
-def _make_plan(
-    said: Mapping[str, Any], words: list[str], config: Path | None, tell: Callable[[str], None], *, resumes: bool
-) -> Plan:
+def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, tell: Tell, *, resumes: bool) -> Plan:
     """What the command line, the file and the environment decide; with targets, unless a resumed run has its own."""
     environ = dict(os.environ)
-    refuse_secrets(words, find_secrets({}, environ), "the command line")
+    planning.refuse_secrets({"the command line": words}, find_secrets({}, environ))
     configuration = read_configuration(config, environ)
     names_targets = not resumes or "targets" in said
     wanted = FIELDS.keys() - said.keys() - (frozenset() if names_targets else _OF_TARGETS)
     settings = make_settings(configuration.under(said, wanted), environ)
-    providers = provider_settings(
-        configuration,
-        environ,
-        concurrency=settings.concurrency,
-        tell=tell,
-        named=None if resumes else {text.removeprefix("!").partition(":")[0] for text in settings.targets},
-    )
+    named = None if resumes else {text.removeprefix("!").partition(":")[0] for text in settings.targets}
+    providers = provider_settings(configuration, environ, tell, named)
     secrets = find_secrets(providers, environ)
     redact = keep_secrets(secrets)
     words = [*words, *settings.targets, settings.runs_dir]
-    refuse_secrets(words, secrets, "the command line or the configuration file")
-    plan = make_plan(
-        settings,
-        providers,
-        suites_dir=Path() if "suites" in said else configuration.folder,
-        config_file=config,
-        resumes=resumes,
-        environ=environ,
-        secrets=secrets,
-        redact=redact,
-        tell=tell,
-    )
+    planning.refuse_secrets({"the command line or the configuration file": words}, secrets)
+    plan = Plan(settings, providers=providers, config_file=config, environ=environ, secrets=secrets, redact=redact)
+    plan = planning.with_prompts(plan, Path() if "suites" in said else configuration.folder, tell, resumes=resumes)
     patterns = [parse_target(text, providers) for text in settings.targets]
     chosen = [pattern for pattern in patterns if not pattern.excludes]
     for pattern in chosen:
@@ -190,7 +149,7 @@ def _make_plan(
             raise ConfigError(why)
     all_named = bool(chosen) and not any(pattern.is_wild for pattern in chosen)
     if names_targets and all_named:
-        plan = with_targets(plan, apply_patterns(patterns, {}))
+        plan = planning.with_targets(plan, apply_patterns(patterns, {}))
     if configuration.path is not None:
         # Which file has a say in the run, by which right, and what of it has none.
         withheld = [f"[run] {name}" for name in sorted(configuration.withheld_run)]
@@ -199,10 +158,10 @@ def _make_plan(
         tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
     if all_named or not names_targets:
         return plan
-    return with_targets(plan, run_async(find_targets(plan, patterns, tell)))
+    return planning.with_targets(plan, run_async(planning.find_targets(plan, patterns, tell)))
 
 
-def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *, price: bool) -> Plan:
+def _settle(plan: Plan, resumed: Resumed | None, tell: Tell, *, price: bool) -> Plan:
     """The plan as it is run. Pricing loads the providers, most of a rehearsal's cost: there only if it may refuse."""
     settings = plan.settings
     n_families = len({prompt.family for prompt in tier_pool(plan.prompts)}) if settings.until_decided else 0
@@ -215,10 +174,8 @@ def _settle(plan: Plan, resumed: Resumed | None, tell: Callable[[str], None], *,
     if settings.interleave and (resumed is None or not resumed.force):
         import psutil
 
-        run_async(refuse_eviction(plan, psutil.virtual_memory().available))
-    plan = fit_concurrency(plan, tell)
-    for line in ignored_options(plan):
-        tell(line)
+        run_async(planning.refuse_eviction(plan, psutil.virtual_memory().available))
+    plan = planning.fit_to_providers(plan, tell)
     if price or settings.max_cost_usd is not None or settings.prices is not None:
-        plan = price_targets(plan, resumed.recorded.prices if resumed else {})
+        plan = planning.price_targets(plan, resumed.recorded.prices if resumed else {})
     return plan

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,20 @@ from typing import Any
 import msgspec
 
 from clawgauge import __version__
+from clawgauge.cli import process
 from clawgauge.cli.estimate import plan_lines
 from clawgauge.cli.files import refill_command, write_summary
-from clawgauge.cli.process import (
-    DONE,
-    GATE_FAILED,
-    INTERRUPTED,
-    NOTHING_ANSWERED,
-    UNREADABLE_LINES,
-    cancellable,
-    interruption,
-)
-from clawgauge.cli.resume import Resumed, changes_extent, forced_changes, open_work
+from clawgauge.cli.process import cancellable, interruption
+from clawgauge.cli.resume import Resumed, find_changes, open_work
+from clawgauge.config.providers import Tell
+from clawgauge.config.settings import OPTIONS
 from clawgauge.console.plain import PlainLines
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError
 from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.base import create_provider
-from clawgauge.records import SCHEMA_VERSION, Event, RunConfig
+from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunOptions
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.terminal import as_text
@@ -47,13 +40,7 @@ _VERSIONED = ("bashkit", "google-re2", "httptools", "msgspec", "psutil", "uvloop
 
 
 async def run_session(
-    plan: Plan,
-    resumed: Resumed | None,
-    run_id: str | None,
-    tell: Callable[[str], None],
-    *,
-    quiet: bool,
-    as_json: bool,
+    plan: Plan, resumed: Resumed | None, run_id: str | None, tell: Tell, *, quiet: bool, as_json: bool
 ) -> int:
     """`run`: take the folder, ask, summarise, say how it went."""
     # What the user asks, and of whom, is recorded as it is, though a few letters of it may also be those of a key.
@@ -61,18 +48,17 @@ async def run_session(
     withhold(plan.secrets, encode_line((plan.prompts, plan.targets)).decode())
     if resumed is None and not plan.settings.targets:
         tell("\n".join(plan_lines(plan)))
-    folder = _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path)
-    try:
+    with _begin(plan, run_id) if resumed is None else RunFolder.open_existing(resumed.path) as folder:
         if resumed is not None:
             plan = _go_on(plan, resumed, folder, tell)
         try:
             # A live table on a terminal, plain lines elsewhere.
             shown = Observer() if quiet else PlainLines(sys.stderr)
             if not quiet and sys.stderr.isatty():
-                from clawgauge.console.live import LiveTable, can_redraw
+                from clawgauge.console.live import LiveTable
 
-                if can_redraw():
-                    shown = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+                table = LiveTable(plan.targets, len(plan.asked) * plan.settings.repeats)
+                shown = table if table.can_redraw else shown
             with shown as observer:
                 try:
                     await cancellable(_measure(plan, folder, observer))
@@ -83,8 +69,6 @@ async def run_session(
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.
             raise MachineError(str(fault)) from fault
-    finally:
-        folder.close()
 
 
 def _begin(plan: Plan, run_id: str | None) -> RunFolder:
@@ -97,15 +81,13 @@ def _begin(plan: Plan, run_id: str | None) -> RunFolder:
         shutil.rmtree(folder.path, ignore_errors=True)
         if not isinstance(fault, DiskFailure):
             raise
-        why = getattr(fault.__cause__, "strerror", None) or fault.__cause__
-        raise DiskFailure(
-            f"Cannot begin a run in {plan.settings.runs_dir} ({why}); nothing was asked: "
-            "make room on the disk, and run again."
-        ) from fault
+        place = f"{plan.settings.runs_dir} ({getattr(fault.__cause__, 'strerror', None) or fault.__cause__})"
+        words = f"Cannot begin a run in {place}; nothing was asked: make room on the disk, and run again."
+        raise DiskFailure(words) from fault
     return folder
 
 
-def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str], None]) -> Plan:
+def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Tell) -> Plan:
     """The plan with what is open in the folder, which is made ready for it."""
     for warning in folder.warnings:
         tell(warning)
@@ -113,13 +95,16 @@ def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Callable[[str]
     if plan.work.refill:
         tell(f"asking {len(plan.work.refill)} failed cells again; their old lines are in superseded.jsonl")
         folder.supersede(set(plan.work.refill))
-    given_up = forced_changes(plan, resumed.recorded) if resumed.force else []
+    before = resumed.recorded
+    given_up = find_changes(plan, before, plan.targets) if resumed.force else []
     if given_up:
         tell(f"--force: records before and after are not comparable where {'; '.join(given_up)}")
         now_ms = time.time_ns() // 1_000_000
         folder.event(Event(event="forced_resume", at_ms=now_ms, detail={"differences": given_up}))
-    if given_up or changes_extent(plan, resumed.recorded):
-        folder.write("config.json", make_config(plan, folder.run_id, resumed.recorded.created_at_ms))
+    # Whether the command line asks for more or fewer cells than the run was begun with.
+    extent = [name for name in RunOptions.__struct_fields__ if OPTIONS[name].resume in ("extent", "more")]
+    if given_up or any(getattr(plan.settings, name) != getattr(before.options, name) for name in extent):
+        folder.write("config.json", make_config(plan, folder.run_id, before.created_at_ms))
     agendas = [make_agenda(plan, target, cost_budget(plan)) for target in plan.targets]
     if not any(agenda.n_open for agenda in agendas):
         outcomes = [outcome for agenda in agendas for outcome in agenda.outcomes()]
@@ -133,7 +118,7 @@ async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
     if not folder.has("inventory.json"):
         probes = []
         for name in dict.fromkeys(target.provider for target in plan.targets):
-            async with create_provider(plan.providers[name]) as provider:
+            async with plan.provider(name) as provider:
                 probe = await provider.probe()
             probes.append(msgspec.structs.replace(probe, detail=plan.redact(probe.detail)))
         folder.write("inventory.json", await asyncio.to_thread(collect_inventory, probes, environ=plan.environ))
@@ -154,11 +139,11 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> i
     sys.stdout.write(encode_document(summary).decode() if as_json else f"{folder.path}\n")
     # Asked last: a signal while the summary was written counts too.
     if interruption.happened:
-        return INTERRUPTED
+        return process.INTERRUPTED
     if not any(group.n_ok for group in summary.models):
-        return NOTHING_ANSWERED
+        return process.NOTHING_ANSWERED
     if summary.n_unreadable_lines:
-        return UNREADABLE_LINES
+        return process.UNREADABLE_LINES
     # Every target has to pass often enough; one without a single verdict to give has nothing to fail.
     wanted = plan.settings.fail_under or 0.0
     rates = {group.target.label: group.pass_rate_scheduled for group in summary.models}
@@ -166,12 +151,12 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> i
     for label, rate in failed.items():
         line = f"{label} passed {rate:.1%} of its scheduled prompts, wanted {wanted:.1%}"
         sys.stderr.write(f"gate failed: {clean_cell(line)}\n")
-    return GATE_FAILED if failed else DONE
+    return process.GATE_FAILED if failed else process.DONE
 
 
 def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> RunConfig:
     """All that decides the run, and no secret."""
-    providers = {target: plan.provider_for(target) for target in plan.targets}
+    providers = {target: plan.provider(target.provider) for target in plan.targets}
     mask, settings = SecretMask(plan.secrets).mask, plan.settings
     # What each target is really sent, where a prompt does not say otherwise.
     sampling: dict[str, dict[str, Any]] = {}
@@ -189,7 +174,7 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         clawgauge_version=__version__,
         models=list(dict.fromkeys(target.model for target in plan.targets)),
         targets=plan.targets,
-        options=settings.recorded(),
+        options=RunOptions(**{name: getattr(settings, name) for name in RunOptions.__struct_fields__}),
         suites=plan.suites,
         prompts=plan.prompts,
         prompts_sha256=prompts_sha256(plan.prompts),

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, output_width, tell_unreadable
+from clawgauge.cli.files import open_run, render, tell_unreadable
 from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
 from clawgauge.errors import RunFolderError
 from clawgauge.reports.call import render_call
@@ -26,38 +26,28 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)"
-    )
-    parser.add_argument("cell", metavar="CELL", nargs="?", help="one call")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--json", action="store_true", help="as JSON on stdout")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)")
+    add("cell", metavar="CELL", nargs="?", help="one call")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--json", action="store_true", help="as JSON on stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    path = open_run(arguments.run, arguments.runs_dir)
-    if arguments.cell is not None:
-        return print_cells(path, arguments.cell, as_json=arguments.json)
-    # Computed from the records, so that it is right even where summary.json is old or missing.
-    summary = summarize_folder(path)
-    if arguments.json:
-        print_json(summary)
-    else:
-        from clawgauge.reports.terminal import as_text
-
-        sys.stdout.write(as_text(describe_summary(summary), output_width()))
-    return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
-
-
-def print_cells(path: Path, cell: str, *, as_json: bool) -> int:
-    """`show RUN CELL`: every call that fits, in full."""
+    path, cell = open_run(arguments.run, arguments.runs_dir), arguments.cell
+    if cell is None:
+        # Computed from the records, so that it is right even where summary.json is old or missing.
+        summary = summarize_folder(path)
+        form = "json" if arguments.json else "text"
+        sys.stdout.write(render(describe_summary(summary), form, document=summary))
+        return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
     run.feed(fitting)
     if not fitting.offsets:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
     for _, result in run.results_at(fitting.offsets):
-        if as_json:
+        if arguments.json:
             print_json(result)
         else:
             sys.stdout.write(render_call(result, prompts.get(result.prompt)))
@@ -74,9 +64,8 @@ class _Fitting:
         self._name, _, self._repeat = cell.rpartition("#")
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
-        self.offsets += [offset for row, offset in zip(rows, offsets, strict=True) if self._fits(row)]
-
-    def _fits(self, row: Row) -> bool:
-        target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
-        named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
-        return self._cell in named or (self._name in named and self._repeat == str(row.repeat))
+        for row, offset in zip(rows, offsets, strict=True):
+            target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
+            named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
+            if self._cell in named or (self._name in named and self._repeat == str(row.repeat)):
+                self.offsets.append(offset)

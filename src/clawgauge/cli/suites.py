@@ -49,10 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         suites = list_builtin()
         width = max(len(suite.name) for suite in suites)
-        for each in suites:
-            sys.stdout.write(
-                f"{each.name:<{width}}  {each.n_prompts:>3} prompts  v{each.version}  {each.description}\n"
-            )
+        for one in suites:
+            sys.stdout.write(f"{one.name:<{width}}  {one.n_prompts:>3} prompts  v{one.version}  {one.description}\n")
     return DONE
 
 

@@ -12,11 +12,9 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from clawgauge.cli.process import DONE
-from clawgauge.config.settings import DEFAULT_NAME, Configuration, read_file
-from clawgauge.config.trust import TrustStore, place_of
+from clawgauge.config.settings import DEFAULT_NAME, place_of, read_file, read_trusted, write_trusted
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import public_address
@@ -36,26 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--remove", action="store_true", help="trust the file no more")
 
 
-def execute(arguments: argparse.Namespace) -> int:
-    file, store = arguments.file or Path(DEFAULT_NAME), TrustStore.of(os.environ)
-    if arguments.list:
-        # Every trusted place, and whether what is there now is still what was trusted.
-        for place, sha256 in sorted(store.entries().items()):
-            try:
-                standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
-            except ConfigError:
-                standing = "gone or unreadable"
-            sys.stdout.write(clean_terminal(f"{place}: {standing}").replace("\n", " ") + "\n")
-    elif arguments.remove:
-        # Whether or not it is still there.
-        if not store.remove(file):
-            raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
-        sys.stdout.write(clean_terminal(f"no longer trusted: {place_of(file)}") + "\n")
-    else:
-        trust(file, store)
-    return DONE
-
-
 _PHRASES = {
     "command": "run the program {}",
     "base_url": "send calls to {}",
@@ -69,42 +47,56 @@ _PHRASES = {
 }
 
 
-def trust(file: Path, store: TrustStore) -> None:
-    """Show, ask where somebody can answer, and keep the hash of what was shown."""
-    found, sha256 = read_file(file)
+def execute(arguments: argparse.Namespace) -> int:
+    file, entries = arguments.file or Path(DEFAULT_NAME), read_trusted(os.environ)
+    if arguments.list:
+        # Every trusted place, and whether what is there now is still what was trusted.
+        for place, sha256 in sorted(entries.items()):
+            try:
+                standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
+            except ConfigError:
+                standing = "gone or unreadable"
+            sys.stdout.write(_line(f"{place}: {standing}"))
+        return DONE
     place = place_of(file)
-    asks = _demands(found)
-    _tell(f"{place} asks to" if asks else f"{place} asks for nothing that needs trust")
-    for line in asks:
-        _tell(f"  {line}")
+    if arguments.remove:
+        # Whether or not it is still there.
+        if entries.pop(place, None) is None:
+            raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
+        write_trusted(os.environ, entries)
+        sys.stdout.write(_line(f"no longer trusted: {place}"))
+    else:
+        sha256 = _vouch_for(file, place)
+        write_trusted(os.environ, {**entries, place: sha256})
+        sys.stdout.write(_line(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
+    return DONE
+
+
+def _vouch_for(file: Path, place: str) -> str:
+    """Show what the file would be allowed to do that is not harmless, and ask where somebody can answer; its hash."""
+    found, sha256 = read_file(file)
+    asked = [("run", name, value) for name, value in found.demands().items()]
+    for provider, table in found.providers.items():
+        asked += [(f"providers.{provider}", n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
+    sys.stderr.write(_line(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))
+    for where, name, value in asked:
+        if name == "base_url":
+            with suppress(ValueError):
+                value = public_address(value)
+        shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
+        # Written as a literal, so that no value can forge a line.
+        phrase = _PHRASES.get(name, f"set {name} to {{}}").format(shown)
+        sys.stderr.write(_line(f"  {phrase}  [{repr(where)[1:-1]}]"))
     if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
-        _tell("others can write to it or its folder: programs and files that it names may change without it changing")
-    if asks and sys.stdin.isatty() and sys.stderr.isatty():
+        words = "others can write to it or its folder: programs and files that it names may change without it changing"
+        sys.stderr.write(f"{words}\n")
+    if asked and sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write("trust it? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise RequestError("not trusted: nothing was changed")
-    store.add(file, sha256)
-    sys.stdout.write(clean_terminal(f"trusted {place} as it is now (sha256 {sha256[:12]}…)") + "\n")
+    return sha256
 
 
-def _demands(file: Configuration) -> list[str]:
-    """What the file would be allowed to do, a line each; whatever is not declared harmless is a demand."""
-    lines = [_phrase("run", name, value) for name, value in file.demands().items()]
-    for provider, table in file.providers.items():
-        said = {name: value for name in table.__struct_fields__ if (value := getattr(table, name))}
-        lines += [_phrase(f"providers.{provider}", name, value) for name, value in said.items()]
-    return lines
-
-
-def _phrase(table: str, name: str, value: Any) -> str:
-    if name == "base_url":
-        with suppress(ValueError):
-            value = public_address(value)
-    shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
-    # Written as a literal, so that no value can forge a line.
-    return f"{_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(table)[1:-1]}]"
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(clean_terminal(line).replace("\n", " ") + "\n")
+def _line(text: str) -> str:
+    return clean_terminal(text).replace("\n", " ") + "\n"

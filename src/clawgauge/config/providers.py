@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawgauge.config.settings import Configuration, ProviderTable
@@ -34,15 +34,12 @@ _PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|URI|HOST|NAME|ENV|TYPE|MODEL)$"
 _SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
 _MIN_VARIABLE_CHARS = 8
 _MIN_CHARS = 6
+Tell: TypeAlias = Callable[[str], None]
+"""Says a line to the person who waits."""
 
 
 def provider_settings(
-    configuration: Configuration,
-    environ: Mapping[str, str],
-    *,
-    concurrency: int,
-    tell: Callable[[str], None],
-    named: Collection[str] | None = None,
+    configuration: Configuration, environ: Mapping[str, str], tell: Tell, named: Collection[str] | None = None
 ) -> dict[str, ProviderSettings]:
     """Settings of every provider a target may name: the installed types, and the tables of the file.
 
@@ -54,10 +51,7 @@ def provider_settings(
     wanted = None if named is None else types | (set(named) - set(own) - withheld)
     known = list(BUILT_IN) if wanted is not None and wanted <= set(BUILT_IN) else provider_types()
     tables = {**{name: ProviderTable() for name in known}, **own}
-    settings = {
-        name: _settings(name, table, known, environ, concurrency=concurrency, tell=tell)
-        for name, table in tables.items()
-    }
+    settings = {name: _settings(name, table, known, environ, tell) for name, table in tables.items()}
     for name in withheld:
         why = f"[providers.{name}] of {configuration.why_withheld()}"
         settings[name] = ProviderSettings(name, name, unusable=why)
@@ -65,27 +59,21 @@ def provider_settings(
 
 
 def _settings(
-    name: str,
-    table: ProviderTable,
-    known: list[str],
-    environ: Mapping[str, str],
-    *,
-    concurrency: int,
-    tell: Callable[[str], None],
+    name: str, table: ProviderTable, known: list[str], environ: Mapping[str, str], tell: Tell
 ) -> ProviderSettings:
-    kind = table.type or name
+    kind, place = table.type or name, f"[providers.{name}]"
     if kind not in known:
-        wrong = unknown_provider(kind, known)
-        raise ConfigError(f"[providers.{name}]: {wrong}" + ("" if table.type else '; add type = "openai_chat"'))
+        hint = "" if table.type else '; add type = "openai_chat"'
+        raise ConfigError(f"{place}: {unknown_provider(kind, known)}{hint}")
     if ":" in name or not name.strip():
         raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
     if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
         raise ConfigError(
-            f"[providers.{name}]: api_key_env is not the name of an environment variable; "
+            f"{place}: api_key_env is not the name of an environment variable; "
             "put the key into a variable and write that variable's name"
         )
     if table.chat_template_file is not None and kind != "embedded":
-        raise ConfigError(f"[providers.{name}]: chat_template_file is for the embedded server; {kind} has its own")
+        raise ConfigError(f"{place}: chat_template_file is for the embedded server; {kind} has its own")
     base_url, unusable = _find_address(name, kind, table, environ)
     # OpenAI's key goes to OpenAI, and to where the same environment points: a chat server of the user's own takes it if
     # it is set. An address from a file gets the key that its table names, or none.
@@ -94,22 +82,15 @@ def _settings(
     if kind == "openai_responses":
         takes_openai_key = table.base_url is None or is_vendor("openai", table.base_url)
     key_env = table.api_key_env or (_OPENAI_KEY if takes_openai_key else None)
-    extra = {
-        "extra_body": table.extra_body,
-        "local": bool(table.local),
-        "command": table.command,
-        "chat_template_file": table.chat_template_file,
-        "context": table.context,
-    }
+    extra = {name: getattr(table, name) for name in ("extra_body", "command", "chat_template_file", "context")}
     return ProviderSettings(
         name=name,
         type=kind,
         base_url=base_url,
         api_key=environ.get(key_env, "").strip() or None if key_env else None,
         api_key_env=key_env,
-        extra=extra,
+        extra={**extra, "local": bool(table.local)},
         environ=environ,
-        concurrency=concurrency,
         tell=tell,
         unusable=unusable,
     )
@@ -131,13 +112,10 @@ def _find_address(
             raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
     if not address:
         return None, None
-    try:
+    with suppress(ValueError):
         parts = urlsplit(address)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        sound = False
-    if sound:
-        return address, None
+        if parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0:
+            return address, None
     why = f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1"
     if table.base_url:
         raise ConfigError(why)
@@ -157,10 +135,10 @@ def ollama_base_url(environ: Mapping[str, str]) -> str | None:
     except ValueError:
         raise ConfigError("OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it") from None
     # A server told to listen everywhere is reached on this machine.
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(parts.hostname or "", parts.hostname or "")  # noqa: S104  # compared, not bound
-    shown = f"[{name}]" if ":" in name else name
-    port = asked_port or {"https": 443}.get(parts.scheme, _OLLAMA_PORT)
-    return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/v1"
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
+    name = everywhere.get(parts.hostname or "", parts.hostname or "")
+    port = asked_port or (443 if parts.scheme == "https" else _OLLAMA_PORT)
+    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}{parts.path.rstrip('/')}/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +151,9 @@ class TargetPattern:
 
     def matches(self, other: Target) -> bool:
         """Whether an expanded target falls under this pattern. No thinking level in an exclusion means any."""
-        same_level = self.target.thinking_level in (None, other.thinking_level)
-        return (
-            self.target.provider == other.provider
-            and same_level
-            and fnmatch.fnmatchcase(other.model, self.target.model)
-        )
+        mine = self.target
+        same = mine.provider == other.provider and mine.thinking_level in (None, other.thinking_level)
+        return same and fnmatch.fnmatchcase(other.model, mine.model)
 
 
 def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
@@ -191,9 +166,9 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
         raise TargetError(f"target {text!r}: {unknown_provider(provider, sorted(providers))}")
     model, at, level = rest.rpartition("@")
     if at and not (level in THINKING_LEVELS and model):
+        levels = ", ".join(THINKING_LEVELS)
         raise TargetError(
-            f"target {text!r}: {level!r} is not a thinking level; use one of {', '.join(THINKING_LEVELS)}, "
-            "or leave out the @"
+            f"target {text!r}: {level!r} is not a thinking level; use one of {levels}, or leave out the @"
         )
     target = Target(provider, model, level) if at else Target(provider, rest)
     return TargetPattern(target, excludes, is_wild=not _WILD.isdisjoint(target.model))
@@ -203,24 +178,17 @@ def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) 
     """Expand patterns against what providers list, take out exclusions, drop doubles, keep the order."""
     chosen: dict[Target, None] = {}
     for pattern in patterns:
-        if pattern.excludes:
-            continue
         target = pattern.target
-        if not pattern.is_wild:
-            chosen[target] = None
-            continue
-        for name in listed.get(target.provider, []):
-            if fnmatch.fnmatchcase(name, target.model):
-                chosen[Target(target.provider, name, target.thinking_level)] = None
+        models = listed.get(target.provider, []) if pattern.is_wild else [target.model]
+        for model in models if not pattern.excludes else ():
+            if not pattern.is_wild or fnmatch.fnmatchcase(model, target.model):
+                chosen[Target(target.provider, model, target.thinking_level)] = None
     excluded = [pattern for pattern in patterns if pattern.excludes]
     return [target for target in chosen if not any(pattern.matches(target) for pattern in excluded)]
 
 
 def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> dict[str, str]:
-    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in.
-
-    Numbers are never secrets: `MAX_TOKENS=100000` is no token.
-    """
+    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in."""
     found: dict[str, str] = {}
     for name, value in environ.items():
         if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and len(value) >= _MIN_VARIABLE_CHARS:
@@ -240,6 +208,7 @@ def find_secrets(settings: Mapping[str, ProviderSettings], environ: Mapping[str,
             found |= dict.fromkeys(_secrets_of_address(setting.base_url), f"the address of {provider}")
         if setting.api_key:
             found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
+    # Numbers are never secrets: `MAX_TOKENS=100000` is no token.
     return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
 
 

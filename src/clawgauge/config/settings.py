@@ -1,26 +1,31 @@
 """Flags, environment and clawgauge.toml made into one `Settings`, each option checked.
 
-The long options of `run` and `[run]` of the file are the same words. A key is named in the file, never written."""
+The long options of `run` and `[run]` of the file are the same words. A key is named in the file, never written. A file
+that nobody has named counts in full only where the user has vouched for it, by place and content: a link elsewhere to
+it, a copy of it and a changed one are not trusted.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
+import stat
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from clawgauge.config.trust import TrustStore, place_of
-from clawgauge.errors import ConfigError
+from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
-from clawgauge.small_file import read_toml
+from clawgauge.small_file import UnfitFile, read_small_file, read_toml, replacing
 
 DEFAULT_NAME = "clawgauge.toml"
 DEFAULT_RUNS_DIR = "runs"
+_MAX_TRUSTED_BYTES = 4 << 20
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
 
@@ -36,10 +41,6 @@ class Settings(RunOptions, frozen=True, kw_only=True):
     prices: str | None = None
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None
-
-    def recorded(self) -> RunOptions:
-        """The part of it that config.json keeps."""
-        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
 
 
 def harmless_fields(settings: type) -> frozenset[str]:
@@ -64,10 +65,9 @@ def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settin
     values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
         if option.variable and (word := environ.get(option.variable)):
-            try:
+            values[field] = math.nan
+            with suppress(ValueError):
                 values[field] = float(word)
-            except ValueError:
-                values[field] = math.nan
             if not option.low <= values[field] <= option.high:
                 raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
     settings = Settings(**values)
@@ -102,18 +102,10 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra_body: dict[str, Any] = {}
 
 
-_RunTable = msgspec.defstruct(
-    "_RunTable",
-    [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()],
-    frozen=True,
-    forbid_unknown_fields=True,
-)
-_FileConfig = msgspec.defstruct(
-    "_FileConfig",
-    [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {})],
-    frozen=True,
-    forbid_unknown_fields=True,
-)
+_run_fields = [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()]
+_RunTable = msgspec.defstruct("_RunTable", _run_fields, frozen=True, forbid_unknown_fields=True)
+_tables = [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {})]
+_FileConfig = msgspec.defstruct("_FileConfig", _tables, frozen=True, forbid_unknown_fields=True)
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -166,7 +158,7 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     if not os.path.lexists(here):
         return Configuration()
     found, sha256 = read_file(here, "trusted")
-    trusted_sha256 = TrustStore.of(environ).entries().get(place_of(here))
+    trusted_sha256 = read_trusted(environ).get(place_of(here))
     if trusted_sha256 == sha256:
         return found
     # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.
@@ -203,16 +195,67 @@ def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
     """A key in the file, at any depth of a provider's table: told in a sentence in which it is not echoed."""
     providers = tables.get("providers")
-    for name, provider in (providers if isinstance(providers, dict) else {}).items():
-        left = [provider]
-        while left:
-            value = left.pop()
-            if isinstance(value, dict):
-                if field := next((field for field in _KEY_FIELDS if field in value), None):
-                    raise ConfigError(
-                        f"{path}: [providers.{name}] holds {field!r}; "
-                        'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-                    )
-                left += value.values()
-            elif isinstance(value, list):
-                left += value
+    left = list(providers.items()) if isinstance(providers, dict) else []
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict) and (field := next((field for field in _KEY_FIELDS if field in value), None)):
+            raise ConfigError(
+                f"{path}: [providers.{name}] holds {field!r}; "
+                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            )
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left += [(name, each) for each in inner]
+
+
+class _Trusted(msgspec.Struct, forbid_unknown_fields=True):
+    """trusted.json: the SHA-256 of each file, by its absolute path."""
+
+    files: dict[str, str] = {}
+
+
+def _list_path(environ: Mapping[str, str]) -> Path | None:
+    """`$XDG_STATE_HOME/clawgauge/trusted.json`, else in `~/.local/state`; None where the user has no folder for it."""
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
+    if not state.is_absolute():
+        state = home / ".local" / "state"
+    return state / "clawgauge" / "trusted.json" if state.is_absolute() else None
+
+
+def read_trusted(environ: Mapping[str, str]) -> dict[str, str]:
+    """Every trusted place with its hash. A list that others could have written is refused."""
+    path = _list_path(environ)
+    if path is None or not path.exists():
+        return {}
+    try:
+        for place in (path, path.parent) if hasattr(os, "geteuid") else ():
+            found = place.stat()
+            if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ValueError(f"others can write to {place}")
+        return msgspec.json.decode(read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB"), type=_Trusted).files
+    except (UnfitFile, OSError, ValueError) as fault:
+        raise ConfigError(
+            f"the list of trusted files {path} cannot be used ({fault}): remove it and trust your files again"
+        ) from None
+
+
+def write_trusted(environ: Mapping[str, str], entries: dict[str, str]) -> None:
+    """Put the list in place at one stroke, readable by the user alone."""
+    path = _list_path(environ)
+    if path is None:
+        raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
+    content = msgspec.json.format(msgspec.json.encode(_Trusted(entries)), indent=2)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(path, 0o600) as file:
+            file.write(content)
+    except OSError as fault:
+        raise DiskFailure(f"cannot keep the list of trusted files {path}: {fault.strerror}") from fault
+
+
+def place_of(file: Path) -> str:
+    """Where a file is: its folder's real path, but its own name as it stands, so that a link is a place of its own."""
+    try:
+        return os.fspath(file.parent.resolve() / file.name)
+    except (OSError, ValueError, RuntimeError) as fault:
+        raise ConfigError(f"cannot tell where {file} is: {getattr(fault, 'strerror', None) or fault}") from None

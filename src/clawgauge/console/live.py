@@ -46,11 +46,7 @@ class _Row:
     cost_usd: float | None = None
     started_s: float | None = None
     current: str = "waiting"
-
-
-def can_redraw() -> bool:
-    """Whether the terminal on stderr can move its cursor."""
-    return not Console(file=sys.stderr).is_dumb_terminal
+    stopped: bool = False
 
 
 class LiveTable(Observer):
@@ -58,11 +54,11 @@ class LiveTable(Observer):
 
     def __init__(self, targets: list[Target], cells_per_target: int) -> None:
         self._rows = {target: _Row(one_line(target.label, _TARGET_CHARS), cells_per_target) for target in targets}
-        self._stopped: set[Target] = set()
         self._console = Console(file=sys.stderr, highlight=False)
-        self._live = Live(
-            get_renderable=self._table, console=self._console, refresh_per_second=_REFRESH_PER_SECOND, transient=True
-        )
+        # Whether the terminal can move its cursor.
+        self.can_redraw = not self._console.is_dumb_terminal
+        how: Any = {"console": self._console, "refresh_per_second": _REFRESH_PER_SECOND, "transient": True}
+        self._live = Live(get_renderable=self._table, **how)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -100,13 +96,12 @@ class LiveTable(Observer):
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         row = self._rows[target]
-        row.n_cells = row.n_done
+        row.n_cells, row.stopped = row.n_done, True
         row.current = one_line(outcome_words(event, detail), _PROMPT_CHARS)
-        self._stopped.add(target)
 
     def target_finished(self, target: Target) -> None:
         row = self._rows[target]
-        if row.latencies_ms and target not in self._stopped:
+        if row.latencies_ms and not row.stopped:
             row.current = "done"
 
     def _table(self) -> Table:
@@ -117,27 +112,18 @@ class LiveTable(Observer):
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
             # Numbers keep their width; names give way.
-            is_name = name in ("target", "now")
-            table.add_column(
-                name,
-                justify="left" if is_name else "right",
-                no_wrap=True,
-                overflow="ellipsis",
-                min_width=None if is_name else len(name) + 1,
-                ratio=1 if is_name else None,
-                max_width=max(12, width // 3) if is_name else None,
-            )
-        for row in self._visible(max(1, height - 3)):
+            shape: Any = {"justify": "right", "min_width": len(name) + 1}
+            if name in ("target", "now"):
+                shape = {"justify": "left", "ratio": 1, "max_width": max(12, width // 3)}
+            table.add_column(name, no_wrap=True, overflow="ellipsis", **shape)
+        # The rows that fit, the newest begun one among them.
+        rows, room = list(self._rows.values()), max(1, height - 3)
+        begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)
+        first = max(0, min(begun - room // 2, len(rows) - room))
+        for row in rows[first : first + room]:
             cells = _cells(row)
             table.add_row(*(Text(cells[name]) for name in columns))
         return table
-
-    def _visible(self, room: int) -> list[_Row]:
-        """The rows that fit, the newest begun one among them."""
-        rows = list(self._rows.values())
-        begun = max((number for number, row in enumerate(rows) if row.started_s is not None), default=0)
-        first = max(0, min(begun - room // 2, len(rows) - room))
-        return rows[first : first + room]
 
 
 def _cells(row: _Row) -> dict[str, str]:

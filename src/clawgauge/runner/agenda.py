@@ -6,11 +6,10 @@ With several calls at once the decision rests on those that have come back; the 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import random
 from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -23,8 +22,8 @@ from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats.tiers import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
-_ID_CHARS = 12
 _SMALLEST_WINDOW = 512
+T = TypeVar("T")
 SpendingKey: TypeAlias = tuple[str, str, int]
 """A cell of the target that is asked: (suite, prompt id, repeat)."""
 
@@ -45,23 +44,20 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
         return CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, self.repeat)
 
 
-T = TypeVar("T")
-
-
 def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
     """The prompts of a plan that count toward the tier, in the order in which to ask them one by one.
 
     Suites and categories take turns, and within them the prompts before their variants: whenever the asking stops, it
     has seen as many kinds of task as it could.
     """
-    kinds = _grouped(((prompt.suite, prompt.category), prompt) for prompt in tier_prompts(prompts))
-    return _take_turns([_take_turns(_grouped((p.family, p) for p in kind)) for kind in kinds])
+    kinds = _grouped(tier_prompts(prompts), lambda prompt: (prompt.suite, prompt.category))
+    return _take_turns([_take_turns(_grouped(kind, lambda prompt: prompt.family)) for kind in kinds])
 
 
-def _grouped(pairs: Iterable[tuple[Hashable, T]]) -> list[list[T]]:
+def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     groups: dict[Hashable, list[T]] = {}
-    for key, member in pairs:
-        groups.setdefault(key, []).append(member)
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
     return list(groups.values())
 
 
@@ -77,8 +73,7 @@ class CallBudget:
     detail: Mapping[str, Any] = {}
 
     def __init__(self, limit: int, spent: int) -> None:
-        self.limit = limit
-        self.spent = spent
+        self.limit, self.spent = limit, spent
 
     @property
     def calls_left(self) -> int:
@@ -91,30 +86,28 @@ class CallBudget:
         self.spent += 1
 
     def learn(self, result: Result) -> None:
-        if not result.attempts:
-            # Recorded as unavailable without having been sent.
-            self.spent -= 1
+        # One without an attempt was recorded as unavailable without having been sent.
+        self.spent -= not result.attempts
 
 
 class CostBudget:
     """At most `limit` dollars are spent on a run, earlier stretches included, and one call more.
 
-    A call goes out while what is spent and what is held for the calls in flight is below the limit. `math.inf` is held
-    for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was
-    paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `changed` is for
-    those of all targets who wait for a call to come back.
+    A call goes out while what is spent and what `held` has for the calls in flight is below the limit. `math.inf` is
+    held for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call
+    that was paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `changed`
+    is for those of all targets who wait for a call to come back.
     """
 
     name = "max_cost"
 
     def __init__(self, limit: float, spent: float = 0.0) -> None:
-        self.limit = limit
-        self.spent = spent
+        self.limit, self.spent = limit, spent
+        self.held: dict[SpendingKey, float] = {}
+        self.changed = asyncio.Event()
         self._before_usd = spent
         self._recorded_usd = self._assumed_usd = self._dearest_usd = 0.0
         self._uncounted = False
-        self._holds: dict[SpendingKey, float] = {}
-        self.changed = asyncio.Event()
         self._paid: set[SpendingKey] = set()
 
     @property
@@ -131,31 +124,29 @@ class CostBudget:
     @property
     def unrecorded_usd(self) -> float:
         """What this stretch has spent, or may have, and no record says: warm-ups, lost attempts, calls in flight."""
-        held = sum(self._dearest_usd if math.isinf(held) else held for held in self._holds.values())
-        return round(max(0.0, self.spent - self._before_usd - self._recorded_usd + held), 6)
+        held_usd = sum(self._dearest_usd if math.isinf(held) else held for held in self.held.values())
+        return round(max(0.0, self.spent - self._before_usd - self._recorded_usd + held_usd), 6)
 
     def is_open(self, key: SpendingKey | None = None) -> bool:
         """Whether a call, or the next attempt of the cell `key`, may go out now; if not, one has to come back first."""
-        others_usd = sum(held for holder, held in self._holds.items() if holder != key)
+        others_usd = sum(held for holder, held in self.held.items() if holder != key)
         return not self._uncounted and self.spent + others_usd < self.limit
 
     def issue(self, cell: Cell) -> None:
-        self._holds[cell.prompt.suite, cell.prompt.id, cell.repeat] = math.inf
-
-    def hold(self, key: SpendingKey, most_usd: float) -> None:
-        """An attempt goes out that costs at most so much."""
-        self._holds[key] = most_usd
+        self.held[cell.spending_key] = math.inf
 
     def pay(self, key: SpendingKey, usd: float, *, assumed: bool = False) -> None:
-        """An attempt came back, and has cost so much, or is `assumed` to."""
-        self._holds.pop(key, None)
+        """An attempt came back, and has cost so much, or is `assumed` to: whoever waits may look again."""
+        self.held.pop(key, None)
         self._paid.add(key)
         if math.isinf(usd):
             self._uncounted = True
-            return
-        self.spent += usd
-        self._dearest_usd = max(self._dearest_usd, usd)
-        self._assumed_usd += usd if assumed else 0.0
+        else:
+            self.spent += usd
+            self._dearest_usd = max(self._dearest_usd, usd)
+            self._assumed_usd += usd if assumed else 0.0
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def learn(self, result: Result) -> None:
         key = (result.suite, result.prompt_id, result.repeat)
@@ -165,10 +156,6 @@ class CostBudget:
             unknown = cost is None and result.availability_status == "ok"
             self.pay(key, math.inf if unknown else cost or 0.0)
         self._paid.discard(key)
-
-
-Budget: TypeAlias = CallBudget | CostBudget
-"""A bound on what may be spent. Its `name` is the option that set it."""
 
 
 def cost_budget(plan: Plan) -> CostBudget | None:
@@ -185,61 +172,47 @@ class TierSearch:
     """
 
     def __init__(self, pool: Sequence[Prompt], repeats: int, before: Evidence) -> None:
-        self._families = {prompt.key: prompt.family for prompt in pool}
+        self.families = {prompt.key: prompt.family for prompt in pool}
         # How many cells of a family have no record, as long as it has no answer either.
-        self._unasked = Counter(self._families.values())
-        self._n_open = len(self._unasked)
+        self.unanswered = Counter(self.families.values())
+        self._n_open = len(self.unanswered)
         self._n_cells = len(pool) * repeats
         self._n_recorded = before.n_pool
         self.n = self.k = 0
         self._verdict: bool | None = None
-        self._futile = False
         for key, passed in before.asked:
             self._count(key, passed)
-        self._look_ahead()
-
-    def __contains__(self, key: PromptKey) -> bool:
-        return key in self._families
-
-    def family(self, key: PromptKey) -> PromptKey:
-        """What the verdicts that count once stand under."""
-        return self._families[key]
-
-    def has_answer(self, key: PromptKey) -> bool:
-        """Whether the family of a prompt has the answer that counts."""
-        return self._families[key] not in self._unasked
 
     @property
     def is_decided(self) -> bool:
         return self._verdict is not None
 
     @property
+    def is_futile(self) -> bool:
+        """Whether what is left cannot decide it."""
+        return not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open)
+
+    @property
     def is_over(self) -> bool:
-        """Whether nothing more need be asked: the question is decided, or what is left cannot decide it."""
-        return self.is_decided or self._futile
+        """Whether nothing more need be asked."""
+        return self.is_decided or self.is_futile
 
     def learn(self, result: Result) -> None:
-        """Count an answer that belongs here; what was not answered is no evidence."""
-        key = (result.suite, result.prompt_id)
-        if key in self._families:
-            self._n_recorded += 1
-            self._count(key, result.tool_use_success if result.availability_status == "ok" else None)
-            self._look_ahead()
+        """Count an answer to a prompt of the pool; what was not answered is no evidence."""
+        self._n_recorded += 1
+        self._count(result.prompt, result.tool_use_success if result.availability_status == "ok" else None)
 
     def _count(self, key: PromptKey, passed: bool | None) -> None:
-        family = self._families.get(key)
-        if family is None or not self._unasked[family]:
+        family = self.families.get(key)
+        if family is None or not self.unanswered[family]:
             return
-        self._unasked[family] -= 1
-        self._n_open -= passed is not None or self._unasked[family] == 0
+        self.unanswered[family] -= 1
+        self._n_open -= passed is not None or self.unanswered[family] == 0
         if passed is not None:
-            del self._unasked[family]
+            del self.unanswered[family]
             self.n += 1
             self.k += passed
             self._verdict = tell_tier_1(self.k, self.n) if self._verdict is None else self._verdict
-
-    def _look_ahead(self) -> None:
-        self._futile = not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open)
 
     def describe(self) -> dict[str, Any]:
         """The state of the search, for events.jsonl.
@@ -259,20 +232,8 @@ class TierSearch:
             "asked": self._n_recorded,
             "not_asked": not_asked,
             "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open),
-            "futile": self._futile,
+            "futile": self.is_futile,
         }
-
-
-def prefixed(prompt: Prompt, salt: bytes, key: CellKey) -> tuple[Prompt, str]:
-    """The prompt behind a line of its own, and the line: the same for every attempt at a cell, another for every cell,
-    repeat and run.
-    """
-    # The part that differs comes first: nothing before it can be shared.
-    digest = hashlib.blake2b(repr(tuple(key)).encode(), key=salt).hexdigest()
-    line = f"[{digest[:_ID_CHARS]} request id]"
-    if prompt.system:
-        return msgspec.structs.replace(prompt, system=f"{line}\n{prompt.system}"), line
-    return msgspec.structs.replace(prompt, prompt=f"{line}\n{prompt.prompt}"), line
 
 
 class Outcome(NamedTuple):
@@ -287,24 +248,23 @@ class Agenda:
 
     def __init__(
         self,
-        planned: Sequence[Cell],
-        *,
-        tier_cells: Sequence[Cell] = (),
+        cells: Sequence[Cell],
         search: TierSearch | None = None,
-        budgets: Sequence[Budget] = (),
+        budgets: Sequence[CallBudget | CostBudget] = (),
         skipped: Sequence[Outcome] = (),
     ) -> None:
-        self._planned = OrderedDict((cell.spending_key, cell) for cell in planned)
+        self._search, self._budgets, self._skipped = search, budgets, skipped
+        pool = {} if search is None else search.families
+        self._planned = OrderedDict((cell.spending_key, cell) for cell in cells if cell.prompt.key not in pool)
         # The cells of a family that has no answer yet: one is out, or may go, while the others wait. None, once the
-        # search is over.
+        # search is over. Each is asked once, in the pool's order.
         self._waiting: dict[PromptKey, deque[Cell]] = {}
         self._out: dict[PromptKey, deque[Cell]] = {}
-        self._search = search
-        self._budgets = budgets
-        self._skipped = skipped
-        for cell in tier_cells:
-            if search is not None and not search.is_over and not search.has_answer(cell.prompt.key):
-                self._waiting.setdefault(search.family(cell.prompt.key), deque()).append(cell)
+        if search is not None and not search.is_over:
+            once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
+            for key, family in pool.items():
+                if key in once and family in search.unanswered:
+                    self._waiting.setdefault(family, deque()).append(once[key])
 
     @property
     def n_open(self) -> int:
@@ -319,9 +279,7 @@ class Agenda:
 
     def holds(self, cell: Cell) -> bool:
         """Whether this cell is open and wanted."""
-        if cell.spending_key in self._planned or self._search is None or cell.prompt.key not in self._search:
-            return cell.spending_key in self._planned
-        return cell in self._waiting.get(cell.prompt.family, ())
+        return cell.spending_key in self._planned or cell in self._waiting.get(cell.prompt.family, ())
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
@@ -332,7 +290,10 @@ class Agenda:
         if not self._waiting or (only is not None and only.spending_key in self._planned):
             cell = self._planned.pop(only.spending_key if only else next(iter(self._planned)))
         else:
-            cell = self._take_tier_cell(only)
+            family = only.prompt.family if only else next(iter(self._waiting))
+            others = self._out[family] = self._waiting.pop(family)
+            cell = only or others[0]
+            others.remove(cell)
         for budget in self._budgets:
             budget.issue(cell)
         return cell
@@ -341,21 +302,14 @@ class Agenda:
         """A cell that was taken has its record."""
         for budget in self._budgets:
             budget.learn(result)
-        key = (result.suite, result.prompt_id)
-        if self._search is not None and key in self._search:
-            self._search.learn(result)
-            others = self._out.pop(self._search.family(key), None)
-            if self._search.is_over:
+        search = self._search
+        if search is not None and (family := search.families.get(result.prompt)) is not None:
+            search.learn(result)
+            others = self._out.pop(family, None)
+            if search.is_over:
                 self._waiting.clear()
-            elif others and not self._search.has_answer(key):
-                self._waiting[self._search.family(key)] = others
-
-    def _take_tier_cell(self, only: Cell | None) -> Cell:
-        family = only.prompt.family if only else next(iter(self._waiting))
-        cells = self._out[family] = self._waiting.pop(family)
-        cell = only or cells[0]
-        cells.remove(cell)
-        return cell
+            elif others and family in search.unanswered:
+                self._waiting[family] = others
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about the cells that were not asked."""
@@ -371,31 +325,20 @@ class Agenda:
 
 
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
-    """A target's open cells in the order they are asked; those of a tier's pool once each, in the pool's order.
-
-    The `cost` budget is the whole run's: one target's spending is what the next has left.
-    """
+    """A target's open cells. The `cost` budget is the whole run's: what one target spends, the next has not."""
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
-    every = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked)
-    done = plan.work.done
+    every, done = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked), plan.work.done
     open_cells = [cell for cell in every if not done or cell.key(target) not in done]
     cells, skipped = _leave_out(plan, target, open_cells)
-    budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
+    budgets: list[CallBudget | CostBudget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
-    if not settings.until_decided:
-        return Agenda(cells, budgets=budgets, skipped=skipped)
-    beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
-    pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
-    search = TierSearch(pool, settings.repeats, before)
-    open_once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
-    return Agenda(
-        [cell for cell in cells if cell.prompt.key not in search],
-        tier_cells=[open_once[key] for prompt in pool if (key := prompt.key) in open_once],
-        search=search,
-        budgets=budgets,
-        skipped=skipped,
-    )
+    search = None
+    if settings.until_decided:
+        beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
+        pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
+        search = TierSearch(pool, settings.repeats, before)
+    return Agenda(cells, search, budgets, skipped)
 
 
 def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:
@@ -441,19 +384,16 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell
             special[prompt.key] = keys
     if not long and not special:
         return cells, []
-    provider = plan.provider_for(target)
+    provider = plan.provider(target.provider)
     window = provider.context_tokens
     beyond = {key for key, size in long.items() if window is not None and size > window}
     lost = {key: keys & provider.cannot_send for key, keys in special.items() if keys & provider.cannot_send}
-    reasons: list[tuple[set[PromptKey], dict[str, Any]]] = [
-        (beyond, {"reason": "beyond_context", "window": window}),
-        (
-            lost.keys() - beyond,
-            {"reason": "cannot_be_sent", "keys": sorted({k for keys in lost.values() for k in keys})},
-        ),
-    ]
+    missing = sorted(set().union(*lost.values()))
     skipped = []
-    for prompts, why in reasons:
+    for prompts, why in (
+        (beyond, {"reason": "beyond_context", "window": window}),
+        (lost.keys() - beyond, {"reason": "cannot_be_sent", "keys": missing}),
+    ):
         names = [f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in prompts]
         if names:
             skipped.append(Outcome("skip", {**why, "prompts": sorted(set(names)), "not_asked": len(names)}))

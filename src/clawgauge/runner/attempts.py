@@ -8,7 +8,6 @@ go one at a time.
 
 from __future__ import annotations
 
-import asyncio
 import math
 
 import msgspec
@@ -24,20 +23,10 @@ from clawgauge.timeline import Completion
 BACKOFF_CAP_S = 60.0
 
 # After one of these every further call to the target would fail the same way: it is asked once.
-TARGET_ENDING = frozenset(
-    {
-        "api_key_missing",
-        "cli_auth",
-        "cli_missing",
-        "cli_not_executable",
-        "connect_timeout",
-        "connection_refused",
-        "dns_error",
-        "http_401",
-        "model_not_found",
-        "runtime_missing",
-    }
-)
+TARGET_ENDING = frozenset({
+    "api_key_missing", "cli_auth", "cli_missing", "cli_not_executable", "connect_timeout", "connection_refused",
+    "dns_error", "http_401", "model_not_found", "runtime_missing",
+})  # fmt: skip
 # A server that answered before and is gone now may be restarting: worth the same patience as a reset.
 _MAY_RETURN = frozenset({"connection_refused", "connect_timeout"})
 # Shorter hold-ups are recorded as the call's lag, and decide nothing.
@@ -82,12 +71,8 @@ def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailu
 _WRAPPING_TOKENS = 1_000
 # Failures before a model was asked. Whatever else went wrong, some of an answer may have been made, and billed.
 _UNBILLED = TARGET_ENDING | {
-    "client_limit",
-    "context_length_exceeded",
-    "invalid_prompt",
-    "redirect_refused",
-    "tls_error",
-}
+    "client_limit", "context_length_exceeded", "invalid_prompt", "redirect_refused", "tls_error",
+}  # fmt: skip
 _UNKNOWN = math.inf
 
 
@@ -95,23 +80,18 @@ class Spending:
     """One target's attempts against the run's budget."""
 
     def __init__(self, budget: CostBudget, price: Price | None) -> None:
-        self._budget = budget
+        self.budget = budget
         self._price = price
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no attempt may go out any more."""
-        return self._budget.calls_left == 0
-
     async def admit(self, key: SpendingKey, call: Call) -> bool:
         """Wait until an attempt may go out, and set its money aside. False where the money is spent."""
-        while not self._budget.is_open(key):
-            if self.is_over:
+        while not self.budget.is_open(key):
+            if self.budget.calls_left == 0:
                 return False
-            await self._budget.changed.wait()
-        self._budget.hold(key, self._most_usd(call) if self._foreseeable else _UNKNOWN)
+            await self.budget.changed.wait()
+        self.budget.held[key] = self._most_usd(call) if self._foreseeable else _UNKNOWN
         return True
 
     def settle(self, key: SpendingKey, call: Call, completion: Completion, failure: CallFailure | None) -> None:
@@ -119,28 +99,18 @@ class Spending:
         known_usd, _ = call_cost(completion, self._price)
         most_usd = self._most_usd(call)
         if known_usd is not None:
-            self._budget.pay(key, known_usd)
             self._foreseeable = self._foreseeable is not False and known_usd <= most_usd
+            self.budget.pay(key, known_usd)
         elif failure is not None and (
             (failure.http_status or 0) >= 400
             or failure.failure_type.startswith("http_")
             or failure.failure_type in _UNBILLED
         ):
-            self._budget.pay(key, 0.0)
+            self.budget.pay(key, 0.0)
         elif completion.input_tokens is None or completion.output_tokens is None:
-            self._budget.pay(key, most_usd, assumed=True)
+            self.budget.pay(key, most_usd, assumed=True)
         else:
-            self._budget.pay(key, self._usd(completion.input_tokens, completion.output_tokens), assumed=True)
-        self.wake()
-
-    async def change(self) -> None:
-        """Wait for an attempt to come back, of whichever target."""
-        await self._budget.changed.wait()
-
-    def wake(self) -> None:
-        """Something came back: whoever waits may look again."""
-        self._budget.changed.set()
-        self._budget.changed = asyncio.Event()
+            self.budget.pay(key, self._usd(completion.input_tokens, completion.output_tokens), assumed=True)
 
     def _most_usd(self, call: Call) -> float:
         if self._price is None or call.max_tokens is None or call.world is not None:

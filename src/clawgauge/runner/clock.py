@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter_ns
 from typing import Any, Self
@@ -15,7 +17,6 @@ TICK_S = 0.005
 _TICK_NS = round(TICK_S * 1e9)
 # Sixteen buckets to every doubling: a percentile read from them is right within 1/16 of itself.
 _SUB_BITS = 4
-_N_BUCKETS = (64 - _SUB_BITS) << _SUB_BITS
 _MAX_PEAKS = 4_096
 _RESOLUTION_READS = 256
 # Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
@@ -38,38 +39,33 @@ class Clock:
     sleep = staticmethod(asyncio.sleep)
 
 
+@dataclass(slots=True)
 class LagHistogram:
     """Durations in nanoseconds, counted in buckets that widen with them. Memory does not grow with their number."""
 
-    def __init__(self) -> None:
-        self.n = 0
-        self.max_ns = 0
-        self._counts = [0] * _N_BUCKETS
+    n: int = 0
+    max_ns: int = 0
+    counts: Counter[int] = field(default_factory=Counter)
 
     def add(self, duration_ns: int) -> None:
-        """Count one duration, which is not below 0."""
-        if duration_ns > self.max_ns:
-            self.max_ns = duration_ns
+        """Count one duration, which is not below 0, under the largest that its bucket takes."""
         self.n += 1
+        self.max_ns = max(self.max_ns, duration_ns)
         shift = max(0, duration_ns.bit_length() - _SUB_BITS - 1)
-        self._counts[min(_N_BUCKETS - 1, (shift << _SUB_BITS) + (duration_ns >> shift))] += 1
+        self.counts[(((duration_ns >> shift) + 1) << shift) - 1] += 1
 
     def percentile_ns(self, share: float) -> int:
         """The smallest bound that at least `share` of the durations do not exceed."""
-        wanted, seen = share * self.n, 0
-        for bucket, count in enumerate(self._counts):
+        seen = 0
+        for most_ns, count in sorted(self.counts.items()):
             seen += count
-            if count and seen >= wanted:
-                shift = max(0, (bucket >> _SUB_BITS) - 1)
-                return min(((bucket - (shift << _SUB_BITS) + 1) << shift) - 1, self.max_ns)
+            if seen >= share * self.n:
+                return min(most_ns, self.max_ns)
         return self.max_ns
 
 
 class ClientClock:
-    """Watches the running loop, and what this program costs, from entering to leaving.
-
-    `cores` and `load_1m` are what the machine had, and had to do, before that.
-    """
+    """Watches the running loop, and what this program costs. `cores` and `load_1m` are from before it was entered."""
 
     def __init__(
         self, *, cores: int | None = None, load_1m: float | None = None, now_ns: Callable[[], int] = perf_counter_ns

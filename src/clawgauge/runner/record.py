@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from clawgauge.characters import REPLACEMENT, well_formed
 from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
@@ -27,14 +28,9 @@ ERROR_CAP_BYTES = 2_048
 LABEL_CAP_CHARS = 256
 # What a provider reports goes into the record under the same name.
 _AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
-_UNJUDGED: dict[str, Any] = {
-    "objective_pass": None,
-    "violation": None,
-    "parsed_output": None,
-    "tool_calls": [],
-    "tool_call_count": 0,
-    "tool_use_success": False,
-}
+_AS_ASKED = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
+_NO_ANSWER: dict[str, Any] = dict.fromkeys(("objective_pass", "violation", "parsed_output"))
+_UNJUDGED = {**_NO_ANSWER, "tool_calls": [], "tool_call_count": 0, "tool_use_success": False}
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
 _CUT_PROMPT_MIN_CHARS = 4_000
 _CHARS_PER_TOKEN_AT_MOST = 12
@@ -74,11 +70,9 @@ def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn
     room, cut = TRANSCRIPT_CAP_BYTES, False
     kept: list[TranscriptTurn] = []
     for turn in turns:
-        texts = [cut_text(well_formed(text), STRING_CAP_BYTES)[0] for text in (turn.text, *turn.answers)]
-        calls = [
-            call if _fits(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in turn.calls
-        ]
-        slim = msgspec.structs.replace(turn, text=texts[0], calls=calls, answers=texts[1:])
+        text, *answers = (cut_text(well_formed(one), STRING_CAP_BYTES) for one in (turn.text, *turn.answers))
+        calls = [call if _fits(call.arguments) else replace(call, arguments=None) for call in turn.calls]
+        slim = replace(turn, text=text, calls=calls, answers=answers)
         room -= len(msgspec.json.encode(slim))
         if room < 0:
             return kept, True
@@ -117,6 +111,48 @@ class Asked(msgspec.Struct, frozen=True):
     prefix: str | None = None
 
 
+def join_turns(
+    asked: list[Asked], failure: CallFailure | None, transcript: list[TranscriptTurn], tools: list[dict[str, Any]]
+) -> Asked:
+    """A task's turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
+    turns = [turn.completion for turn in asked]
+    last = turns[-1]
+    warnings = [words for turn in turns for words in turn.warnings]
+    if not any(words.startswith(TOOLS_DROPPED) for words in warnings):
+        warnings += filter(None, [dropped_warning(tools, turns[0].input_tokens)])
+    costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
+    lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
+    sums: dict[str, int | None] = {}
+    for name in TOKEN_COUNTS:
+        # The sum where every turn told its count; a turn that failed may have told none.
+        counts = [getattr(turn, name) for turn in turns]
+        told = counts[:-1] if failure is not None and counts[-1] is None else counts
+        sums[name] = sum(told) if told and None not in told else None
+    whole = replace(
+        turns[0],
+        text=last.text,
+        reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
+        native_calls=[made for turn in transcript for made in turn.calls],
+        e2e_ns=sum(turn.e2e_ns for turn in asked),
+        finish_reason=last.finish_reason,
+        refusal=last.refusal,
+        cost_usd=sum(costs) if costs else None,
+        cli_overhead_ms=None,
+        warnings=list(dict.fromkeys(warnings)),
+        transcript=transcript,
+        **sums,
+    )
+    return replace(
+        asked[-1],
+        completion=whole,
+        failure=failure,
+        e2e_ns=whole.e2e_ns,
+        started_at_ms=asked[0].started_at_ms,
+        attempts=[attempt for turn in asked for attempt in turn.attempts],
+        lag_ns=max(lags, default=None),
+    )
+
+
 class Source(msgspec.Struct, frozen=True):
     """Whose record it is: what all cells of a target have in common."""
 
@@ -134,46 +170,37 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
     status, failure_type, error = _outcome(completion, text, asked.failure)
     verdict = _UNJUDGED
     if failure_type is None:
-        judged = msgspec.structs.asdict(judge(prompt, text, completion.native_calls))
-        verdict = {**judged, "judged_by": VALIDATORS_VERSION}
+        verdict = {**asdict(judge(prompt, text, completion.native_calls)), "judged_by": VALIDATORS_VERSION}
     # Nothing is ever estimated: where there is a count, it is the server's.
-    counts = [getattr(completion, name) for name in TOKEN_COUNTS]
-    raw_output, raw_bytes, truncated = cut_text(text, RAW_OUTPUT_CAP_BYTES)
-    turns, transcript_cut = completion.transcript, False
-    transcript = turns
-    if turns is not None:
-        transcript, transcript_cut = bounded_transcript(turns)
+    counted = any(getattr(completion, name) is not None for name in TOKEN_COUNTS)
+    raw_bytes, turns = len(text.encode()), completion.transcript
+    transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
     cost, cost_source = call_cost(completion, source.price)
+    # The final attempt's times; null where nothing was seen.
+    ns = {"ttft": completion.ttft_ns, "ttfa": completion.ttfa_ns, "connect": completion.connect_ns, "lag": asked.lag_ns}
+    us = {name: None if one is None else round(one / 1000) for name, one in ns.items()}
     return Result(
         run_id=source.run_id,
-        provider=target.provider,
-        model=target.model,
-        thinking_level=target.thinking_level,
         prompt_id=prompt.id,
         prompt_name=prompt.name,
         availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-        started_at_ms=asked.started_at_ms,
-        ended_at_ms=asked.ended_at_ms,
         success=failure_type is None,
         failure_type=failure_type,
-        raw_output=raw_output,
+        raw_output=cut_text(text, RAW_OUTPUT_CAP_BYTES),
         suite=prompt.suite,
         repeat=cell.repeat,
         stretch=source.stretch,
         expected_tools=prompt.expected_tools,
-        attempts=asked.attempts,
-        streamed=asked.streamed,
-        cold_start=asked.cold_start,
         # Bounded: a record too long to be read again would be a lost answer.
         finish_reason=completion.finish_reason and completion.finish_reason[:LABEL_CAP_CHARS],
         model_reported=completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS],
         error=bounded_error(source.redact, error) if error else None,
         raw_output_bytes=raw_bytes,
-        raw_output_truncated=truncated,
+        raw_output_truncated=raw_bytes > RAW_OUTPUT_CAP_BYTES,
         text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
-        reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES)[0] if reasoning else None,
+        reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES) if reasoning else None,
         tools_offered=bool(prompt.tools),
-        tokens_source=None if all(count is None for count in counts) else "server",
+        tokens_source="server" if counted else None,
         cost_usd=cost,
         cost_source=cost_source,
         prompt_prefix=asked.prefix,
@@ -183,37 +210,27 @@ def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer
         transcript=transcript,
         transcript_cut=transcript_cut,
         warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
+        e2e_ms=to_ms(asked.e2e_ns),
+        ttft_ms=None if completion.ttft_ns is None else to_ms(completion.ttft_ns),
+        ttfa_ms=None if completion.ttfa_ns is None else to_ms(completion.ttfa_ns),
+        timings_us=TimingsUs(e2e=round(asked.e2e_ns / 1000), **us),
+        total_ms=to_ms(asked.total_ns),
+        **asdict(target),
+        **{name: getattr(asked, name) for name in _AS_ASKED},
         **{name: getattr(completion, name) for name in _AS_REPORTED},
-        **_timings(asked),
         **verdict,
     )
 
 
-def _timings(asked: Asked) -> dict[str, Any]:
-    """The final attempt's times in milliseconds, and in microseconds beside; null where nothing was seen."""
-    seen = asked.completion
-    told_ns = {"ttft": seen.ttft_ns, "ttfa": seen.ttfa_ns, "connect": seen.connect_ns, "lag": asked.lag_ns}
-    told_us = {name: None if ns is None else round(ns / 1000) for name, ns in told_ns.items()}
-    return {
-        "e2e_ms": to_ms(asked.e2e_ns),
-        "ttft_ms": None if seen.ttft_ns is None else to_ms(seen.ttft_ns),
-        "ttfa_ms": None if seen.ttfa_ns is None else to_ms(seen.ttfa_ns),
-        "timings_us": TimingsUs(e2e=round(asked.e2e_ns / 1000), **told_us),
-        "total_ms": to_ms(asked.total_ns),
-    }
-
-
 def bounded_error(redact: Callable[[str], str], words: str) -> str:
     """What went wrong in the server's words: redacted, repaired, at most 2 KB."""
-    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)[0]
+    return cut_text(redact(well_formed(words)), ERROR_CAP_BYTES)
 
 
-def cut_text(text: str, cap_bytes: int) -> tuple[str, int, bool]:
-    """The text within `cap_bytes` of UTF-8, cut on a code point; its full size; whether it was cut."""
-    encoded = text.encode("utf-8")
-    if len(encoded) <= cap_bytes:
-        return text, len(encoded), False
-    return encoded[:cap_bytes].decode("utf-8", "ignore"), len(encoded), True
+def cut_text(text: str, cap_bytes: int) -> str:
+    """The text within `cap_bytes` of UTF-8, cut on a code point."""
+    encoded = text.encode()
+    return text if len(encoded) <= cap_bytes else encoded[:cap_bytes].decode("utf-8", "ignore")
 
 
 def to_ms(duration_ns: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from itertools import islice
 
 import msgspec
@@ -21,10 +21,12 @@ from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
-from clawgauge.records import Resources, Target
-from clawgauge.runner.agenda import Agenda, Cell, cost_budget, interleaved_order, make_agenda
+from clawgauge.records import Resources, RunOptions, Target
+from clawgauge.runner.agenda import cost_budget, interleaved_order, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
+
+_PEAKS = ("peak_memory_bytes", "peak_process_bytes", "peak_vram_bytes", "energy_j")
 
 
 async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | None = None) -> None:
@@ -34,15 +36,12 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
     settings, stretch = plan.settings, plan.work.stretch
     cost = cost_budget(plan)
     context = RunContext(plan, folder, observer, clock or Clock(), cost, random.Random(settings.seed))
-    context.event("stretch_started", None, stretch=stretch, options=msgspec.to_builtins(settings.recorded()))
+    options = {name: getattr(settings, name) for name in RunOptions.__struct_fields__}
+    context.event("stretch_started", None, stretch=stretch, options=options)
     outcome = "interrupted"
     try:
-        if settings.interleave:
-            await _run_in_turns(context)
-        else:
-            for target in plan.targets:
-                if (agenda := _open_agenda(context, target)) is not None:
-                    await _run_target(context, target, agenda)
+        for targets in [plan.targets] if settings.interleave else [[target] for target in plan.targets]:
+            await _run_targets(context, targets)
         outcome = "finished"
     finally:
         context.judge.close()
@@ -50,50 +49,43 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
         context.event("stretch_ended", None, stretch=stretch, outcome=outcome, **spent)
 
 
-def _open_agenda(context: RunContext, target: Target) -> Agenda | None:
-    """What a target is to be asked; where that is nothing, it is said why."""
-    agenda = make_agenda(context.plan, target, context.cost)
-    if agenda.n_open:
-        return agenda
-    context.tell_outcomes(target, agenda)
-    return None
+async def _run_targets(context: RunContext, targets: list[Target]) -> None:
+    """Targets, side by side if there are several, each between two snapshots, the first before its model is loaded.
 
-
-async def _run_target(context: RunContext, target: Target, agenda: Agenda) -> None:
-    """One target between two resource snapshots, the first taken before its model is loaded."""
-    context.observer.target_started(target, agenda.n_open)
-    async with context.plan.provider_for(target) as provider:
-        before = await _look(context, target, provider, "before")
-        sampler = PeakSampler(pids=provider.pids, environ=context.plan.environ)
-        clock = ClientClock(cores=count_usable_cores(), load_1m=before.load_1m)
-        try:
-            with sampler, clock:
-                await TargetRun(context, target, provider, agenda, clock).ask()
-        finally:
-            await _look_after(context, target, provider, before, clock, sampler)
-    context.observer.target_finished(target)
-
-
-async def _run_in_turns(context: RunContext) -> None:
-    """All targets side by side, each between two snapshots around the whole; whose the memory and energy were, nobody
-    can tell.
+    Of targets that take turns nobody can tell whose the memory and the energy were.
     """
-    agendas = {t: agenda for t in context.plan.targets if (agenda := _open_agenda(context, t)) is not None}
+    plan, agendas = context.plan, {}
+    for target in targets:
+        agenda = make_agenda(plan, target, context.cost)
+        if agenda.n_open:
+            agendas[target] = agenda
+        else:
+            context.tell_outcomes(target, agenda)
     if not agendas:
         return
     async with AsyncExitStack() as stack:
         providers, before = {}, {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = providers[target] = await stack.enter_async_context(context.plan.provider_for(target))
+            provider = providers[target] = await stack.enter_async_context(plan.provider(target.provider))
             before[target] = await _look(context, target, provider, "before")
         clock = ClientClock(cores=count_usable_cores(), load_1m=next(iter(before.values())).load_1m)
+        sampler = None if plan.settings.interleave else PeakSampler(pids=provider.pids, environ=plan.environ)
+        runs = {t: TargetRun(context, t, providers[t], agenda, clock) for t, agenda in agendas.items()}
         try:
-            with clock:
-                await _take_turns(context, {t: TargetRun(context, t, providers[t], agendas[t], clock) for t in agendas})
+            with sampler or nullcontext(), clock:
+                await (_take_turns(context, runs) if plan.settings.interleave else runs[target].ask())
         finally:
             for target, provider in providers.items():
-                await _look_after(context, target, provider, before[target], clock, None)
+                after = await _look(context, target, provider, "after")
+                context.event(
+                    "target_finished",
+                    target,
+                    resources_before=msgspec.to_builtins(before[target]),
+                    resources_after=msgspec.to_builtins(after),
+                    **{name: sampler and getattr(sampler, name) for name in _PEAKS},
+                    clock=clock.describe(),
+                )
     for target in agendas:
         context.observer.target_finished(target)
 
@@ -104,18 +96,14 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
         await run.get_ready()
     rounds = interleaved_order(context.plan, context.folder.run_id)
 
-    async def ask_round(cell: Cell, targets: list[Target]) -> None:
-        for target in targets:
-            if target in runs:
-                await runs[target].ask_next(cell)
-
-    async def work() -> None:
-        for cell, targets in rounds:
-            await ask_round(cell, targets)
+    async def work(at_most: int | None = None) -> None:
+        for cell, targets in islice(rounds, at_most):
+            for target in targets:
+                if target in runs:
+                    await runs[target].ask_next(cell)
 
     # The first calls go alone, as they do for one target.
-    for cell, targets in islice(rounds, 1):
-        await ask_round(cell, targets)
+    await work(1)
     async with asyncio.TaskGroup() as group:
         for _ in range(context.plan.settings.concurrency):
             group.create_task(work())
@@ -131,25 +119,3 @@ async def _look(context: RunContext, target: Target, provider: Provider, moment:
     if moment == "after" or not context.folder.has(name):
         context.folder.write(name, text)
     return figures
-
-
-async def _look_after(
-    context: RunContext,
-    target: Target,
-    provider: Provider,
-    before: Resources,
-    clock: ClientClock,
-    sampler: PeakSampler | None,
-) -> None:
-    after = await _look(context, target, provider, "after")
-    context.event(
-        "target_finished",
-        target,
-        resources_before=msgspec.to_builtins(before),
-        resources_after=msgspec.to_builtins(after),
-        peak_memory_bytes=sampler and sampler.peak_memory_bytes,
-        peak_process_bytes=sampler and sampler.peak_process_bytes,
-        peak_vram_bytes=sampler and sampler.peak_vram_bytes,
-        energy_j=sampler and sampler.energy_j,
-        clock=clock.describe(),
-    )

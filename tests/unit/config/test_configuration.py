@@ -18,7 +18,7 @@ from support.rows import every_row
 def settings_of(toml: str, environ: dict[str, str], tmp_path: Path) -> dict[str, ProviderSettings]:
     path = tmp_path / "clawgauge.toml"
     path.write_text(toml)
-    return provider_settings(read_configuration(path, environ), environ, concurrency=1, tell=lambda line: None)
+    return provider_settings(read_configuration(path, environ), environ, lambda line: None)
 
 
 @every_row(
@@ -109,7 +109,7 @@ def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
     """Built-in names need no search through installed packages; an unknown one is told all that there are."""
 
     def settings(*named: str) -> set[str]:
-        return set(provider_settings(Configuration(), {}, concurrency=1, tell=lambda line: None, named=named))
+        return set(provider_settings(Configuration(), {}, lambda line: None, named=named))
 
     assert settings("embedded") == settings("no_such_thing") == set(BUILT_IN)
     assert set(BUILT_IN) <= set(provider_types())

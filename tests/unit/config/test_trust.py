@@ -64,7 +64,7 @@ def test_no_field_of_a_provider_is_taken_from_an_untrusted_file(
     value = {"local": "true", "context": "4096"}.get(name, '"x"')
     found = untrusted(f"[providers.openai_responses]\n{name} = {value}\n", tmp_path, monkeypatch)
     assert not found.run and not found.providers and found.withheld_providers == {"openai_responses"}
-    settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, concurrency=1, tell=lambda line: None)
+    settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, lambda line: None)
     refused = settings["openai_responses"]
     assert refused.unusable and "clawgauge trust" in refused.unusable and refused.api_key is None
 
@@ -87,7 +87,7 @@ def settings_of(toml: str, tmp_path: Path, **environ: str) -> dict[str, Provider
     path = tmp_path / "named.toml"
     path.write_text(toml)
     environ = {**ENVIRON, **environ}
-    return provider_settings(read_configuration(path, environ), environ, concurrency=1, tell=lambda line: None)
+    return provider_settings(read_configuration(path, environ), environ, lambda line: None)
 
 
 @every_row(

@@ -9,8 +9,8 @@ from typing import Any
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call
 from clawgauge.records import Attempt, ToolInvocation
-from clawgauge.runner.conversation import converse
 from clawgauge.runner.record import Asked
+from clawgauge.runner.target import converse
 from clawgauge.timeline import Completion
 
 TOOL = {"type": "function", "function": {"name": "exec", "description": "Run a command. " * 40}}
