@@ -100,7 +100,7 @@ def claude_stream(data: bytes) -> None:
             for number, line in enumerate(data.split(b"\n")):
                 stream.feed(number, line)
             stream.settle()
-            failure = explain_failure(stream.outcome, model="m", exit_code=len(data) % 2, stderr_tail="")
+            failure = explain_failure(stream, model="m", exit_code=len(data) % 2, stderr_tail="")
             folded.append((timeline.fold(1000), failure and (failure.status, failure.failure_type)))
             _recorded(folded[-1][0], failure)
         assert folded[0] == folded[1]

@@ -20,7 +20,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, create_provider
 from clawgauge.providers.http import client as http_client
 from clawgauge.providers.http.client import HttpClient
-from clawgauge.providers.http.connection import ReplyFrames
+from clawgauge.providers.http.connection import Wire
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.timeline import Completion, Timeline
 from support.http_exchange import Exchange
@@ -391,10 +391,10 @@ def test_memory_that_runs_out_while_a_head_is_read_is_not_the_servers_fault(
 ) -> None:
     """It is raised as it is, and not told as a reply that is no HTTP."""
 
-    def exhausted(self: ReplyFrames, name: bytes, value: bytes) -> None:
+    def exhausted(self: Wire, name: bytes, value: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(ReplyFrames, "on_header", exhausted)
+    monkeypatch.setattr(Wire, "on_header", exhausted)
     with pytest.raises(MemoryError):
         attempt("openai_chat", server.v1_url)
 

@@ -275,12 +275,10 @@ class ClaudeCodeCli(Provider):
         finally:
             if tools is not None:
                 report_answers(sink, stream, tools.logged_calls())
-        failure = explain_failure(
-            stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
-        )
+        failure = explain_failure(stream, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail)
         if failure is not None:
             # Asking again would begin the task anew and throw away turns that were paid for.
-            failure.retryable = failure.retryable and not stream.outcome.turns_ended
+            failure.retryable = failure.retryable and not stream.turns_ended
             raise failure
 
     async def probe(self) -> ProviderProbe:
@@ -357,7 +355,7 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
         if stream.clock_runs:
             sink.end(child.exited_ns or time.perf_counter_ns())
     stream.settle()
-    if stream.outcome.cut is None:
+    if stream.cut is None:
         await child.wait_exit(LINGER_S)
 
 

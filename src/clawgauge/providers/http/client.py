@@ -12,7 +12,6 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
@@ -20,12 +19,19 @@ from weakref import WeakSet
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
+from httptools import HttpParserError
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, ReplyFrames, ServerDisconnected, Wire
+from clawgauge.providers.http.connection import (
+    FRAMING_CAP_BYTES,
+    ReadingDesk,
+    ServerDisconnected,
+    Wire,
+    lenient_parser,
+)
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
 from clawgauge.providers.http.reply import Reader
 from clawgauge.proxies import find_proxy, is_loopback
@@ -37,7 +43,6 @@ _RESOLVED_S = 10.0
 _CLOSE_S = 1.0
 # A name may have two addresses, tried side by side.
 _DESCRIPTORS = 2
-_STALE_CONNECTIONS = 8
 _BEFORE_DEADLINE_S = 0.1
 _ASKING_S = 5.0
 _TELLING_S = 30.0
@@ -61,9 +66,13 @@ class HttpClient:
             self._address = URL(self.base_url)
         except ValueError:  # the first call says so
             self._address = URL()
-        self._proxy = _find_proxy(self._address)
         self._tls = _trust() if parts.scheme == "https" else None
-        self._first_hop = self._proxy.address if self._proxy else self._address
+        self._proxy = proxy = _find_proxy(self._address)
+        self._proxy_headers: dict[str, str] = {}
+        if proxy is not None and proxy.user is not None:
+            self._proxy_headers["Proxy-Authorization"] = _basic(proxy.user, proxy.password or "")
+        self._first_hop = proxy or self._address
+        self._first_tls = _trust() if self._first_hop.scheme == "https" else None
         self._heads: dict[tuple[str, str], bytes] = {}
         self._desk = ReadingDesk()
         self._reuse = True
@@ -93,12 +102,10 @@ class HttpClient:
 
         Over a connection of its own, which no call finds warm. Raises `CallFailure` for anything but an answer.
         """
-        method, timeout_s = ("GET", _ASKING_S) if body is None else ("POST", _TELLING_S)
         reply = _Whole()
         try:
-            async with asyncio.timeout(timeout_s):
-                sink = cast(Sink, reply)
-                await self.exchange(url, body or b"", sink=sink, reader=reply, method=method, alone=True)
+            async with asyncio.timeout(_ASKING_S if body is None else _TELLING_S):
+                await self.exchange(url, body, sink=cast(Sink, reply), reader=reply, alone=True)
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
@@ -124,7 +131,7 @@ class HttpClient:
         place = address.raw_path_qs
         if self._proxy is not None and address.scheme == "http":
             place = str(address)
-            headers |= self._proxy.headers
+            headers |= self._proxy_headers
         lines = [f"{method} {place} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(character in line for line in lines for character in "\r\n\0"):
             raise CallFailure("error", "exception", "a header may not hold a line break or a NUL")
@@ -133,26 +140,26 @@ class HttpClient:
     async def exchange(
         self,
         url: str,
-        payload: bytes,
+        payload: bytes | None,
         *,
         sink: Sink,
         reader: Reader,
         timeout_s: float = math.inf,
-        method: str = "POST",
         alone: bool = False,
     ) -> None:
-        """Send one request and feed its reply to `reader`, reporting the clock to `sink`.
+        """Send one request (a POST where it has a payload) and feed its reply to `reader`, with the clock to `sink`.
 
         The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before. With `alone`
         it goes over a connection of its own.
         """
         words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
+        method, payload = ("GET", b"") if payload is None else ("POST", payload)
         head = self._heads.get((method, url))
         if head is None:
             head = self._heads[method, url] = self._head(method, url + self._query)
         request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
         # Over the first connection that takes the request: a pooled one may have been closed by the server.
-        for _ in range(_STALE_CONNECTIONS):
+        while True:
             wire, connect_ns = await self._take(alone)
             try:
                 done = wire.ask(request, sink, reader, words_until_s)
@@ -162,8 +169,6 @@ class HttpClient:
                 failure = exchange_failure(fault, self._where)
                 if connect_ns is not None or failure.failure_type == "client_limit":
                     raise failure from fault
-        else:
-            raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
         sink.connected(connect_ns)
         try:
             await done
@@ -190,7 +195,7 @@ class HttpClient:
         now_s = time.monotonic()
         while self._idle and not alone:
             wire, until_s = self._idle.pop()
-            if until_s > now_s and wire.is_silent():
+            if until_s > now_s and wire.unasked() is None:
                 return wire, None
             wire.abort()
         where = f"{self._first_hop.raw_host}:{self._first_hop.port}"
@@ -206,14 +211,14 @@ class HttpClient:
                 failure.retryable = failure.retryable and self._connected_before
                 raise failure from fault
             self._connected_before = True
-            if not wire.speaks_first():
+            if not wire.unasked():
                 return wire, time.perf_counter_ns() - began_ns
             wire.abort()
         words = f"{where} sends before it is asked, so that nothing it sends is an answer"
         raise CallFailure("error", "invalid_response", words)
 
     async def _open_wire(self) -> Wire:
-        loop, proxy, host = asyncio.get_running_loop(), self._proxy, self._first_hop.raw_host or ""
+        loop, host, tls = asyncio.get_running_loop(), self._first_hop.raw_host or "", self._first_tls
         async with self._resolving:
             # Hundreds of calls that begin together ask once.
             if (now_s := time.monotonic()) >= self._resolved_until_s:
@@ -225,19 +230,21 @@ class HttpClient:
         )
         with contextlib.suppress(OSError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        tls = proxy.tls if proxy else self._tls
-        make_wire = partial(Wire, loop, self._desk, None if self._tls or tls else plain)
-        if proxy is not None and self._tls is not None:
-            wire, transport = make_wire(), await proxy.open_tunnel(loop, plain, self._address)
-            tunnel = await loop.start_tls(
-                transport, wire, self._tls, server_hostname=(self._address.raw_host or "").rstrip(".")
-            )
+        wire = Wire(loop, self._desk, None if self._tls or tls else plain)
+        opening = _Opening(loop, self._address, self._proxy_headers) if self._proxy and self._tls else None
+        name = host.rstrip(".") if tls else None
+        transport, _ = await loop.create_connection(lambda: opening or wire, sock=plain, ssl=tls, server_hostname=name)
+        if opening is not None and self._tls is not None:
+            try:
+                await opening.reply
+            except BaseException:
+                transport.abort()
+                raise
+            name = (self._address.raw_host or "").rstrip(".")
+            tunnel = await loop.start_tls(transport, wire, self._tls, server_hostname=name)
             if tunnel is None:
                 raise ConnectionResetError("the proxy closed the connection")
             wire.connection_made(tunnel)
-        else:
-            name = host.rstrip(".") if tls else None
-            _, wire = await loop.create_connection(make_wire, sock=plain, ssl=tls, server_hostname=name)
         if self._tls or tls:
             # What came with the end of the handshake is noticed in the loop's next turn, or, by asyncio, the one after.
             await asyncio.sleep(0)
@@ -261,47 +268,25 @@ class HttpClient:
             self._sweeping = asyncio.get_running_loop().call_later(self._idle[0][1] - now_s, self._sweep)
 
 
-class Proxy:
-    """One proxy. Raises `ValueError` for an address that is not one of an HTTP proxy."""
+class _Opening(asyncio.Protocol):
+    """Asks a proxy for the way to a server, and hears its answer up to the end of the head."""
 
-    def __init__(self, url: str) -> None:
-        given = URL(url if "://" in url else f"http://{url}")
-        if given.scheme not in ("http", "https") or not given.raw_host:
-            raise ValueError("the proxy of the environment is not an HTTP proxy: its address begins with http://")
-        self.address = given.with_user(None)
-        self.tls = _trust() if given.scheme == "https" else None
-        self.headers: dict[str, str] = {}
-        if given.user is not None:
-            self.headers["Proxy-Authorization"] = _basic(given.user, given.password or "")
-
-    async def open_tunnel(
-        self, loop: asyncio.AbstractEventLoop, plain: socket.socket, server: URL
-    ) -> asyncio.Transport:
-        """A way to the server over a socket that is connected to the proxy. Raises `CallFailure` if refused."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: URL, headers: Mapping[str, str]) -> None:
         host = server.raw_host or ""
         place = f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
-        lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in self.headers.items())]
-        request = "\r\n".join([*lines, "", ""]).encode()
-        server_hostname = (self.address.raw_host or "").rstrip(".") if self.tls else None
-        transport, opening = await loop.create_connection(
-            lambda: _Opening(loop, request), sock=plain, ssl=self.tls, server_hostname=server_hostname
-        )
-        try:
-            await opening.reply
-        except BaseException:
-            transport.abort()
-            raise
-        return transport
-
-
-class _Opening(asyncio.Protocol):
-    """Asks for the tunnel and hears the proxy's answer, up to the end of its head."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, request: bytes) -> None:
+        lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in headers.items())]
+        self._request = "\r\n".join([*lines, "", ""]).encode()
         self.reply: asyncio.Future[None] = loop.create_future()
-        self._request = request
-        self._frames = ReplyFrames()
-        self._n_received = 0
+        self._parser = lenient_parser(self)
+        self._n_received = self._status = self._n_early = 0
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status == 101:
+            raise ValueError("the proxy switched to another protocol")
+
+    def on_body(self, data: bytes) -> None:
+        self._n_early += len(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(self._request)
@@ -309,21 +294,21 @@ class _Opening(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.reply.done():
             return
-        frames = self._frames
         self._n_received += len(data)
-        fault, answered = frames.feed(data), "the proxy answered CONNECT"
-        if frames.has_head and not 200 <= (code := frames.status) < 300:
-            refusal = CallFailure(
-                "error", f"http_{code}", f"{answered} {code}", http_status=code, retryable=code >= 500
-            )
+        try:
+            self._parser.feed_data(data)
+            is_http = self._n_received <= FRAMING_CAP_BYTES
+        except HttpParserError:
+            is_http = False
+        code, answered = self._status, "the proxy answered CONNECT"
+        if code >= 300:
+            words = f"{answered} {code}"
+            refusal = CallFailure("error", f"http_{code}", words, http_status=code, retryable=code >= 500)
             self.reply.set_exception(refusal)
-        elif fault is not None or self._n_received > FRAMING_CAP_BYTES:
-            words = f"{answered} with something that is not HTTP"
-            self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.payload:
-            words = f"{answered} with bytes from a server that was not asked yet"
-            self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.has_head:
+        elif not is_http or self._n_early:
+            why = "bytes from a server that was not asked yet" if is_http else "something that is not HTTP"
+            self.reply.set_exception(CallFailure("error", "invalid_response", f"{answered} with {why}"))
+        elif code >= 200:
             self.reply.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -362,7 +347,7 @@ def _trust() -> ssl.SSLContext:
     return _contexts.get(named) or _contexts.setdefault(named, ssl.create_default_context())
 
 
-def _find_proxy(address: URL) -> Proxy | None:
+def _find_proxy(address: URL) -> URL | None:
     """That of the usual variables, else of the system's own settings where it has some."""
     host, known = address.raw_host or "", getproxies()
     if not known or is_loopback(host):
@@ -372,6 +357,9 @@ def _find_proxy(address: URL) -> Proxy | None:
     else:
         url = None if proxy_bypass(host) else known.get(address.scheme)
     try:
-        return Proxy(url) if url is not None else None
+        proxy = URL(url if "://" in url else f"http://{url}") if url is not None else None
     except ValueError as fault:
         raise ConfigError(str(fault)) from fault
+    if proxy is not None and (proxy.scheme not in ("http", "https") or not proxy.raw_host):
+        raise ConfigError("the proxy of the environment is not an HTTP proxy: its address begins with http://")
+    return proxy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 import time
 from collections import deque
@@ -41,77 +40,13 @@ class ServerDisconnected(ConnectionResetError):
     """The server closed the connection in good order, and had not begun to answer."""
 
 
-class ReplyFrames:
-    """The replies that come over one connection: where a head ends, what is payload, and where that ends.
-
-    Call `expect` before each request. `headers` are those with a use, by their usual names; `payload` has the pieces
-    found so far, for the caller to take out.
-    """
-
-    def __init__(self) -> None:
-        self.payload: list[bytes] = []
-        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
-        self.on_body = self.payload.append
-        self._parser = HttpResponseParser(self)
-        # What servers get wrong and every client forgives.
-        self._parser.set_dangerous_leniencies(
-            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-        )
-        self.expect()
-
-    def expect(self) -> None:
-        """The next reply is that of a new request."""
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.has_head = False
-        self.is_complete = False
-        self.keeps_alive = False
-        self.payload.clear()
-
-    def feed(self, data: bytes) -> Exception | None:
-        """Read on. Returns the fault that ends all reading here; what came before it has been taken in."""
-        try:
-            self._parser.feed_data(data)
-        except HttpParserError as fault:
-            self.keeps_alive = False
-            # What a callback raised comes wrapped: a ValueError is about the reply, anything else about this machine.
-            raised = fault.__context__
-            if raised is not None and not isinstance(raised, ValueError):
-                raise raised from None
-            return raised or fault
-        return None
-
-    def end(self) -> None:
-        """The connection was closed, once: that is the end of a payload whose length nothing else tells."""
-        del self._parser  # which holds on to this object
-        coding = self.headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
-        if self.has_head and "Content-Length" not in self.headers and coding != "chunked":
-            self.is_complete = True
-
-    def on_message_begin(self) -> None:
-        if self.is_complete:
-            raise ValueError("a second reply to one request")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if 0 in value:
-            raise ValueError("there is a NUL in a header")
-        known = _KEPT_HEADERS.get(name.lower())
-        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
-        if known is not None and not self.has_head and (known not in self.headers or known == "Transfer-Encoding"):
-            self.headers[known] = value.decode("utf-8", "replace")
-
-    def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        if self.status == 101:
-            raise ValueError("the server switched to another protocol, which nobody asked for")
-        self.has_head = not 100 <= self.status < 200
-        self.keeps_alive = self._parser.should_keep_alive()
-
-    def on_message_complete(self) -> None:
-        if self.has_head:
-            self.is_complete = True
-        else:
-            self.headers.clear()
+def lenient_parser(listener: object) -> HttpResponseParser:
+    """A parser of replies that forgives what servers get wrong and every client forgives."""
+    parser = HttpResponseParser(listener)
+    parser.set_dangerous_leniencies(
+        lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+    )
+    return parser
 
 
 class ReadingDesk:
@@ -141,7 +76,13 @@ class ReadingDesk:
 
 
 class Wire(asyncio.Protocol):
-    """One connection, one call at a time. Whoever asked is woken once, when all is said."""
+    """One connection, one call at a time. Whoever asked is woken once, when all is said.
+
+    It listens to the parser too, which tells it where a head ends, what is payload, and where that ends.
+    """
+
+    _status = 0
+    _has_head = _is_complete = _keeps_alive = False
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None = None
@@ -153,7 +94,12 @@ class Wire(asyncio.Protocol):
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
         self._socket = plain_socket
         self._transport: asyncio.Transport | None = None
-        self._frames = ReplyFrames()
+        # The headers with a use, by their usual names, and the pieces of payload found so far.
+        self._headers: dict[str, str] = {}
+        self._payload: list[bytes] = []
+        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
+        self.on_body = self._payload.append
+        self._parser = lenient_parser(self)
         # The call under way: None where there is none. `_answered` is set once the reader has all it wants.
         self._done: asyncio.Future[None] | None = None
         self._intake: Intake | None = None
@@ -173,21 +119,15 @@ class Wire(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or self._done is not None:
             return False
         # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
-        all_sent = not self._transport.get_write_buffer_size()
-        return all_sent and self._frames.is_complete and self._frames.keeps_alive
+        return self._is_complete and self._keeps_alive and not self._transport.get_write_buffer_size()
 
-    def is_silent(self) -> bool:
-        """Whether nothing has come that nobody asked for: the end of the connection, above all."""
-        is_open = self._transport is not None and not self._transport.is_closing()
-        return is_open and not self._arrived and self._peek() is None
-
-    def speaks_first(self) -> bool:
-        """Whether bytes have come before anything was asked. They are nobody's answer."""
-        return bool(self._out_of_turn or self._arrived or self._peek())
-
-    def _peek(self) -> bytes | None:
-        """What the socket holds unread, empty for its end; None for nothing, or where only the loop can tell."""
-        if self._socket is None:
+    def unasked(self) -> bytes | None:
+        """What has come that nobody asked for, empty for the end of the connection; None where all is quiet."""
+        if self._out_of_turn or self._arrived:
+            return b"bytes"
+        if self._transport is None or self._transport.is_closing():
+            return b""
+        if self._socket is None:  # only the loop can tell
             return None
         try:
             return self._socket.recv(1, socket.MSG_PEEK)
@@ -196,7 +136,7 @@ class Wire(asyncio.Protocol):
         except OSError:
             return b""
 
-    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
+    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
 
         The words of a refusal are waited for until the loop's `words_until_s` at most.
@@ -205,8 +145,10 @@ class Wire(asyncio.Protocol):
             raise ConnectionResetError("the connection was closed")
         self._sink, self._reader, self._words_until_s = sink, reader, words_until_s
         self._intake, self._waiting, self._answered = None, None, False
-        self._n_received = self._n_framing = 0
-        self._frames.expect()
+        self._n_received = self._n_framing = self._status = 0
+        self._has_head = self._is_complete = self._keeps_alive = False
+        self._headers = {}
+        self._payload.clear()
         done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
         if self._socket is not None:
@@ -283,9 +225,18 @@ class Wire(asyncio.Protocol):
                 raise CallFailure("error", "invalid_response", words)
             if self._n_received > REPLY_CAP_BYTES:
                 raise too_large()
-            fault = self._frames.feed(data) if data else None
+            fault: BaseException | None = None
+            try:
+                if data:
+                    self._parser.feed_data(data)
+            except HttpParserError as error:
+                self._keeps_alive = False
+                # What a callback raised comes wrapped: a ValueError is about the reply, all else about this machine.
+                fault = error.__context__ or error
+                if not isinstance(fault, HttpParserError | ValueError):
+                    raise fault from None
             self._take_payload(at_ns)
-            if fault is not None and not self._frames.is_complete:
+            if fault is not None and not self._is_complete:
                 raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
         except CallFailure as failure:
             self._fail(at_ns, failure)
@@ -293,33 +244,57 @@ class Wire(asyncio.Protocol):
             self.abort()
             self._conclude(fault)
 
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise ValueError("a second reply to one request")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if 0 in value:
+            raise ValueError("there is a NUL in a header")
+        known = _KEPT_HEADERS.get(name.lower())
+        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
+        if known is not None and not self._has_head and (known not in self._headers or known == "Transfer-Encoding"):
+            self._headers[known] = value.decode("utf-8", "replace")
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status == 101:
+            raise ValueError("the server switched to another protocol, which nobody asked for")
+        self._has_head = not 100 <= self._status < 200
+        self._keeps_alive = self._parser.should_keep_alive()
+
+    def on_message_complete(self) -> None:
+        if self._has_head:
+            self._is_complete = True
+        else:
+            self._headers.clear()
+
     def _take_payload(self, at_ns: int) -> None:
         """Hand on what has come; past the stream's own end, only look for the end of the framing."""
-        frames, intake = self._frames, self._intake
+        intake = self._intake
         if intake is None:
-            if not frames.has_head:
+            if not self._has_head:
                 return
             self._n_framing = 0
-            self.server = frames.headers.get("Server", "")
-            intake = self._intake = Intake(self._sink, self._reader, at_ns, frames.status, frames.headers)
-        chunk = b"".join(frames.payload)
+            self.server = self._headers.get("Server", "")
+            intake = self._intake = Intake(self._sink, self._reader, at_ns, self._status, self._headers)
+        chunk = b"".join(self._payload)
         if chunk:
-            frames.payload.clear()
+            self._payload.clear()
             self._n_framing = 0
         if not self._answered:
             if (chunk or intake.behind) and intake.feed(at_ns, chunk):
                 self._answered = True
             elif intake.behind:
                 return
-            elif frames.is_complete:
+            elif self._is_complete:
                 intake.finish()
-        if frames.is_complete:
+        if self._is_complete:
             self._conclude(None)
-        elif self._waiting is None and self._answered:
-            # The connection can be used again if the rest comes soon; a server that dawdles loses it.
-            self._waiting = self._loop.call_later(DRAIN_S, self._stop_waiting, intake)
-        elif self._waiting is None and intake.is_error:
-            until_s = min(self._loop.time() + WORDS_S, self._words_until_s)
+        elif self._waiting is None and (self._answered or intake.is_error):
+            # After an answer the connection can be used again if the rest comes soon; a server that dawdles loses it.
+            now_s = self._loop.time()
+            until_s = now_s + DRAIN_S if self._answered else min(now_s + WORDS_S, self._words_until_s)
             self._waiting = self._loop.call_at(until_s, self._stop_waiting, intake)
 
     def _stop_waiting(self, intake: Intake) -> None:
@@ -328,7 +303,7 @@ class Wire(asyncio.Protocol):
 
     def _fail(self, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
-        if not self._frames.is_complete:
+        if not self._is_complete:
             self.abort()
         if self._answered:
             self._conclude(None)
@@ -348,13 +323,17 @@ class Wire(asyncio.Protocol):
 
     def _end(self, at_ns: int, exc: Exception | None) -> None:
         """All that came over a connection that is gone has been read."""
-        self._frames.end()
+        del self._parser  # which holds on to this object
         if self._done is None:
             return
         if self._intake is None:
             self._sink.end(at_ns)
             self._conclude(exc or ServerDisconnected("Server disconnected"))
-        elif exc is None and self._frames.is_complete:
+            return
+        # The end of the connection is that of a payload whose length nothing else tells.
+        coding = self._headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
+        self._is_complete = self._is_complete or ("Content-Length" not in self._headers and coding != "chunked")
+        if exc is None and self._is_complete:
             self._read(at_ns, b"")
         else:
             words = str(exc or "the connection was closed before its end")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
+
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.lenient_json import decode_lenient
+from clawgauge.providers.http.reply import Reader
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
@@ -78,6 +82,16 @@ class HttpServer(Provider):
         if failure.http_status is not None:
             return f"look at the log of the server at {public_address(self.base_url)}"
         return f"is the server running at {public_address(self.base_url)}?"
+
+    async def _post(self, path: str, body: dict[str, Any], call: Call, sink: Sink, reader: Reader) -> None:
+        """Make one call. A member of `body` that is None was not asked for, and is not sent."""
+        self.require_key()
+        body = {name: value for name, value in body.items() if value is not None} | self.extra_body
+        try:
+            payload = msgspec.json.encode(body)
+        except UnicodeEncodeError:  # a lone surrogate in a prompt is sent as its escape rather than failing the call
+            payload = json.dumps(body).encode("ascii")
+        await self._client.exchange(self.base_url + path, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
 
     def require_key(self) -> None:
         """A key that is named but not set ends a call before anything is sent."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,7 +24,6 @@ from clawgauge.records import MAX_TOKENS, as_count
 _MAX_ID_CHARS = 200
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
-E = TypeVar("E", bound=msgspec.Struct)
 
 
 def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str]]]]:
@@ -35,9 +33,8 @@ def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str
     and digits. They are counted from the start of the task, so a call keeps its id in every later request.
     """
     ids = (f"call{number:05d}" for number in count(1))
-    functions = (tool.get("function") for tool in call.tools)
-    names = (function.get("name") for function in functions if isinstance(function, dict))
-    offered = {name.lower(): name for name in names if isinstance(name, str)}
+    names = (tool["function"]["name"] for tool in call.tools)
+    offered = {name.lower(): name for name in names}
     for turn in call.history:
         calls = []
         for made, answer in zip(turn.calls, turn.answers, strict=True):
@@ -50,35 +47,21 @@ def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str
         yield turn, calls
 
 
-def encode_body(body: dict[str, Any], extra: dict[str, Any]) -> bytes:
-    """The request. A member that is None was not asked for, and is not sent; `extra` is sent as it is.
-
-    A lone surrogate in a prompt is sent as its escape rather than failing the call.
-    """
-    body = {name: value for name, value in body.items() if value is not None} | extra
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return json.dumps(body).encode("ascii")
-
-
-class EventReader(ABC, Generic[E]):
+@dataclass(slots=True)
+class EventReader:
     """Reads the events of one protocol, the odd ones as far as they can be, and knows a stream that had no other."""
 
-    __slots__ = ("_ended", "_read_any", "_sink", "_unread", "model")
-    _kind: type[E]
-    _decode: Callable[[bytes], E]
-    _protocol: str
-    _last_word: str
+    _decoder: ClassVar[msgspec.json.Decoder[Any]]
+    _protocol: ClassVar[str]
+    _last_word: ClassVar[str]
     # Whether `[DONE]` ends a stream that has not said why it stopped.
-    _done_ends: bool
+    _done_ends: ClassVar[bool]
 
-    def __init__(self, sink: Sink, model: str) -> None:
-        self.model = model
-        self._sink = sink
-        self._ended = False
-        self._read_any = False
-        self._unread = b""
+    _sink: Sink
+    model: str
+    _ended: bool = field(init=False, default=False)
+    _read_any: bool = field(init=False, default=False)
+    _unread: bytes = field(init=False, default=b"")
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data[:1] != b"{" and data.strip() == b"[DONE]":
@@ -89,7 +72,7 @@ class EventReader(ABC, Generic[E]):
         if len(data) > MAX_VALUES:
             refuse_crowded(data)
         try:
-            event = self._decode(data)
+            event = self._decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             fields = decode_lenient(data)
             if fields is None:
@@ -97,13 +80,13 @@ class EventReader(ABC, Generic[E]):
                     raise stream_failure(data.decode("utf-8", "replace")) from None
                 self._unread = self._unread or data
                 return False
-            event = fit(self._kind, fields)
+            event = fit(self._decoder.type, fields)
         self._read_any = True
         return self._take(at_ns, name, event, data)
 
-    @abstractmethod
-    def _take(self, at_ns: int, name: bytes, event: E, data: bytes) -> bool:
+    def _take(self, at_ns: int, name: bytes, event: Any, data: bytes) -> bool:
         """One event, and the bytes it came in. Returns whether it was the last."""
+        raise NotImplementedError
 
     def close(self) -> None:
         if not self._ended:
@@ -194,21 +177,18 @@ class _Chunk(msgspec.Struct):
     model: str | None = None
 
 
-class ChatReader(EventReader[_Chunk]):
+@dataclass(slots=True)
+class ChatReader(EventReader):
     """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_model_seen", "_n_calls")
-    _kind = _Chunk
-    _decode = msgspec.json.Decoder(_Chunk).decode
+    _decoder = msgspec.json.Decoder(_Chunk)
     _protocol = "chat completions"
     _last_word = "the server said that it was done"
     _done_ends = True
 
-    def __init__(self, sink: Sink, model: str) -> None:
-        super().__init__(sink, model)
-        self._calls: dict[int, _BegunCall] = {}
-        self._n_calls = 0
-        self._model_seen = False
+    _calls: dict[int, _BegunCall] = field(init=False, default_factory=dict)
+    _n_calls: int = field(init=False, default=0)
+    _model_seen: bool = field(init=False, default=False)
 
     def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
         sink = self._sink
@@ -312,7 +292,6 @@ class ChatServer(HttpServer):
     default_base_url = "http://localhost:8080/v1"
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        self.require_key()
         body = {
             "model": call.model,
             "messages": chat_messages(call),
@@ -326,10 +305,7 @@ class ChatServer(HttpServer):
             "tool_choice": call.tool_choice if call.tools else None,
             "response_format": call.response_format,
         }
-        payload = encode_body(body, self.extra_body)
-        reader = ChatReader(sink, call.model)
-        url = f"{self.base_url}/chat/completions"
-        await self._client.exchange(url, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        await self._post("/chat/completions", body, call, sink, ChatReader(sink, call.model))
 
 
 create = ChatServer
