@@ -25,14 +25,8 @@ from yarl import URL
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import (
-    FRAMING_CAP_BYTES,
-    ReadingDesk,
-    ServerDisconnected,
-    Wire,
-    lenient_parser,
-)
-from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
+from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, Wire, lenient_parser
+from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, transport_failure
 from clawgauge.providers.http.reply import Reader
 from clawgauge.proxies import find_proxy, is_loopback
 
@@ -67,11 +61,14 @@ class HttpClient:
         except ValueError:  # the first call says so
             self._address = URL()
         self._tls = _trust() if parts.scheme == "https" else None
-        self._proxy = proxy = _find_proxy(self._address)
+        self._proxy = _find_proxy(self._address)
+        try:
+            hop = self._first_hop = URL(self._proxy) if self._proxy else self._address
+        except ValueError as fault:
+            raise ConfigError(str(fault)) from fault
         self._proxy_headers: dict[str, str] = {}
-        if proxy is not None and proxy.user is not None:
-            self._proxy_headers["Proxy-Authorization"] = _basic(proxy.user, proxy.password or "")
-        self._first_hop = proxy or self._address
+        if self._proxy and hop.user is not None:
+            self._proxy_headers["Proxy-Authorization"] = _basic(hop.user, hop.password or "")
         self._first_tls = _trust() if self._first_hop.scheme == "https" else None
         self._heads: dict[tuple[str, str], bytes] = {}
         self._desk = ReadingDesk()
@@ -166,17 +163,17 @@ class HttpClient:
                 break
             except OSError as fault:
                 wire.abort()
-                failure = exchange_failure(fault, self._where)
+                failure = transport_failure(fault, self._where, connecting=False)
                 if connect_ns is not None or failure.failure_type == "client_limit":
                     raise failure from fault
         sink.connected(connect_ns)
         try:
             await done
         except OSError as fault:
-            if isinstance(fault, ServerDisconnected) and connect_ns is None:
+            if wire.was_dropped and connect_ns is None:
                 # This server drops connections it has finished with: pool none of the next.
                 self._stop_reusing()
-            raise exchange_failure(fault, self._where) from fault
+            raise transport_failure(fault, self._where, connecting=False) from fault
         finally:
             if wire.server in _CLOSING_SERVERS:
                 self._stop_reusing()
@@ -206,7 +203,7 @@ class HttpClient:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     wire = await self._open_wire()
             except (OSError, UnicodeError, MemoryError) as fault:
-                failure = connect_failure(fault, where)
+                failure = transport_failure(fault, where, connecting=True)
                 # Waiting for what this machine is short of helps where calls of ours hold it.
                 failure.retryable = failure.retryable and self._connected_before
                 raise failure from fault
@@ -347,19 +344,9 @@ def _trust() -> ssl.SSLContext:
     return _contexts.get(named) or _contexts.setdefault(named, ssl.create_default_context())
 
 
-def _find_proxy(address: URL) -> URL | None:
+def _find_proxy(address: URL) -> str | None:
     """That of the usual variables, else of the system's own settings where it has some."""
-    host, known = address.raw_host or "", getproxies()
-    if not known or is_loopback(host):
-        return None
-    if getproxies_environment():
-        url = find_proxy(address.scheme, host, address.port, os.environ)
-    else:
-        url = None if proxy_bypass(host) else known.get(address.scheme)
-    try:
-        proxy = URL(url if "://" in url else f"http://{url}") if url is not None else None
-    except ValueError as fault:
-        raise ConfigError(str(fault)) from fault
-    if proxy is not None and (proxy.scheme not in ("http", "https") or not proxy.raw_host):
-        raise ConfigError("the proxy of the environment is not an HTTP proxy: its address begins with http://")
-    return proxy
+    host, environ = address.raw_host or "", dict(os.environ)
+    if not getproxies_environment() and not is_loopback(host) and not proxy_bypass(host):
+        environ = {f"{scheme}_proxy": url for scheme, url in getproxies().items()}
+    return find_proxy(address.scheme, host, address.port, environ)

@@ -36,10 +36,6 @@ _KEPT_HEADERS = {
 }
 
 
-class ServerDisconnected(ConnectionResetError):
-    """The server closed the connection in good order, and had not begun to answer."""
-
-
 def lenient_parser(listener: object) -> HttpResponseParser:
     """A parser of replies that forgives what servers get wrong and every client forgives."""
     parser = HttpResponseParser(listener)
@@ -89,6 +85,8 @@ class Wire(asyncio.Protocol):
     ) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
         self.server = ""
+        # Whether the server closed the connection in good order, and had not begun to answer.
+        self.was_dropped = False
         self._loop = loop
         self._desk = desk
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
@@ -328,7 +326,8 @@ class Wire(asyncio.Protocol):
             return
         if self._intake is None:
             self._sink.end(at_ns)
-            self._conclude(exc or ServerDisconnected("Server disconnected"))
+            self.was_dropped = exc is None
+            self._conclude(exc or ConnectionResetError("Server disconnected"))
             return
         # The end of the connection is that of a payload whose length nothing else tells.
         coding = self._headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
@@ -43,20 +42,16 @@ class SseDecoder:
         self._line_cap = line_cap
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
+        if self._skip_lf and chunk:
+            self._skip_lf = False
+            chunk = chunk.removeprefix(b"\n")
         if not chunk:
             return []
-        if self._skip_lf and chunk[0] == 0x0A:
-            chunk = chunk[1:]
-            self._skip_lf = False
-            if not chunk:
-                return []
         if b"\r" in chunk:
             # A CR ends its line at once, or a CR-only server would lag one event behind; the LF that may
             # follow in the next chunk is then swallowed.
-            self._skip_lf = chunk[-1] == 0x0D
+            self._skip_lf = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        else:
-            self._skip_lf = False
         if self._at_start:
             chunk = self._completed(chunk) if self._rest else chunk
             if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
@@ -139,17 +134,15 @@ class Intake:
 
     __slots__ = (
         *("_declared", "_decoder", "_encoding", "_headers", "_held", "_inflate", "_last_ns", "_n_bytes", "_reader"),
-        *("_sink", "_status", "behind"),
+        *("_sink", "_status", "behind", "is_error"),
     )
 
     def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
         if 300 <= status < 400:
-            raise CallFailure(
-                "error",
-                "redirect_refused",
-                f"the server answered {status} with a redirect; set the final address instead",
-                http_status=status,
-            )
+            words = f"the server answered {status} with a redirect; set the final address instead"
+            raise CallFailure("error", "redirect_refused", words, http_status=status)
+        # Whether the status has decided the call: what comes now are words about it, not worth a long wait.
+        self.is_error = status >= 400
         self._sink = sink
         self._reader = reader
         self._status = status
@@ -163,11 +156,6 @@ class Intake:
         self._last_ns = at_ns
         self.behind = False
 
-    @property
-    def is_error(self) -> bool:
-        """Whether the status has decided the call: what comes now are words about it, not worth a long wait."""
-        return self._status >= 400
-
     def feed(self, at_ns: int, chunk: bytes) -> bool:
         """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
         self._last_ns = at_ns
@@ -179,10 +167,10 @@ class Intake:
                 raise too_large()
         except CallFailure:
             self.behind = False
-            if self._status < 400:
+            if not self.is_error:
                 raise
             return False  # what cannot be read of an error's words is left out
-        if self._status >= 400:
+        if self.is_error:
             self._held += chunk
             if len(self._held) >= ERROR_BODY_CAP_BYTES:
                 raise self._error_reply()
@@ -210,7 +198,7 @@ class Intake:
     def finish(self) -> None:
         """The payload ended, as its framing says or with the connection."""
         at_ns = self._last_ns
-        if self._status >= 400:
+        if self.is_error:
             raise self._error_reply()
         self._sink.end(at_ns)
         if self._decoder is None and not (self._declared and not self._held):
@@ -223,7 +211,7 @@ class Intake:
 
     def broken_off(self, words: str) -> CallFailure:
         """What a payload is called that ended before its framing said so."""
-        if self._status >= 400:
+        if self.is_error:
             return self._error_reply()
         return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
 
@@ -249,7 +237,7 @@ class Intake:
 
     def _error_reply(self) -> CallFailure:
         words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
-        return classify_error_reply(self._status, self._headers, words, now_s=time.time(), model=self._reader.model)
+        return classify_error_reply(self._status, self._headers, words, self._reader.model)
 
 
 def too_large() -> CallFailure:
