@@ -35,11 +35,11 @@ class HttpServer(Provider):
         headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
         if settings.api_key:
             headers["Authorization"] = f"Bearer {settings.api_key}"
-        self._client = HttpClient(settings.base_url or self.default_base_url, headers=headers)
-        self.base_url = self._client.base_url
+        self.client = HttpClient(settings.base_url or self.default_base_url, headers=headers)
+        self.base_url = self.client.base_url
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._client.aclose()
+        await self.client.aclose()
 
     async def probe(self) -> ProviderProbe:
         try:
@@ -57,7 +57,7 @@ class HttpServer(Provider):
 
     async def models(self) -> list[ModelInfo]:
         try:
-            data = await self._client.ask(self.base_url + "/models")
+            data = await self.client.ask(self.base_url + "/models")
         except CallFailure as failure:
             if failure.http_status in _LISTS_NOTHING:
                 return []
@@ -91,7 +91,7 @@ class HttpServer(Provider):
             payload = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a lone surrogate in a prompt is sent as its escape rather than failing the call
             payload = json.dumps(body).encode("ascii")
-        await self._client.exchange(self.base_url + path, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        await self.client.exchange(self.base_url + path, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
 
     def require_key(self) -> None:
         """A key that is named but not set ends a call before anything is sent."""
