@@ -50,13 +50,6 @@ class ChildCommand:
     stdin: bytes | None = b""
 
 
-class StampedLine(NamedTuple):
-    """A line of stdout without its newline, and when the bytes that completed it arrived."""
-
-    at_ns: int
-    line: bytes
-
-
 class Captured(NamedTuple):
     """A short child's whole output. `exit_code` is negative for a signal."""
 
@@ -75,7 +68,7 @@ class Child(asyncio.SubprocessProtocol):
         self.group_id = 0
         self.exited_ns: int | None = None
         self._name = name
-        self._lines: deque[StampedLine] = deque()
+        self._lines: deque[tuple[int, bytes]] = deque()
         self._stderr = bytearray()
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
@@ -105,7 +98,7 @@ class Child(asyncio.SubprocessProtocol):
         self._rest_ns = at_ns
         *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
         self._rest = rest
-        self._lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
+        self._lines.extend((at_ns, bytes(line)) for line in lines)
         if self._output_bytes > MAX_OUTPUT_BYTES:
             self._too_large = f"more than {MAX_OUTPUT_BYTES} bytes of output"
         elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
@@ -130,7 +123,7 @@ class Child(asyncio.SubprocessProtocol):
         if stdout and not self._stdout_ended:
             self._stdout_ended = True
             if self._rest:
-                self._lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
+                self._lines.append((self._rest_ns, bytes(self._rest)))
             self._news.set()
         self._stderr_ended = self._stderr_ended or stderr
         if self._exited.is_set() and self._stdout_ended and self._stderr_ended:
@@ -145,8 +138,11 @@ class Child(asyncio.SubprocessProtocol):
     def stderr_tail(self) -> str:
         return self._stderr.decode("utf-8", "replace")
 
-    async def next_line(self) -> StampedLine | None:
-        """The next line of stdout; None once the child is done or has closed it. Raises when a cap is passed."""
+    async def next_line(self) -> tuple[int, bytes] | None:
+        """When the next line of stdout was complete, and the line without its newline.
+
+        None once the child is done or has closed it. Raises when a cap is passed.
+        """
         while not self._lines:
             if self._too_large is not None:
                 words = f"{self._name} was stopped: it wrote {self._too_large}"
@@ -224,7 +220,7 @@ async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:
     lines = []
     async with asyncio.timeout(timeout_s), running(command) as child:
         while (stamped := await child.next_line()) is not None:
-            lines.append(stamped.line)
+            lines.append(stamped[1])
         await child.wait_exit(timeout_s)
     return Captured(child.exit_code, b"\n".join(lines).decode("utf-8", "replace"), child.stderr_tail)
 

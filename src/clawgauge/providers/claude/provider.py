@@ -341,7 +341,7 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
                 stamped = await child.next_line()
             if stamped is None:
                 break
-            stream.feed(stamped.at_ns, stamped.line)
+            stream.feed(*stamped)
     except TimeoutError:
         if stream.clock_runs:
             raise

@@ -119,7 +119,7 @@ class Embedded(Provider):
         why = None
         while why is None and (stamped := await child.next_line()) is not None:
             # llama.cpp may print lines of its own before ours.
-            report = decode_lenient(stamped.line) or {}
+            report = decode_lenient(stamped[1]) or {}
             if "address" in report:
                 return str(report["address"])
             why = str(report["error"]) if "error" in report else None

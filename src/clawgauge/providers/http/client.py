@@ -10,7 +10,6 @@ import os
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -19,13 +18,13 @@ from weakref import WeakSet
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
-from httptools import HttpParserError
+from httptools import HttpParserError, HttpResponseParser
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, Wire, lenient_parser
+from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, LENIENCIES, ReadingDesk, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, transport_failure
 from clawgauge.providers.http.reply import Reader
 from clawgauge.proxies import find_proxy, is_loopback
@@ -73,11 +72,10 @@ class HttpClient:
         self._heads: dict[tuple[str, str], bytes] = {}
         self._desk = ReadingDesk()
         self._reuse = True
-        # With the time until which each may be used, those given back last at the end.
-        self._idle: deque[tuple[Wire, float]] = deque()
+        # With the timer that closes each, those given back last at the end: the server must not be the one who closes.
+        self._idle: dict[Wire, asyncio.TimerHandle] = {}
         # Whatever is not closed is known to the loop.
         self._open: WeakSet[Wire] = WeakSet()
-        self._sweeping: asyncio.TimerHandle | None = None
         self._resolving = asyncio.Lock()
         self._addresses: Sequence[AddrInfoType] = []
         self._resolved_until_s = 0.0
@@ -85,9 +83,8 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close every connection and wait until the loop has."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-        self._reuse, wires = False, list(self._open)
+        self._stop_reusing()
+        wires = list(self._open)
         closing = [wire.closed for wire in wires if not wire.closed.done()]
         for wire in wires:
             wire.abort()
@@ -180,19 +177,19 @@ class HttpClient:
             if alone or not (self._reuse and wire.is_reusable):
                 wire.abort()
             else:
-                self._idle.append((wire, time.monotonic() + KEEPALIVE_S))
-                if self._sweeping is None:
-                    self._sweeping = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._sweep)
+                self._idle[wire] = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._expire, wire)
 
     async def _take(self, alone: bool) -> tuple[Wire, int | None]:
         """The connection used last and None, or a new one and how long connecting took."""
         if self._tls is not None and self._idle:
             # Under TLS only the loop can notice that the server has closed a connection meanwhile.
             await asyncio.sleep(0)
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         while self._idle and not alone:
-            wire, until_s = self._idle.pop()
-            if until_s > now_s and wire.unasked() is None:
+            wire, timer = self._idle.popitem()
+            timer.cancel()
+            # A program that stood still may be here before the timer is.
+            if timer.when() > now_s and wire.unasked() is None:
                 return wire, None
             wire.abort()
         where = f"{self._first_hop.raw_host}:{self._first_hop.port}"
@@ -253,16 +250,13 @@ class HttpClient:
         """From now on every call gets a connection of its own. Calls under way keep theirs."""
         self._reuse = False
         while self._idle:
-            self._idle.pop()[0].abort()
+            wire, timer = self._idle.popitem()
+            timer.cancel()
+            wire.abort()
 
-    def _sweep(self) -> None:
-        """Close what has been idle too long, now and later: the server must not be the one who closes."""
-        self._sweeping = None
-        now_s = time.monotonic()
-        while self._idle and self._idle[0][1] <= now_s:
-            self._idle.popleft()[0].abort()
-        if self._idle:
-            self._sweeping = asyncio.get_running_loop().call_later(self._idle[0][1] - now_s, self._sweep)
+    def _expire(self, wire: Wire) -> None:
+        del self._idle[wire]
+        wire.abort()
 
 
 class _Opening(asyncio.Protocol):
@@ -274,7 +268,8 @@ class _Opening(asyncio.Protocol):
         lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in headers.items())]
         self._request = "\r\n".join([*lines, "", ""]).encode()
         self.reply: asyncio.Future[None] = loop.create_future()
-        self._parser = lenient_parser(self)
+        self._parser = HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(**LENIENCIES)
         self._n_received = self._status = self._n_early = 0
 
     def on_headers_complete(self) -> None:
@@ -346,7 +341,10 @@ def _trust() -> ssl.SSLContext:
 
 def _find_proxy(address: URL) -> str | None:
     """That of the usual variables, else of the system's own settings where it has some."""
-    host, environ = address.raw_host or "", dict(os.environ)
-    if not getproxies_environment() and not is_loopback(host) and not proxy_bypass(host):
-        environ = {f"{scheme}_proxy": url for scheme, url in getproxies().items()}
+    host, known = address.raw_host or "", getproxies()
+    if not known or is_loopback(host):
+        return None
+    environ = dict(os.environ)
+    if not getproxies_environment() and not proxy_bypass(host):
+        environ = {f"{scheme}_proxy": url for scheme, url in known.items()}
     return find_proxy(address.scheme, host, address.port, environ)

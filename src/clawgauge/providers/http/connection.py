@@ -26,6 +26,9 @@ WORDS_S = 1.5
 FRAMING_CAP_BYTES = 1 << 16
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
+# What servers get wrong and every client forgives.
+_LENIENT = ("lenient_headers", "lenient_optional_cr_before_lf", "lenient_spaces_after_chunk_size")
+LENIENCIES = dict.fromkeys(_LENIENT, True)
 # The headers anything here asks for. No other is kept, however many a server sends.
 _KEPT_HEADERS = {
     name.lower().encode(): name
@@ -34,15 +37,6 @@ _KEPT_HEADERS = {
         "Transfer-Encoding",
     )
 }
-
-
-def lenient_parser(listener: object) -> HttpResponseParser:
-    """A parser of replies that forgives what servers get wrong and every client forgives."""
-    parser = HttpResponseParser(listener)
-    parser.set_dangerous_leniencies(
-        lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-    )
-    return parser
 
 
 class ReadingDesk:
@@ -97,7 +91,8 @@ class Wire(asyncio.Protocol):
         self._payload: list[bytes] = []
         # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
         self.on_body = self._payload.append
-        self._parser = lenient_parser(self)
+        self._parser = HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(**LENIENCIES)
         # The call under way: None where there is none. `_answered` is set once the reader has all it wants.
         self._done: asyncio.Future[None] | None = None
         self._intake: Intake | None = None
@@ -297,7 +292,7 @@ class Wire(asyncio.Protocol):
 
     def _stop_waiting(self, intake: Intake) -> None:
         """The reply is known for what it is, and its end does not come."""
-        self._fail(time.perf_counter_ns(), intake.broken_off("its end did not come"))
+        self._fail(time.perf_counter_ns(), intake.failure("its end did not come"))
 
     def _fail(self, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
@@ -307,7 +302,7 @@ class Wire(asyncio.Protocol):
             self._conclude(None)
             return
         if self._intake is not None and self._intake.is_error:
-            failure = self._intake.broken_off(str(failure))
+            failure = self._intake.failure(str(failure))
         self._sink.end(at_ns)
         self._conclude(failure)
 
@@ -336,7 +331,7 @@ class Wire(asyncio.Protocol):
             self._read(at_ns, b"")
         else:
             words = str(exc or "the connection was closed before its end")
-            self._fail(at_ns, self._intake.broken_off(words))
+            self._fail(at_ns, self._intake.failure(words))
 
     def _conclude(self, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
@@ -25,21 +26,19 @@ _BLANKS = b" \t\r\n"
 _BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
+@dataclass(slots=True)
 class SseDecoder:
     """Feed it chunks cut anywhere; it returns the events that are complete."""
 
-    __slots__ = ("_at_start", "_data", "_line_cap", "_n_counted", "_name", "_rest", "_size", "_skip_lf")
-
-    def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
-        # The beginning of a line. It grows in place: a long line is not copied with every chunk.
-        self._rest = bytearray()
-        self._data: list[bytes] = []
-        self._size = 0
-        self._n_counted = 0
-        self._name = b""
-        self._skip_lf = False
-        self._at_start = True
-        self._line_cap = line_cap
+    line_cap: int = LINE_CAP_BYTES
+    # The beginning of a line. It grows in place: a long line is not copied with every chunk.
+    _rest: bytearray = field(default_factory=bytearray)
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _n_counted: int = 0
+    _name: bytes = b""
+    _skip_lf: bool = False
+    _at_start: bool = True
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         if self._skip_lf and chunk:
@@ -65,8 +64,8 @@ class SseDecoder:
             lines[0] = self._completed(lines[0])
         if rest:
             self._rest += rest
-            if len(self._rest) > self._line_cap:
-                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
+            if len(self._rest) > self.line_cap:
+                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self.line_cap} bytes")
         return self._dispatch(lines) if lines else []
 
     def flush(self) -> list[SseEvent]:
@@ -104,8 +103,8 @@ class SseDecoder:
             # The lines of the event under way, each once and with its newline, however many chunks bring them.
             self._size += sum(len(line) + 1 for line in data[self._n_counted :])
             self._n_counted = len(data)
-            if self._size > self._line_cap:
-                words = f"an event of the stream exceeds {self._line_cap} bytes"
+            if self._size > self.line_cap:
+                words = f"an event of the stream exceeds {self.line_cap} bytes"
                 raise CallFailure("error", "response_too_large", words)
         return events
 
@@ -132,11 +131,6 @@ class Intake:
     has more to read of what it was fed: feed it nothing until it has.
     """
 
-    __slots__ = (
-        *("_declared", "_decoder", "_encoding", "_headers", "_held", "_inflate", "_last_ns", "_n_bytes", "_reader"),
-        *("_sink", "_status", "behind", "is_error"),
-    )
-
     def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
         if 300 <= status < 400:
             words = f"the server answered {status} with a redirect; set the final address instead"
@@ -149,7 +143,8 @@ class Intake:
         self._headers = headers
         self._declared = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
         self._encoding = headers.get("Content-Encoding", "").strip().lower()
-        self._inflate: Any = None
+        window_bits = _WINDOW_BITS.get(self._encoding)
+        self._inflate = None if window_bits is None else zlib.decompressobj(window_bits)
         self._n_bytes = 0
         self._decoder: SseDecoder | None = None
         self._held = bytearray()
@@ -173,7 +168,7 @@ class Intake:
         if self.is_error:
             self._held += chunk
             if len(self._held) >= ERROR_BODY_CAP_BYTES:
-                raise self._error_reply()
+                raise self.failure()
             return False
         if self._decoder is None:
             self._held += chunk
@@ -199,7 +194,7 @@ class Intake:
         """The payload ended, as its framing says or with the connection."""
         at_ns = self._last_ns
         if self.is_error:
-            raise self._error_reply()
+            raise self.failure()
         self._sink.end(at_ns)
         if self._decoder is None and not (self._declared and not self._held):
             self._reader.body(at_ns, bytes(self._held))
@@ -209,35 +204,29 @@ class Intake:
                 return
         self._reader.close()
 
-    def broken_off(self, words: str) -> CallFailure:
-        """What a payload is called that ended before its framing said so."""
+    def failure(self, words: str = "") -> CallFailure:
+        """What a reply is called that ended before its framing said so; a refusal is one with or without its end."""
         if self.is_error:
-            return self._error_reply()
+            body = bytes(self._held[:ERROR_BODY_CAP_BYTES])
+            return classify_error_reply(self._status, self._headers, body, self._reader.model)
         return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
 
     def _inflated(self, chunk: bytes) -> bytes:
         """One slice of what was compressed unasked: a few kilobytes of a bomb must not become megabytes in one go."""
-        if self._inflate is None:
-            if self._encoding not in _WINDOW_BITS:
-                words = f"the server used a content encoding that was not asked for: {self._encoding}"
-                raise CallFailure("error", "invalid_response", words)
-            self._inflate = zlib.decompressobj(_WINDOW_BITS[self._encoding])
-        inflate = self._inflate
-        self.behind = False
+        inflate, self.behind = self._inflate, False
+        if inflate is None:
+            words = f"the server used a content encoding that was not asked for: {self._encoding}"
+            raise CallFailure("error", "invalid_response", words)
         if inflate.eof:
             # Whatever stands behind the end of the compressed data is no part of it.
             return b""
         try:
-            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
+            block = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
         except zlib.error as fault:
             words = f"the compressed reply cannot be read: {fault}"
             raise CallFailure("error", "invalid_response", words) from fault
         self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
         return block
-
-    def _error_reply(self) -> CallFailure:
-        words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
-        return classify_error_reply(self._status, self._headers, words, self._reader.model)
 
 
 def too_large() -> CallFailure:
