@@ -32,12 +32,9 @@ _TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maxim
 
 def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
     """Seconds to wait, or None where the server said nothing usable. A date in the past is 0."""
-    in_ms = headers.get("retry-after-ms", "").strip()
+    in_ms, value = headers.get("retry-after-ms", "").strip(), headers.get("Retry-After", "").strip()
     if _NUMBER.fullmatch(in_ms):
         return float(in_ms) / 1000
-    value = headers.get("Retry-After", "").strip()
-    if not value:
-        return None
     if _NUMBER.fullmatch(value):
         return float(value)
     try:

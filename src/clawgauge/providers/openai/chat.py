@@ -221,20 +221,31 @@ class ChatReader(EventReader):
         return False
 
     def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
+        """Fragments of calls, by their index. Only one with a name can begin another call under the same index.
+
+        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
+        the call before has its arguments. A new id without a name tells nothing: some make one up for every fragment.
+        """
         for position, call in enumerate(calls):
             function = call.function or _Function()
-            arguments = arguments_text(function.arguments)
-            if not (function.name or arguments):
+            name, arguments = function.name, arguments_text(function.arguments)
+            if not (name or arguments):
                 continue
-            index = call.index if call.index is not None else position
+            index, call_id = position if call.index is None else call.index, (call.id or "")[:_MAX_ID_CHARS]
             begun = self._calls.get(index)
-            if begun is None or begun.is_followed_by(call, function):
+            if begun is None or not name:
+                is_another = begun is None
+            elif call_id and begun.id:
+                is_another = call_id != begun.id
+            else:
+                is_another = begun.has_arguments and (call.index is None or name != begun.name)
+            if begun is None or is_another:
                 self._n_calls += 1
                 begun = self._calls[index] = _BegunCall(f"call {self._n_calls}")
-            begun.id = begun.id or (call.id or "")[:_MAX_ID_CHARS]
-            begun.name = function.name or begun.name
+            begun.id = begun.id or call_id
+            begun.name = name or begun.name
             begun.has_arguments = begun.has_arguments or bool(arguments)
-            self._sink.tool_delta(at_ns, begun.key, function.name, arguments)
+            self._sink.tool_delta(at_ns, begun.key, name, arguments)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -263,18 +274,6 @@ class _BegunCall:
     id: str = ""
     name: str | None = None
     has_arguments: bool = False
-
-    def is_followed_by(self, call: _ToolCall, function: _Function) -> bool:
-        """Whether a fragment under the same index begins another call, which only a name does.
-
-        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
-        this call has its arguments. A new id without a name tells nothing: some make one up for every fragment.
-        """
-        if not function.name:
-            return False
-        if call.id and self.id:
-            return call.id[:_MAX_ID_CHARS] != self.id
-        return self.has_arguments and (call.index is None or function.name != self.name)
 
 
 def _parts(content: list[Any]) -> tuple[str, str]:
