@@ -73,7 +73,7 @@ class Child(asyncio.SubprocessProtocol):
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
         self._settled = asyncio.Event()
-        self._stdout_ended = self._stderr_ended = False
+        self._listened_to = {_STDOUT, _STDERR}
         self._ended_by_us = False
         self._too_large: str | None = None
         self._rest = bytearray()
@@ -108,7 +108,7 @@ class Child(asyncio.SubprocessProtocol):
         self._news.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._stop_listening(stdout=fd == _STDOUT, stderr=fd == _STDERR)
+        self._stop_listening(fd)
 
     def process_exited(self) -> None:
         self.exited_ns = time.perf_counter_ns()
@@ -116,17 +116,16 @@ class Child(asyncio.SubprocessProtocol):
         # What the child wrote is in the pipe already. A grandchild that holds the pipe open has nothing to add, and
         # would make us wait for as long as it lives.
         signal_group(self.group_id, signal.SIGTERM)
-        asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening)
-        self._stop_listening(stdout=False, stderr=False)
+        asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening, _STDOUT, _STDERR)
+        self._stop_listening()
 
-    def _stop_listening(self, stdout: bool = True, stderr: bool = True) -> None:
-        if stdout and not self._stdout_ended:
-            self._stdout_ended = True
+    def _stop_listening(self, *pipes: int) -> None:
+        if _STDOUT in self._listened_to.intersection(pipes):
             if self._rest:
                 self._lines.append((self._rest_ns, bytes(self._rest)))
             self._news.set()
-        self._stderr_ended = self._stderr_ended or stderr
-        if self._exited.is_set() and self._stdout_ended and self._stderr_ended:
+        self._listened_to.difference_update(pipes)
+        if self._exited.is_set() and not self._listened_to:
             self._settled.set()
 
     @property
@@ -147,7 +146,7 @@ class Child(asyncio.SubprocessProtocol):
             if self._too_large is not None:
                 words = f"{self._name} was stopped: it wrote {self._too_large}"
                 raise CallFailure("error", "response_too_large", words)
-            if self._stdout_ended:
+            if _STDOUT not in self._listened_to:
                 return None
             self._news.clear()
             await self._news.wait()

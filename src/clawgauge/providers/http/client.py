@@ -18,15 +18,14 @@ from weakref import WeakSet
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
-from httptools import HttpParserError, HttpResponseParser
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, LENIENCIES, ReadingDesk, Wire
+from clawgauge.providers.http.connection import ReadingDesk, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, transport_failure
-from clawgauge.providers.http.reply import Reader
+from clawgauge.providers.http.reply import Reader, Reply
 from clawgauge.proxies import find_proxy, is_loopback
 
 # llama.cpp and Ollama close an idle connection after five seconds; ours must be gone before.
@@ -99,7 +98,7 @@ class HttpClient:
         reply = _Whole()
         try:
             async with asyncio.timeout(_ASKING_S if body is None else _TELLING_S):
-                await self.exchange(url, body, sink=cast(Sink, reply), reader=reply, alone=True)
+                await self.exchange(url, body, reply, alone=True)
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
@@ -132,16 +131,9 @@ class HttpClient:
         return "\r\n".join([*lines, "Content-Length: "]).encode()
 
     async def exchange(
-        self,
-        url: str,
-        payload: bytes | None,
-        *,
-        sink: Sink,
-        reader: Reader,
-        timeout_s: float = math.inf,
-        alone: bool = False,
+        self, url: str, payload: bytes | None, reader: Reader, *, timeout_s: float = math.inf, alone: bool = False
     ) -> None:
-        """Send one request (a POST where it has a payload) and feed its reply to `reader`, with the clock to `sink`.
+        """Send one request, a POST where it has a payload, and feed its reply to `reader`, and the clock to its sink.
 
         The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before. With `alone`
         it goes over a connection of its own.
@@ -156,14 +148,14 @@ class HttpClient:
         while True:
             wire, connect_ns = await self._take(alone)
             try:
-                done = wire.ask(request, sink, reader, words_until_s)
+                done = wire.ask(request, reader, words_until_s)
                 break
             except OSError as fault:
                 wire.abort()
                 failure = transport_failure(fault, self._where, connecting=False)
                 if connect_ns is not None or failure.failure_type == "client_limit":
                     raise failure from fault
-        sink.connected(connect_ns)
+        reader.sink.connected(connect_ns)
         try:
             await done
         except OSError as fault:
@@ -230,7 +222,7 @@ class HttpClient:
         transport, _ = await loop.create_connection(lambda: opening or wire, sock=plain, ssl=tls, server_hostname=name)
         if opening is not None and self._tls is not None:
             try:
-                await opening.reply
+                await opening.opened
             except BaseException:
                 transport.abort()
                 raise
@@ -267,52 +259,45 @@ class _Opening(asyncio.Protocol):
         place = f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
         lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in headers.items())]
         self._request = "\r\n".join([*lines, "", ""]).encode()
-        self.reply: asyncio.Future[None] = loop.create_future()
-        self._parser = HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(**LENIENCIES)
-        self._n_received = self._status = self._n_early = 0
-
-    def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
-        if self._status == 101:
-            raise ValueError("the proxy switched to another protocol")
-
-    def on_body(self, data: bytes) -> None:
-        self._n_early += len(data)
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self._reply = Reply(_Whole())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        if self.reply.done():
+        if self.opened.done():
             return
-        self._n_received += len(data)
+        is_http = True
         try:
-            self._parser.feed_data(data)
-            is_http = self._n_received <= FRAMING_CAP_BYTES
-        except HttpParserError:
+            self._reply.feed(time.perf_counter_ns(), data)
+        except CallFailure:  # in the words of an answer, which this is not
             is_http = False
-        code, answered = self._status, "the proxy answered CONNECT"
+        code, answered = self._reply.status, "the proxy answered CONNECT"
         if code >= 300:
             words = f"{answered} {code}"
             refusal = CallFailure("error", f"http_{code}", words, http_status=code, retryable=code >= 500)
-            self.reply.set_exception(refusal)
-        elif not is_http or self._n_early:
+            self.opened.set_exception(refusal)
+        elif not is_http or self._reply.n_payload:
             why = "bytes from a server that was not asked yet" if is_http else "something that is not HTTP"
-            self.reply.set_exception(CallFailure("error", "invalid_response", f"{answered} with {why}"))
+            self.opened.set_exception(CallFailure("error", "invalid_response", f"{answered} with {why}"))
         elif code >= 200:
-            self.reply.set_result(None)
+            self.opened.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.reply.done():
-            self.reply.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
+        if not self.opened.done():
+            self.opened.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
 
 
 class _Whole:
-    """The reply to a question: nobody times it, and a stream is none. A reader, and what a reader's clock is told."""
+    """The reply to a question: nobody times it, and a stream is none. A reader, and the sink of one."""
 
     model = ""
     data = b""
+
+    @property
+    def sink(self) -> Sink:
+        return cast(Sink, self)
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         return True

@@ -9,11 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from httptools import HttpParserError, HttpResponseParser
-
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Sink
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Intake, Reader, too_large
+from clawgauge.providers.http.reply import SLICE_BYTES, Reader, Reply
 
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
@@ -21,22 +18,8 @@ _ANSWERS_PER_TURN = 8
 DRAIN_S = 0.2
 # How long the words of a refusal are waited for: its status has said what matters.
 WORDS_S = 1.5
-# Headers with the interim replies before them, or trailers, or what else is no part of a payload. The parser joins a
-# long header piece by piece, which takes its square: much more would hold the loop up.
-FRAMING_CAP_BYTES = 1 << 16
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
-# What servers get wrong and every client forgives.
-_LENIENT = ("lenient_headers", "lenient_optional_cr_before_lf", "lenient_spaces_after_chunk_size")
-LENIENCIES = dict.fromkeys(_LENIENT, True)
-# The headers anything here asks for. No other is kept, however many a server sends.
-_KEPT_HEADERS = {
-    name.lower().encode(): name
-    for name in (
-        *("Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "retry-after-ms", "Server"),
-        "Transfer-Encoding",
-    )
-}
 
 
 class ReadingDesk:
@@ -66,13 +49,7 @@ class ReadingDesk:
 
 
 class Wire(asyncio.Protocol):
-    """One connection, one call at a time. Whoever asked is woken once, when all is said.
-
-    It listens to the parser too, which tells it where a head ends, what is payload, and where that ends.
-    """
-
-    _status = 0
-    _has_head = _is_complete = _keeps_alive = False
+    """One connection, one call at a time. Whoever asked is woken once, when all is said."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None = None
@@ -86,19 +63,10 @@ class Wire(asyncio.Protocol):
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
         self._socket = plain_socket
         self._transport: asyncio.Transport | None = None
-        # The headers with a use, by their usual names, and the pieces of payload found so far.
-        self._headers: dict[str, str] = {}
-        self._payload: list[bytes] = []
-        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
-        self.on_body = self._payload.append
-        self._parser = HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(**LENIENCIES)
-        # The call under way: None where there is none. `_answered` is set once the reader has all it wants.
+        # The call under way, None where there is none, and its reply, which stays when it is over.
         self._done: asyncio.Future[None] | None = None
-        self._intake: Intake | None = None
-        self._answered = False
+        self._reply: Reply | None = None
         self._waiting: asyncio.TimerHandle | None = None
-        self._n_received = self._n_framing = 0
         # While this holds anything, the desk has been told.
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._n_unread = 0
@@ -109,10 +77,11 @@ class Wire(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Whether the next call may go over this connection: this one is over, all of it sent and all of it read."""
-        if self._transport is None or self._transport.is_closing() or self._done is not None:
+        transport, reply = self._transport, self._reply
+        if transport is None or transport.is_closing() or self._done is not None or reply is None:
             return False
         # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
-        return self._is_complete and self._keeps_alive and not self._transport.get_write_buffer_size()
+        return reply.is_complete and reply.keeps_alive and not transport.get_write_buffer_size()
 
     def unasked(self) -> bytes | None:
         """What has come that nobody asked for, empty for the end of the connection; None where all is quiet."""
@@ -129,19 +98,14 @@ class Wire(asyncio.Protocol):
         except OSError:
             return b""
 
-    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float) -> asyncio.Future[None]:
+    def ask(self, request: bytes, reader: Reader, words_until_s: float) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
 
         The words of a refusal are waited for until the loop's `words_until_s` at most.
         """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
-        self._sink, self._reader, self._words_until_s = sink, reader, words_until_s
-        self._intake, self._waiting, self._answered = None, None, False
-        self._n_received = self._n_framing = self._status = 0
-        self._has_head = self._is_complete = self._keeps_alive = False
-        self._headers = {}
-        self._payload.clear()
+        self._reply, self._waiting, self._words_until_s = Reply(reader), None, words_until_s
         done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
         if self._socket is not None:
@@ -151,7 +115,7 @@ class Wire(asyncio.Protocol):
                 n_sent = 0
         if n_sent < len(request):
             self._transport.write(request[n_sent:])
-        sink.start(sent_ns)
+        reader.sink.start(sent_ns)
         self._done = done
         return done
 
@@ -178,13 +142,13 @@ class Wire(asyncio.Protocol):
 
     def _read_arrived(self) -> bool:
         """Read a slice of what has come. Returns whether that completed a call."""
-        done, arrived = self._done, self._arrived
+        done, arrived, reply = self._done, self._arrived, self._reply
         n_left = SLICE_BYTES
         while arrived and n_left > 0:
             at_ns, data = arrived.popleft()
             self._n_unread -= len(data)
             n_left -= len(data)
-            if self._done is None:
+            if self._done is None or reply is None:
                 # Nobody asked for this: a connection that speaks out of turn cannot be trusted with the next call.
                 self._out_of_turn = True
                 self.abort()
@@ -192,8 +156,8 @@ class Wire(asyncio.Protocol):
             elif self._done.done():
                 arrived.clear()
             else:
-                self._read(at_ns, data)
-                if self._done is not None and self._intake is not None and self._intake.behind:
+                self._read(reply, at_ns, data)
+                if self._done is not None and reply.behind:
                     arrived.appendleft((at_ns, b""))
                     n_left = 0
         if arrived:
@@ -207,104 +171,36 @@ class Wire(asyncio.Protocol):
                 self._end(*self._lost)
         return done is not None and self._done is None
 
-    def _read(self, at_ns: int, data: bytes) -> None:
-        """What came before a fault still counts: a whole answer is one, whatever stands behind it."""
+    def _read(self, reply: Reply, at_ns: int, data: bytes) -> None:
         try:
-            # The payload has a cap of its own; these are for what is spent around it.
-            self._n_received += len(data)
-            self._n_framing += len(data)
-            if self._n_framing > FRAMING_CAP_BYTES:
-                words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
-                raise CallFailure("error", "invalid_response", words)
-            if self._n_received > REPLY_CAP_BYTES:
-                raise too_large()
-            fault: BaseException | None = None
-            try:
-                if data:
-                    self._parser.feed_data(data)
-            except HttpParserError as error:
-                self._keeps_alive = False
-                # What a callback raised comes wrapped: a ValueError is about the reply, all else about this machine.
-                fault = error.__context__ or error
-                if not isinstance(fault, HttpParserError | ValueError):
-                    raise fault from None
-            self._take_payload(at_ns)
-            if fault is not None and not self._is_complete:
-                raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
+            reply.feed(at_ns, data)
         except CallFailure as failure:
-            self._fail(at_ns, failure)
+            self._fail(reply, at_ns, failure)
         except Exception as fault:  # nobody foresaw it: the runner, who awaits it, makes a record of it
             self.abort()
             self._conclude(fault)
-
-    def on_message_begin(self) -> None:
-        if self._is_complete:
-            raise ValueError("a second reply to one request")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if 0 in value:
-            raise ValueError("there is a NUL in a header")
-        known = _KEPT_HEADERS.get(name.lower())
-        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
-        if known is not None and not self._has_head and (known not in self._headers or known == "Transfer-Encoding"):
-            self._headers[known] = value.decode("utf-8", "replace")
-
-    def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
-        if self._status == 101:
-            raise ValueError("the server switched to another protocol, which nobody asked for")
-        self._has_head = not 100 <= self._status < 200
-        self._keeps_alive = self._parser.should_keep_alive()
-
-    def on_message_complete(self) -> None:
-        if self._has_head:
-            self._is_complete = True
         else:
-            self._headers.clear()
+            if reply.is_complete and not reply.behind:
+                self._conclude(None)
+            elif self._waiting is None and (reply.is_answered or (reply.is_error and not reply.behind)):
+                # After an answer the connection can be used again if the rest comes soon, and is lost otherwise.
+                now_s = self._loop.time()
+                until_s = now_s + DRAIN_S if reply.is_answered else min(now_s + WORDS_S, self._words_until_s)
+                self._waiting = self._loop.call_at(until_s, self._stop_waiting, reply)
 
-    def _take_payload(self, at_ns: int) -> None:
-        """Hand on what has come; past the stream's own end, only look for the end of the framing."""
-        intake = self._intake
-        if intake is None:
-            if not self._has_head:
-                return
-            self._n_framing = 0
-            self.server = self._headers.get("Server", "")
-            intake = self._intake = Intake(self._sink, self._reader, at_ns, self._status, self._headers)
-        chunk = b"".join(self._payload)
-        if chunk:
-            self._payload.clear()
-            self._n_framing = 0
-        if not self._answered:
-            if (chunk or intake.behind) and intake.feed(at_ns, chunk):
-                self._answered = True
-            elif intake.behind:
-                return
-            elif self._is_complete:
-                intake.finish()
-        if self._is_complete:
-            self._conclude(None)
-        elif self._waiting is None and (self._answered or intake.is_error):
-            # After an answer the connection can be used again if the rest comes soon; a server that dawdles loses it.
-            now_s = self._loop.time()
-            until_s = now_s + DRAIN_S if self._answered else min(now_s + WORDS_S, self._words_until_s)
-            self._waiting = self._loop.call_at(until_s, self._stop_waiting, intake)
-
-    def _stop_waiting(self, intake: Intake) -> None:
+    def _stop_waiting(self, reply: Reply) -> None:
         """The reply is known for what it is, and its end does not come."""
-        self._fail(time.perf_counter_ns(), intake.failure("its end did not come"))
+        self._fail(reply, time.perf_counter_ns(), reply.failure("its end did not come"))
 
-    def _fail(self, at_ns: int, failure: CallFailure) -> None:
+    def _fail(self, reply: Reply, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
-        if not self._is_complete:
+        if not reply.is_complete:
             self.abort()
-        if self._answered:
+        if reply.is_answered:
             self._conclude(None)
             return
-        if self._intake is not None and self._intake.is_error:
-            failure = self._intake.failure(str(failure))
-        self._sink.end(at_ns)
-        self._conclude(failure)
+        reply.sink.end(at_ns)
+        self._conclude(reply.failure() if reply.is_error else failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = (time.perf_counter_ns(), exc)
@@ -316,28 +212,27 @@ class Wire(asyncio.Protocol):
 
     def _end(self, at_ns: int, exc: Exception | None) -> None:
         """All that came over a connection that is gone has been read."""
-        del self._parser  # which holds on to this object
-        if self._done is None:
+        reply = self._reply
+        if self._done is None or reply is None:
             return
-        if self._intake is None:
-            self._sink.end(at_ns)
+        reply.connection_ended()
+        if not reply.has_head:
+            reply.sink.end(at_ns)
             self.was_dropped = exc is None
             self._conclude(exc or ConnectionResetError("Server disconnected"))
-            return
-        # The end of the connection is that of a payload whose length nothing else tells.
-        coding = self._headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
-        self._is_complete = self._is_complete or ("Content-Length" not in self._headers and coding != "chunked")
-        if exc is None and self._is_complete:
-            self._read(at_ns, b"")
+        elif exc is None and reply.is_complete:
+            self._read(reply, at_ns, b"")
         else:
-            words = str(exc or "the connection was closed before its end")
-            self._fail(at_ns, self._intake.failure(words))
+            self._fail(reply, at_ns, reply.failure(str(exc or "the connection was closed before its end")))
 
     def _conclude(self, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
         done, self._done = self._done, None
         if self._waiting is not None:
             self._waiting.cancel()
+        if done is not None and self._reply is not None:
+            del self._reply.parser  # which holds on to the reply
+            self.server = self._reply.headers.get("Server", "")
         if done is None or done.done():
             return
         if failure is None:

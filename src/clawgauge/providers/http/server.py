@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import Call, Provider, ProviderSettings
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.http.reply import Reader
@@ -83,7 +83,7 @@ class HttpServer(Provider):
             return f"look at the log of the server at {public_address(self.base_url)}"
         return f"is the server running at {public_address(self.base_url)}?"
 
-    async def _post(self, path: str, body: dict[str, Any], call: Call, sink: Sink, reader: Reader) -> None:
+    async def _post(self, path: str, body: dict[str, Any], call: Call, reader: Reader) -> None:
         """Make one call. A member of `body` that is None was not asked for, and is not sent."""
         self.require_key()
         body = {name: value for name, value in body.items() if value is not None} | self.extra_body
@@ -91,7 +91,7 @@ class HttpServer(Provider):
             payload = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a lone surrogate in a prompt is sent as its escape rather than failing the call
             payload = json.dumps(body).encode("ascii")
-        await self.client.exchange(self.base_url + path, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        await self.client.exchange(self.base_url + path, payload, reader, timeout_s=call.timeout_s)
 
     def require_key(self) -> None:
         """A key that is named but not set ends a call before anything is sent."""

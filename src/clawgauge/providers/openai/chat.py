@@ -57,7 +57,7 @@ class EventReader:
     # Whether `[DONE]` ends a stream that has not said why it stopped.
     _done_ends: ClassVar[bool]
 
-    _sink: Sink
+    sink: Sink
     model: str
     _ended: bool = field(init=False, default=False)
     _read_any: bool = field(init=False, default=False)
@@ -191,7 +191,7 @@ class ChatReader(EventReader):
     _model_seen: bool = field(init=False, default=False)
 
     def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
-        sink = self._sink
+        sink = self.sink
         if event.error is not None:
             raise stream_failure(event.error)
         if name == b"error":
@@ -245,7 +245,7 @@ class ChatReader(EventReader):
             begun.id = begun.id or call_id
             begun.name = name or begun.name
             begun.has_arguments = begun.has_arguments or bool(arguments)
-            self._sink.tool_delta(at_ns, begun.key, name, arguments)
+            self.sink.tool_delta(at_ns, begun.key, name, arguments)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -255,7 +255,7 @@ class ChatReader(EventReader):
             raise self._not_the_protocol(data)
         if reply.get("error") is not None:
             raise stream_failure(reply["error"], "the reply carried an error")
-        self._sink.note(first_token_captured=False)
+        self.sink.note(first_token_captured=False)
         for told in choices or ():
             if isinstance(told, dict):
                 told["delta"] = told.get("message")
@@ -304,7 +304,7 @@ class ChatServer(HttpServer):
             "tool_choice": call.tool_choice if call.tools else None,
             "response_format": call.response_format,
         }
-        await self._post("/chat/completions", body, call, sink, ChatReader(sink, call.model))
+        await self._post("/chat/completions", body, call, ChatReader(sink, call.model))
 
 
 create = ChatServer

@@ -75,7 +75,7 @@ class ResponsesReader(EventReader):
     _n_calls: int = field(init=False, default=0)
 
     def _take(self, at_ns: int, name: bytes, event: _Event, data: bytes) -> bool:
-        sink, told, item = self._sink, self._told, event.item or {}
+        sink, told, item = self.sink, self._told, event.item or {}
         delta = event.delta if isinstance(event.delta, str) else None
         match event.type or name.decode("utf-8", "replace"):
             case "response.output_text.delta" if delta is not None:
@@ -134,13 +134,13 @@ class ResponsesReader(EventReader):
             with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
                 msgspec.json.decode(arguments)
                 self._prefilled.add(key)
-        self._sink.tool_delta(at_ns, key, item["name"], arguments)
+        self.sink.tool_delta(at_ns, key, item["name"], arguments)
 
     def _end_call(self, at_ns: int, key: str, item: dict[str, Any]) -> None:
         """Whatever is whole stands for all the fragments before it."""
         self._told["function_call"].add(key)
         self._whole.add(key)
-        self._sink.tool_whole(at_ns, key, item["name"], arguments_text(item.get("arguments")))
+        self.sink.tool_whole(at_ns, key, item["name"], arguments_text(item.get("arguments")))
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -155,7 +155,7 @@ class ResponsesReader(EventReader):
 
     def _report_response(self, at_ns: int, response: dict[str, Any]) -> None:
         """What neither deltas nor items told, all of it where there were none; model, usage and why it stopped."""
-        sink, output, usage = self._sink, response.get("output"), response.get("usage")
+        sink, output, usage = self.sink, response.get("output"), response.get("usage")
         if not any(self._told.values()):
             # All of it came at the end: that is when it was sent, not when its first token was made.
             sink.note(first_token_captured=False)
@@ -192,9 +192,9 @@ class ResponsesReader(EventReader):
             if not isinstance(part, dict):
                 continue
             if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
-                self._sink.note(refusal=part["refusal"])
+                self.sink.note(refusal=part["refusal"])
             elif text := _text(part.get("text")):
-                (self._sink.reasoning if item.get("type") == "reasoning" else self._sink.text)(at_ns, text)
+                (self.sink.reasoning if item.get("type") == "reasoning" else self.sink.text)(at_ns, text)
 
 
 def _failure(response: dict[str, Any]) -> CallFailure:
@@ -238,7 +238,7 @@ class ResponsesServer(HttpServer):
             "tool_choice": _flat(call.tool_choice, "function") if call.tools else None,
             "text": {"format": _flat(call.response_format, "json_schema")} if call.response_format else None,
         }
-        await self._post("/responses", body, call, sink, ResponsesReader(sink, call.model, call.max_tokens))
+        await self._post("/responses", body, call, ResponsesReader(sink, call.model, call.max_tokens))
 
 
 create = ResponsesServer
