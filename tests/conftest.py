@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import os
@@ -82,7 +83,7 @@ def llama_tools_address() -> Iterator[str]:
 
 @contextmanager
 def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
-    model = fetch(clean_environment(), print)
+    model = asyncio.run(fetch(clean_environment(), print))
     options = {"model": str(model), "alias": "smollm2-135m", "context_tokens": 4096, "slots": 1, "threads": 1}
     options["chat_template"] = str(chat_template) if chat_template else None
     process = subprocess.Popen(

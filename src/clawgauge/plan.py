@@ -21,8 +21,7 @@ from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
-from clawgauge.providers.base import Provider, ProviderSettings, create_provider
-from clawgauge.providers.embedded.model import DEFAULT_MODEL
+from clawgauge.providers.base import EMBEDDED_MODEL, Provider, ProviderSettings, create_provider
 from clawgauge.records import Prompt, PromptKey, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
@@ -212,8 +211,8 @@ async def _unasked_targets(plan: Plan, tell: Tell) -> list[Target]:
     if found:
         tell(f"no target named: taking the {len(found)} chat models of Ollama at {probe.address}")
     else:
-        tell(f"no target named and no Ollama model found: taking the embedded model {DEFAULT_MODEL}")
-        found = [Target("embedded", DEFAULT_MODEL)]
+        tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
+        found = [Target("embedded", EMBEDDED_MODEL)]
     if plan.providers["openai_responses"].api_key:
         tell("OPENAI_API_KEY is set: add OpenAI with -t openai_responses:MODEL (costs money)")
     if shutil.which("claude", path=plan.environ.get("PATH", "")):

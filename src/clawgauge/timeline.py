@@ -23,6 +23,7 @@ _MAX_NAME_CHARS = 256
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
+_NOTED = frozenset({"model_reported", "cost_usd", "cli_overhead_ms"})
 TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 NOT_EXECUTED = "(not executed)"
 
@@ -56,9 +57,10 @@ class Completion(msgspec.Struct):
 class Timeline:
     """Collects one attempt. Hot path: `text` and `reasoning` only append."""
 
+    # What is told as it will be recorded.
+    _told: Completion = field(default_factory=Completion)
     _start_ns: int | None = None
     _end_ns: int | None = None
-    _connect_ns: int | None = None
     _text: list[str] = field(default_factory=list)
     _stamps: list[int] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
@@ -69,18 +71,14 @@ class Timeline:
     _calls: dict[int | str, tuple[dict[str, None], list[str]]] = field(default_factory=dict)
     _turns: list[tuple[int, int]] = field(default_factory=list)
     _answers: dict[int | str, str] = field(default_factory=dict)
-    _usage: dict[str, Any] = field(default_factory=dict)
-    _finish: str | None = None
     _captured: bool = True
     _refusal: list[str] = field(default_factory=list)
-    _notes: dict[str, Any] = field(default_factory=dict)
-    _warnings: list[str] = field(default_factory=list)
 
     def start(self, at_ns: int) -> None:
         self._start_ns = at_ns
 
     def connected(self, took_ns: int | None) -> None:
-        self._connect_ns = took_ns
+        self._told.connect_ns = took_ns
 
     def text(self, at_ns: int, piece: str) -> None:
         if piece:
@@ -141,13 +139,13 @@ class Timeline:
         reasoning_tokens: int | None = None,
     ) -> None:
         counts = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
-        for name, n in zip(TOKEN_COUNTS, counts):  # noqa: B905 - four and four
+        for name, n in zip(TOKEN_COUNTS, counts, strict=True):
             if (said := as_count(n, MAX_TOKENS)) is not None:
-                self._usage[name] = said
+                setattr(self._told, name, said)
 
     def finish(self, reason: str | None) -> None:
         if reason:
-            self._finish = reason
+            self._told.finish_reason = reason
 
     def note(self, **facts: Any) -> None:
         if facts.pop("first_token_captured", True) is False:
@@ -155,9 +153,11 @@ class Timeline:
         if refusal := facts.pop("refusal", None):
             self._refusal.append(str(refusal))
         # A server may give cause for the same one with every token.
-        if (warning := facts.pop("warning", None)) and len(self._warnings) < _MAX_WARNINGS:
-            self._warnings += [str(warning)] if str(warning) not in self._warnings else []
-        self._notes.update(facts)
+        warnings = self._told.warnings
+        if (warning := str(facts.pop("warning", None) or "")) and len(warnings) < _MAX_WARNINGS:
+            warnings += [warning] if warning not in warnings else []
+        for name in _NOTED & facts.keys():
+            setattr(self._told, name, facts[name])
 
     def end(self, at_ns: int) -> None:
         self._end_ns = at_ns
@@ -170,20 +170,13 @@ class Timeline:
 
     def fold(self, now_ns: int) -> Completion:
         """The attempt as seen so far. `now_ns` ends the clock of an attempt that was cut off before its own end."""
-        start = self._start_ns
-        text = "".join(self._text)
-        done = Completion(
+        start, text = self._start_ns, "".join(self._text)
+        done = msgspec.structs.replace(
+            self._told,
             text=text,
             reasoning_text="".join(self._reasoning),
             native_calls=[_invocation(names, parts) for names, parts in self._calls.values()],
-            connect_ns=self._connect_ns,
-            finish_reason=self._finish,
             refusal="".join(self._refusal),
-            warnings=list(self._warnings),
-            model_reported=self._notes.get("model_reported"),
-            cost_usd=self._notes.get("cost_usd"),
-            cli_overhead_ms=self._notes.get("cli_overhead_ms"),
-            **self._usage,
         )
         if self._turns:
             self._tell_turns(done)
@@ -194,21 +187,22 @@ class Timeline:
         ended_ns = self._end_ns if self._end_ns is not None else now_ns
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
         done.e2e_ns = max(0, max(ended_ns, self._last_ns or 0) - start)
-        if self._captured:
-            tool_ns = [] if self._first_tool_ns is None else [self._first_tool_ns]
-            reasoning_ns = [] if self._first_reasoning_ns is None else [self._first_reasoning_ns]
-            if first_ns := [*self._stamps[:1], *reasoning_ns, *tool_ns]:
-                done.ttft_ns = max(0, min(first_ns) - start)
-            offset = answer_start(text)
-            if offset is not None:
-                # It is nearly always in the first piece; thinking is why it may not be.
-                ends = [] if offset < len(self._text[0]) else list(accumulate(map(len, self._text)))
-                tool_ns.append(self._stamps[bisect_right(ends, offset)])
-            if tool_ns:
-                done.ttfa_ns = max(0, min(tool_ns) - start)
+        if not self._captured:
+            return done
+        answers_ns = [] if self._first_tool_ns is None else [self._first_tool_ns]
+        firsts_ns = [*self._stamps[:1], *answers_ns]
+        if self._first_reasoning_ns is not None:
+            firsts_ns.append(self._first_reasoning_ns)
+        if (offset := answer_start(text)) is not None:
+            # It is nearly always in the first piece; thinking is why it may not be.
+            ends = [] if offset < len(self._text[0]) else list(accumulate(map(len, self._text)))
+            answers_ns.append(self._stamps[bisect_right(ends, offset)])
+        if firsts_ns:
+            done.ttft_ns = max(0, min(firsts_ns) - start)
             # Between the turns of a task no token is made: the span from first to last would not be theirs.
-            if first_ns and len(self._turns) < 2:
-                done.output_tps = self._tokens_per_second(min(first_ns))
+            done.output_tps = self._tokens_per_second(min(firsts_ns)) if len(self._turns) < 2 else None
+        if answers_ns:
+            done.ttfa_ns = max(0, min(answers_ns) - start)
         return done
 
     def _tell_turns(self, done: Completion) -> None:
@@ -228,12 +222,11 @@ class Timeline:
 
     def _tokens_per_second(self, first: int) -> float | None:
         """From the server's own count; null for fewer than two chunks, where no rate was seen."""
-        tokens = self._usage.get("output_tokens")
-        if tokens is not None and self._first_reasoning_ns is None:
+        tokens, last = self._told.output_tokens or 0, self._last_ns
+        if self._first_reasoning_ns is None:
             # Reasoning that was counted but never shown took its time before the first token we saw.
-            tokens -= self._usage.get("reasoning_tokens", 0)
-        last = self._last_ns
-        if tokens is None or tokens < 2 or self._n_chunks < 2 or last is None or last <= first:
+            tokens -= self._told.reasoning_tokens or 0
+        if tokens < 2 or self._n_chunks < 2 or last is None or last <= first:
             return None
         rate = round((tokens - 1) * 1e9 / (last - first), 3)
         return rate if rate < _MAX_TOKENS_PER_S else None

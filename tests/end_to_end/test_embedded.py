@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 def gguf(tmp_path: Path) -> Path:
     """The real model under a path that no other test has, so that its server can be told from others."""
     link = tmp_path / "a model.gguf"
-    link.symlink_to(fetch(clean_environment(), print))
+    link.symlink_to(asyncio.run(fetch(clean_environment(), print)))
     write_suite(tmp_path / "one.json", {"prompt": "Count from 1 to 1000.", "validator": {"type": "noop"}})
     return link
 

@@ -190,7 +190,7 @@ def sleepers(folder: Path) -> list[psutil.Process]:
 def gguf(tmp_path: Path) -> Path:
     """The embedded model, under a path of its own."""
     link = tmp_path / "a model.gguf"
-    link.symlink_to(fetch(clean_environment(), print))
+    link.symlink_to(asyncio.run(fetch(clean_environment(), print)))
     write_suite(tmp_path / "one.json", {"prompt": "Count from 1 to 1000."})
     return link
 
@@ -228,7 +228,7 @@ def test_children_a_download_is_given_up(tmp_path: Path, server: ScriptedServer)
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         code, _, err = ended(process)
-    assert code == 130 and "Traceback" not in err and len(family) >= 3
+    assert code == 130 and "Traceback" not in err and len(family) >= 2
     await_ended(*family)
     assert list(cache.iterdir()) == []
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings, create_provider
-from clawgauge.providers.http.client import HttpClient, Proxy
+from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.connection import Wire
 from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
@@ -59,7 +59,7 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
             if way in ("proxied", "tunnelled"):
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
-                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
+                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
             yield server
 
     return opened
@@ -290,7 +290,7 @@ def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
         wire = await open_wire(self)
         state.n_opened += 1
         async with asyncio.timeout(30):
-            while state.n_opened <= state.n_early and not wire.speaks_first():  # noqa: ASYNC110
+            while state.n_opened <= state.n_early and not wire.unasked():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         return wire
 
@@ -395,7 +395,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
 
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
-        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: Proxy(address))
+        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

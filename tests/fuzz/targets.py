@@ -25,7 +25,7 @@ from clawgauge.errors import CallFailure, SuiteError
 from clawgauge.journal.lines import encode_line
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Intake, Reader, SseDecoder, SseEvent
+from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Reader, Reply, SseDecoder, SseEvent
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
@@ -77,7 +77,7 @@ def gzip(data: bytes) -> None:
     found = []
     for pieces in _cuts(body):
         reader = _Collector()
-        failure = _taken_in(pieces, headers, Timeline(), reader)
+        failure = _taken_in(pieces, headers, reader)
         found.append((failure and failure.failure_type, reader.whole, reader.events))
     failed, whole, events = found[0]
     # What came before the fault is told or not, as it comes in one piece with the fault or before it.
@@ -100,7 +100,7 @@ def claude_stream(data: bytes) -> None:
             for number, line in enumerate(data.split(b"\n")):
                 stream.feed(number, line)
             stream.settle()
-            failure = explain_failure(stream.outcome, model="m", exit_code=len(data) % 2, stderr_tail="")
+            failure = explain_failure(stream, model="m", exit_code=len(data) % 2, stderr_tail="")
             folded.append((timeline.fold(1000), failure and (failure.status, failure.failure_type)))
             _recorded(folded[-1][0], failure)
         assert folded[0] == folded[1]
@@ -213,30 +213,29 @@ def _reply(data: bytes, reader: Callable[[Any, str], Reader]) -> None:
         for pieces in _cuts(data):
             timeline = Timeline()
             timeline.start(0)
-            failure = _taken_in(pieces, {"Content-Type": content_type}, timeline, reader(timeline, "m"))
+            failure = _taken_in(pieces, {"Content-Type": content_type}, reader(timeline, "m"))
             completion = timeline.fold(1000)
             _recorded(completion, failure)
             seen.append((completion, failure and (failure.status, failure.failure_type, failure.retryable)))
         assert all(one == seen[0] for one in seen), seen
 
 
-def _taken_in(pieces: list[bytes], headers: dict[str, str], timeline: Timeline, reader: Reader) -> CallFailure | None:
-    """One reply from its head to its end, as the two ways of reading HTTP hand it on."""
+def _taken_in(pieces: list[bytes], headers: dict[str, str], reader: Reader) -> CallFailure | None:
+    """One reply from its head to its end, which is the connection's."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     try:
-        intake = Intake(timeline, reader, 10, 200, headers)
-        if not any(_fed(intake, piece) for piece in pieces):
-            intake.finish()
+        reply = Reply(reader)
+        for piece in (f"HTTP/1.1 200 OK\r\n{head}\r\n".encode("latin-1"), *pieces):
+            reply.feed(20, piece)
+            while reply.behind:
+                reply.feed(20, b"")
+            if reply.is_answered:
+                return None
+        reply.connection_ended()
+        reply.feed(20, b"")
     except CallFailure as failure:
         return failure
     return None
-
-
-def _fed(intake: Intake, piece: bytes) -> bool:
-    """Hand on one piece and all that it decodes to; whether that was the end."""
-    ended = intake.feed(20, piece)
-    while not ended and intake.behind:
-        ended = intake.feed(20, b"")
-    return ended
 
 
 class _Collector:
@@ -245,6 +244,7 @@ class _Collector:
     model = "m"
 
     def __init__(self) -> None:
+        self.sink = Timeline()
         self.whole = b""
         self.events: list[bytes] = []
 

@@ -50,13 +50,6 @@ class ChildCommand:
     stdin: bytes | None = b""
 
 
-class StampedLine(NamedTuple):
-    """A line of stdout without its newline, and when the bytes that completed it arrived."""
-
-    at_ns: int
-    line: bytes
-
-
 class Captured(NamedTuple):
     """A short child's whole output. `exit_code` is negative for a signal."""
 
@@ -75,12 +68,12 @@ class Child(asyncio.SubprocessProtocol):
         self.group_id = 0
         self.exited_ns: int | None = None
         self._name = name
-        self._lines: deque[StampedLine] = deque()
+        self._lines: deque[tuple[int, bytes]] = deque()
         self._stderr = bytearray()
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
         self._settled = asyncio.Event()
-        self._stdout_ended = self._stderr_ended = False
+        self._listened_to = {_STDOUT, _STDERR}
         self._ended_by_us = False
         self._too_large: str | None = None
         self._rest = bytearray()
@@ -105,7 +98,7 @@ class Child(asyncio.SubprocessProtocol):
         self._rest_ns = at_ns
         *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
         self._rest = rest
-        self._lines.extend(StampedLine(at_ns, bytes(line)) for line in lines)
+        self._lines.extend((at_ns, bytes(line)) for line in lines)
         if self._output_bytes > MAX_OUTPUT_BYTES:
             self._too_large = f"more than {MAX_OUTPUT_BYTES} bytes of output"
         elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
@@ -115,7 +108,7 @@ class Child(asyncio.SubprocessProtocol):
         self._news.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._stop_listening(stdout=fd == _STDOUT, stderr=fd == _STDERR)
+        self._stop_listening(fd)
 
     def process_exited(self) -> None:
         self.exited_ns = time.perf_counter_ns()
@@ -123,17 +116,16 @@ class Child(asyncio.SubprocessProtocol):
         # What the child wrote is in the pipe already. A grandchild that holds the pipe open has nothing to add, and
         # would make us wait for as long as it lives.
         signal_group(self.group_id, signal.SIGTERM)
-        asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening)
-        self._stop_listening(stdout=False, stderr=False)
+        asyncio.get_running_loop().call_later(GRACE_S, self._stop_listening, _STDOUT, _STDERR)
+        self._stop_listening()
 
-    def _stop_listening(self, stdout: bool = True, stderr: bool = True) -> None:
-        if stdout and not self._stdout_ended:
-            self._stdout_ended = True
+    def _stop_listening(self, *pipes: int) -> None:
+        if _STDOUT in self._listened_to.intersection(pipes):
             if self._rest:
-                self._lines.append(StampedLine(self._rest_ns, bytes(self._rest)))
+                self._lines.append((self._rest_ns, bytes(self._rest)))
             self._news.set()
-        self._stderr_ended = self._stderr_ended or stderr
-        if self._exited.is_set() and self._stdout_ended and self._stderr_ended:
+        self._listened_to.difference_update(pipes)
+        if self._exited.is_set() and not self._listened_to:
             self._settled.set()
 
     @property
@@ -145,13 +137,16 @@ class Child(asyncio.SubprocessProtocol):
     def stderr_tail(self) -> str:
         return self._stderr.decode("utf-8", "replace")
 
-    async def next_line(self) -> StampedLine | None:
-        """The next line of stdout; None once the child is done or has closed it. Raises when a cap is passed."""
+    async def next_line(self) -> tuple[int, bytes] | None:
+        """When the next line of stdout was complete, and the line without its newline.
+
+        None once the child is done or has closed it. Raises when a cap is passed.
+        """
         while not self._lines:
             if self._too_large is not None:
                 words = f"{self._name} was stopped: it wrote {self._too_large}"
                 raise CallFailure("error", "response_too_large", words)
-            if self._stdout_ended:
+            if _STDOUT not in self._listened_to:
                 return None
             self._news.clear()
             await self._news.wait()
@@ -224,7 +219,7 @@ async def capture(command: ChildCommand, *, timeout_s: float) -> Captured:
     lines = []
     async with asyncio.timeout(timeout_s), running(command) as child:
         while (stamped := await child.next_line()) is not None:
-            lines.append(stamped.line)
+            lines.append(stamped[1])
         await child.wait_exit(timeout_s)
     return Captured(child.exit_code, b"\n".join(lines).decode("utf-8", "replace"), child.stderr_tail)
 

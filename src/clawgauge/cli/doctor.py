@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     environ = dict(os.environ)
     if arguments.get_embedded:
         try:
-            sys.stdout.write(f"{fetch(environ, _tell)}\n")
+            sys.stdout.write(f"{run_async(fetch(environ, _tell))}\n")
         except CallFailure as failure:
             raise MachineError(failure.message) from failure
         return DONE

@@ -31,6 +31,8 @@ BUILT_IN = {
     "openai_responses": "openai.responses",
 }
 """The types of this package, and the module of this room that has the `create` of each."""
+# The model that comes along, as `embedded` calls it.
+EMBEDDED_MODEL = "smollm2-135m"
 # Matched against the whole text of an address, so that no two readers can see two hosts in it.
 _VENDOR_ADDRESSES = {
     vendor: re.compile(rf"https://{re.escape(host)}(?::443)?(?:/[\w./-]*)?", re.IGNORECASE | re.ASCII)

@@ -40,7 +40,7 @@ class Ollama(ChatServer):
             return self.unreachable(failure)
         version = None
         with contextlib.suppress(CallFailure):
-            told = decode_lenient(await self._client.ask(self._api + "/version")) or {}
+            told = decode_lenient(await self.client.ask(self._api + "/version")) or {}
             version = label(told.get("version"))
         detail = f"{plural(len(models), 'model')}, {len(loaded)} loaded"
         return ProviderProbe(
@@ -80,7 +80,7 @@ class Ollama(ChatServer):
                     if not _same_model(other, model):
                         body = msgspec.json.encode({"model": other, "keep_alive": 0})
                         with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
-                            await self._client.ask(self._api + "/generate", body)
+                            await self.client.ask(self._api + "/generate", body)
         except CallFailure:
             # Not reachable, or no Ollama API behind the address: the first call will say so with its own evidence.
             return None
@@ -124,7 +124,7 @@ class Ollama(ChatServer):
         return [item["name"] for item in await self._list("/ps")]
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
-        return listed_models(await self._client.ask(self._api + path), "models", "name")
+        return listed_models(await self.client.ask(self._api + path), "models", "name")
 
 
 create = Ollama

@@ -53,7 +53,7 @@ def shell(text: str, folder: Path, stdin: bytes = b"") -> ChildCommand:
 async def read_all(child: Child) -> list[bytes]:
     lines = []
     while (stamped := await child.next_line()) is not None:
-        lines.append(stamped.line)
+        lines.append(stamped[1])
     return lines
 
 
@@ -65,7 +65,7 @@ async def start_hanging(command: ChildCommand) -> tuple[asyncio.Task[None], list
         async with running(command) as child:
             stamped = await child.next_line()
             assert stamped is not None
-            told.set_result([int(word) for word in stamped.line.split()])
+            told.set_result([int(word) for word in stamped[1].split()])
             await child.next_line()
 
     return asyncio.ensure_future(hang()), await told

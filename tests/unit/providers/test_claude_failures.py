@@ -10,9 +10,9 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.claude.failures import ERROR_CHARS, explain_failure
-from clawgauge.providers.claude.stream import AssistantLine, ResultLine, StreamOutcome
+from clawgauge.providers.claude.stream import AssistantLine, ClaudeStream, ResultLine
 from support.rows import every_row
-from unit.providers.claude_calls import kind_of
+from unit.providers.claude_calls import SeenCall, kind_of
 
 
 def explain(
@@ -21,8 +21,8 @@ def explain(
     """A result with these fields, after a message of the program's own with this kind of error."""
     error = msgspec.convert({"message": {"model": "<synthetic>"}, "error": kind}, AssistantLine) if kind else None
     line = msgspec.convert({"is_error": True, **result}, ResultLine) if result else None
-    outcome = StreamOutcome(result=line, error=error, reply_open=reply_open)
-    return explain_failure(outcome, model="some-model", exit_code=exit_code, stderr_tail=stderr)
+    stream = ClaudeStream(SeenCall(), started_ns=0, result=line, error=error, reply_open=reply_open)
+    return explain_failure(stream, model="some-model", exit_code=exit_code, stderr_tail=stderr)
 
 
 @every_row(
@@ -98,8 +98,9 @@ def test_an_error_after_the_reply_began_came_inside_the_stream() -> None:
 def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
     """A subscription's limit is told apart from a passing 429, with the wait until its reset."""
     result = ResultLine(is_error=True, result="You've hit your limit", api_error_status=429)
-    outcome = StreamOutcome(result=result, limit={"status": "rejected", "resetsAt": int(time.time()) + 7200})
-    failure = explain_failure(outcome, model="m", exit_code=1, stderr_tail="")
+    limit = {"status": "rejected", "resetsAt": int(time.time()) + 7200}
+    stream = ClaudeStream(SeenCall(), started_ns=0, result=result, limit=limit)
+    failure = explain_failure(stream, model="m", exit_code=1, stderr_tail="")
     assert kind_of(failure) == ("rate_limited", "usage_limit")
     assert failure is not None and not failure.retryable
     assert failure.retry_after_s is not None and 7000 < failure.retry_after_s <= 7200

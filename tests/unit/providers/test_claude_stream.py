@@ -75,7 +75,7 @@ def read(output: bytes, exit_code: int = 0, stderr: str = "") -> tuple[SeenCall,
     stream = ClaudeStream(seen, started_ns=0)
     for number, line in enumerate(output.split(b"\n"), start=1):
         stream.feed(number * 1_000_000, line)
-    failure = explain_failure(stream.outcome, model="claude-sonnet-4-5", exit_code=exit_code, stderr_tail=stderr)
+    failure = explain_failure(stream, model="claude-sonnet-4-5", exit_code=exit_code, stderr_tail=stderr)
     return seen, stream, failure
 
 
@@ -126,7 +126,7 @@ def test_a_streamed_call_has_the_status_and_text_of_the_table(name: str) -> None
     """The same for the flags this project uses, with partial text kept on failures."""
     seen, stream, failure = read_streamed(name)
     assert (kind_of(failure), seen.answer, seen.finish_reason) == STREAMED[name]
-    assert stream.outcome.plain_text == ""
+    assert stream.plain_text == ""
 
 
 def test_pieces_carry_the_time_of_their_own_line() -> None:
@@ -177,7 +177,7 @@ def test_a_reply_the_program_would_ask_again_about_ends_the_call(name: str) -> N
     """Only the first reply counts, with its own tokens; what the program asks next on its own is never read."""
     seen, stream, failure = read_streamed(name)
     assert failure is None
-    assert stream.outcome.replies == 1 and stream.outcome.result is None
+    assert stream.replies == 1 and stream.result is None
     assert seen.tokens["input_tokens"] == 20 and seen.tokens["cached_tokens"] == 5
     assert seen.tokens["output_tokens"] in (7, 9)
 
@@ -244,7 +244,7 @@ def test_unknown_and_broken_lines_do_no_harm() -> None:
     ]
     seen, stream, failure = read(b"\n".join(lines))
     assert failure is None and seen.answer == "Paris"
-    assert stream.outcome.plain_text == "Debugger attached."
+    assert stream.plain_text == "Debugger attached."
 
 
 @every_row("usage", [None, "many", [], {"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": True}])

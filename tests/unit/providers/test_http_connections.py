@@ -20,7 +20,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Provider, ProviderSettings, create_provider
 from clawgauge.providers.http import client as http_client
 from clawgauge.providers.http.client import HttpClient
-from clawgauge.providers.http.connection import ReplyFrames
+from clawgauge.providers.http.reply import Reply as HttpReply
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.timeline import Completion, Timeline
 from support.http_exchange import Exchange
@@ -375,6 +375,7 @@ class Stumbling:
     """A reader with a defect of its own."""
 
     model = "m"
+    sink = Timeline()
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         raise KeyError("never foreseen")
@@ -391,10 +392,10 @@ def test_memory_that_runs_out_while_a_head_is_read_is_not_the_servers_fault(
 ) -> None:
     """It is raised as it is, and not told as a reply that is no HTTP."""
 
-    def exhausted(self: ReplyFrames, name: bytes, value: bytes) -> None:
+    def exhausted(self: HttpReply, name: bytes, value: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(ReplyFrames, "on_header", exhausted)
+    monkeypatch.setattr(HttpReply, "on_header", exhausted)
     with pytest.raises(MemoryError):
         attempt("openai_chat", server.v1_url)
 
@@ -407,15 +408,12 @@ def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
     server.script(Framed((b"HTTP/1.1 200 OK\r\n\r\n", body), close=True), Text("mine"))
 
     async def two() -> str:
-        timeline = Timeline()
         async with contextlib.aclosing(HttpClient(server.v1_url, headers={})) as client:
             with pytest.raises(KeyError, match="never foreseen"):
-                await client.exchange(f"{client.base_url}/chat/completions", b"{}", sink=timeline, reader=Stumbling())
+                await client.exchange(f"{client.base_url}/chat/completions", b"{}", Stumbling())
             timeline = Timeline()
             payload = b'{"model": "m", "stream": true}'
-            await client.exchange(
-                f"{client.base_url}/chat/completions", payload, sink=timeline, reader=ChatReader(timeline, "m")
-            )
+            await client.exchange(f"{client.base_url}/chat/completions", payload, ChatReader(timeline, "m"))
         return timeline.fold(time.perf_counter_ns()).text
 
     assert runner.run(two()) == "mine"

@@ -1,13 +1,14 @@
-"""What went wrong in a Claude Code call. Pure: the stream's outcome and the exit code in, a `CallFailure` out."""
+"""What went wrong in a Claude Code call. Pure: what the stream showed and the exit code in, a `CallFailure` out."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import time
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.claude.stream import ResultLine, StreamOutcome, number
+from clawgauge.providers.claude.stream import ClaudeStream, ResultLine, number
 
 ERROR_CHARS = 2000
 
@@ -49,23 +50,21 @@ _SYSTEM_CODES = {
 }
 
 
-def explain_failure(
-    outcome: StreamOutcome, *, model: str, exit_code: int | None, stderr_tail: str
-) -> CallFailure | None:
+def explain_failure(stream: ClaudeStream, *, model: str, exit_code: int | None, stderr_tail: str) -> CallFailure | None:
     """None for a call that ended well, an empty answer and a refusal included. `exit_code` None: it was not awaited."""
-    if outcome.cut is not None:
+    if stream.cut is not None:
         return None
-    if outcome.tools_refused is not None:
-        return _cli_error("Claude Code did not take the tools on offer", outcome.tools_refused)
-    result, error = outcome.result, outcome.error
+    if stream.tools_refused is not None:
+        return _cli_error("Claude Code did not take the tools on offer", stream.tools_refused)
+    result, error = stream.result, stream.error
     # What the CLI said of the error, in its result or in the message it wrote in the model's place.
     words = (result.result or "; ".join(result.errors)) if result else ""
     if not words and error is not None:
         words = " ".join(block.text for block in error.message.content if block.text)
-    words = (words or outcome.plain_text)[:ERROR_CHARS]
+    words = (words or stream.plain_text)[:ERROR_CHARS]
     if result is None:
         # The CLI died or was never the CLI; what it printed may still be one of its own fixed phrases.
-        found = _classify(outcome, words, model) if words else None
+        found = _classify(stream, words, model) if words else None
         return found or _cli_error(f"claude {_ending(exit_code)} and gave no result", stderr_tail.strip() or words)
     if result.turns_spent:
         return None
@@ -75,14 +74,14 @@ def explain_failure(
         return _cli_error(f"claude reported success but {_ending(exit_code)}", stderr_tail)
     if result.stop_reason == "refusal" or "max_output_tokens" in (result.api_error, error.error if error else None):
         return None
-    return _classify(outcome, words, model) or _cli_error(words or f"claude {_ending(exit_code)}", "")
+    return _classify(stream, words, model) or _cli_error(words or f"claude {_ending(exit_code)}", "")
 
 
-def _classify(outcome: StreamOutcome, words: str, model: str) -> CallFailure | None:
+def _classify(stream: ClaudeStream, words: str, model: str) -> CallFailure | None:
     """By the fields that say more than an HTTP status does, by the status, else by the words."""
-    result, limit = outcome.result or ResultLine(), outcome.limit
+    result, limit = stream.result or ResultLine(), stream.limit
     # The CLI's own name for the error it wrote in the model's place.
-    kind = outcome.error.error if outcome.error else None
+    kind = stream.error.error if stream.error else None
     status = result.api_error_status
     if status is None and (opening := _OPENING_STATUS.match(words)):
         status = int(opening[1])
@@ -95,11 +94,11 @@ def _classify(outcome: StreamOutcome, words: str, model: str) -> CallFailure | N
     if kind == "model_not_found" or (status == 404 and model in words):
         return CallFailure(_UNREACHABLE, "model_not_found", words, http_status=status)
     if status is None:
-        return _classify_without_status(result, kind, words, reply_begun=outcome.reply_open)
+        return _classify_without_status(result, kind, words, reply_begun=stream.reply_open)
     passing = status == 429 or status >= 500
     availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
     # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
-    inside = outcome.reply_open and passing
+    inside = stream.reply_open and passing
     failure_type = "stream_error" if inside else f"http_{status}"
     # An answer that had begun is paid for and kept; only a rate limit is worth asking again.
     retryable = passing and (status == 429 or not inside)
@@ -131,11 +130,9 @@ def _ending(exit_code: int | None) -> str:
         return "did not exit"
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = f"signal {-exit_code}"
-    return f"was killed by {name}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    return f"was killed by signal {-exit_code}"
 
 
 def _cli_error(message: str, detail: str) -> CallFailure:

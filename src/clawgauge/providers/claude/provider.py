@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from clawgauge.child_processes.child import DESCRIPTORS, Captured, Child, ChildCommand, capture, running
+from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, capture, running
 from clawgauge.child_processes.isolated import may_be_key
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
@@ -102,9 +102,9 @@ class ClaudeProgram:
 
 def find_program(environ: Mapping[str, str], command: str | None = None) -> Path:
     """The program on the user's PATH, or at `command`. Raises `CallFailure` when it is missing or cannot be run."""
-    search_path = environ.get("PATH", os.defpath)
-    is_path = command is not None and os.sep in command
-    name = os.fspath(Path(command or PROGRAM_NAME).expanduser()) if is_path else command or PROGRAM_NAME
+    search_path, name = environ.get("PATH", os.defpath), command or PROGRAM_NAME
+    if is_path := os.sep in name:
+        name = os.fspath(Path(name).expanduser())
     if found := shutil.which(name, path=search_path):
         return Path(found).absolute()
     if present := shutil.which(name, os.F_OK, path=search_path):
@@ -115,25 +115,20 @@ def find_program(environ: Mapping[str, str], command: str | None = None) -> Path
 
 async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudeProgram:
     """Ask for version and flags. A program that does not answer is taken as it is; one that cannot start is refused."""
-    answer = await _ask(path, "--version", env, cwd)
-    if answer is None:
-        return ClaudeProgram(path=path)
-    if answer.exit_code in _CANNOT_RUN:
-        raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
-    described = await _ask(path, "--help", env, cwd)
-    rows = _OPTION_ROW.findall(described.stdout if described else "")
-    flags = frozenset(flag for row in rows for flag in row if flag)
-    version = _VERSION.search(answer.stdout)
+    said = {"--version": "", "--help": ""}
+    for question in said:
+        try:
+            answer = await capture(ChildCommand((str(path), question), env, cwd), timeout_s=QUESTION_TIMEOUT_S)
+        except TimeoutError:
+            break
+        except OSError as fault:
+            raise client_limit(fault) or _not_executable(path, fault.strerror or str(fault)) from fault
+        if question == "--version" and answer.exit_code in _CANNOT_RUN:
+            raise _not_executable(path, answer.stderr.strip() or f"exit code {answer.exit_code}")
+        said[question] = answer.stdout
+    version = _VERSION.search(said["--version"])
+    flags = frozenset(flag for row in _OPTION_ROW.findall(said["--help"]) for flag in row if flag)
     return ClaudeProgram(path, version[0] if version else None, flags if "--print" in flags else None)
-
-
-async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> Captured | None:
-    try:
-        return await capture(ChildCommand((str(path), question), env, cwd), timeout_s=QUESTION_TIMEOUT_S)
-    except TimeoutError:
-        return None
-    except OSError as fault:
-        raise client_limit(fault) or _not_executable(path, fault.strerror or str(fault)) from fault
 
 
 def _not_executable(path: Path, why: str) -> CallFailure:
@@ -275,12 +270,10 @@ class ClaudeCodeCli(Provider):
         finally:
             if tools is not None:
                 report_answers(sink, stream, tools.logged_calls())
-        failure = explain_failure(
-            stream.outcome, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail
-        )
+        failure = explain_failure(stream, model=call.model, exit_code=child.exit_code, stderr_tail=child.stderr_tail)
         if failure is not None:
             # Asking again would begin the task anew and throw away turns that were paid for.
-            failure.retryable = failure.retryable and not stream.outcome.turns_ended
+            failure.retryable = failure.retryable and not stream.turns_ended
             raise failure
 
     async def probe(self) -> ProviderProbe:
@@ -348,7 +341,7 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
                 stamped = await child.next_line()
             if stamped is None:
                 break
-            stream.feed(stamped.at_ns, stamped.line)
+            stream.feed(*stamped)
     except TimeoutError:
         if stream.clock_runs:
             raise
@@ -357,7 +350,7 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
         if stream.clock_runs:
             sink.end(child.exited_ns or time.perf_counter_ns())
     stream.settle()
-    if stream.outcome.cut is None:
+    if stream.cut is None:
         await child.wait_exit(LINGER_S)
 
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import msgspec
@@ -135,119 +135,62 @@ def number(value: Any) -> float | None:
     return None
 
 
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-class TokenTally:
-    """The counts of the reply under way, and the sums of those before it."""
-
-    def __init__(self) -> None:
-        self._current: dict[str, Any] = {}
-        self._before: Counter[str] = Counter()
-
-    def next_reply(self) -> None:
-        self._before.update({name: count(self._current, name) or 0 for name in _COUNTS})
-        self._current.clear()
-
-    def note(self, usage: Any) -> None:
-        """Counts of the reply under way. The API repeats them as they grow, and leaves out what did not change."""
-        if isinstance(usage, dict):
-            self._current.update({name: value for name, value in usage.items() if value is not None})
-
-    def settle(self, usage: Any) -> None:
-        """The CLI's own sums, which stand for everything noted before."""
-        if any(count(usage, name) for name in ("input_tokens", "output_tokens")):  # zeros are the CLI's filler
-            self._current = dict(usage)
-            self._before.clear()
-
-    def report(self, sink: Sink) -> None:
-        """The counts over all replies so far; what the one under way does not tell is not told."""
-        told = {name: count(self._current, name) for name in _COUNTS}
-        totals = {name: n + self._before[name] for name, n in told.items() if n is not None}
-        cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
-        uncached = totals.get("input_tokens")
-        sink.usage(
-            input_tokens=None if uncached is None else uncached + (cached or 0) + (created or 0),
-            output_tokens=totals.get("output_tokens"),
-            cached_tokens=cached,
-            reasoning_tokens=count(self._current.get("output_tokens_details"), "thinking_tokens"),
-        )
-
-
 PLAIN_TEXT_CHARS = 2000
-
-FINISH_REASONS = {
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
-    "refusal": "refusal",
 }
-ASKS_AGAIN = frozenset({"max_tokens", "model_context_window_exceeded", "tool_use", "refusal"})
+_ASKS_AGAIN = frozenset({"max_tokens", "model_context_window_exceeded", "tool_use", "refusal"})
 # A server that is not Anthropic's may end a reply with calls as if it were any other.
 _CALLS_TOOLS = frozenset({"tool_use", "end_turn"})
 
 
-@dataclass(slots=True)
-class StreamOutcome:
-    """What was seen apart from the answer itself: all there is to judge the call by, with the exit code.
+@dataclass(kw_only=True)
+class ClaudeStream:
+    """Reads one call's stdout. `done` says that nothing after this line counts.
 
-    `replies` counts those that began, `turns_ended` those that ended and were followed by tools; `reply_open` is true
-    in the middle of one.
+    `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
     """
 
+    sink: Sink = field(kw_only=False)
+    started_ns: int
+    tools: Mapping[str, str] = field(default_factory=dict)
+    max_turns: int = 1
+    is_task: bool = False
+
+    # What was seen apart from the answer itself: all there is to judge the call by, with the exit code.
     result: ResultLine | None = None
     error: AssistantLine | None = None
     limit: dict[str, Any] | None = None
     cut: str | None = None
     tools_refused: str | None = None
-    replies: int = 0
-    reply_open: bool = False
-    turns_ended: int = 0
     plain_text: str = ""
+    # How many replies began, and how many ended and were followed by tools; whether one is under way.
+    replies: int = 0
+    turns_ended: int = 0
+    reply_open: bool = False
+    # The tools' calls by id, each with its name and the pieces of its arguments.
+    calls: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    last_said_ns: int | None = None
 
-
-class ClaudeStream:
-    """Reads one call's stdout. `done` says that nothing after this line counts.
-
-    `calls` are the tools' calls by id, each with its name and the pieces of its arguments; `last_said_ns` is when the
-    model was last heard, and when the call began where it was not.
-    `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
-    """
-
-    def __init__(
-        self,
-        sink: Sink,
-        *,
-        started_ns: int,
-        tools: Mapping[str, str] | None = None,
-        max_turns: int = 1,
-        is_task: bool = False,
-    ) -> None:
-        self.outcome = StreamOutcome()
-        self.calls: dict[str, tuple[str, list[str]]] = {}
-        self.last_said_ns = started_ns
-        self.said_anything = False
-        self._sink = sink
-        self._started_ns = started_ns
-        self._tools = tools or {}
-        self._max_turns = max_turns
-        self._is_task = is_task
-        self._stopped_ns: int | None = None
-        self._called_tool = False
-        self._streamed_ids: set[str | None] = set()
-        self._whole_ids: set[str | None] = set()
-        self._pending_tools: dict[int, Block] = {}
-        self._tool_ids: dict[int, str] = {}
-        self._tokens = TokenTally()
-        self._model: str | None = None
-        self._said_text = False
+    _stopped_ns: int | None = None
+    _called_tool: bool = False
+    _said_text: bool = False
+    _streamed_ids: set[str | None] = field(default_factory=set)
+    _whole_ids: set[str | None] = field(default_factory=set)
+    _tool_blocks: dict[int, Block] = field(default_factory=dict)
+    # The counts of the reply under way, and the sums of those before it.
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _spent: Counter[str] = field(default_factory=Counter)
+    _model: str | None = None
 
     @property
     def done(self) -> bool:
-        outcome = self.outcome
-        return outcome.result is not None or outcome.cut is not None or outcome.tools_refused is not None
+        return self.result is not None or self.cut is not None or self.tools_refused is not None
 
     @property
     def clock_runs(self) -> bool:
@@ -257,7 +200,7 @@ class ClaudeStream:
     def settle(self) -> None:
         """Nothing more comes. An answer that is whole does not need the CLI's last word."""
         if not self.done and not self.clock_runs:
-            self.outcome.cut = "tool_use"
+            self.cut = "tool_use"
 
     def feed(self, at_ns: int, raw: bytes) -> None:
         """Take one line of stdout, which arrived at `at_ns`. A line that cannot be read is never fatal."""
@@ -266,7 +209,7 @@ class ClaudeStream:
         try:
             lines = decode_line(raw)
         except ValueError:
-            self.outcome.plain_text = self.outcome.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
+            self.plain_text = self.plain_text or raw.decode("utf-8", "replace")[:PLAIN_TEXT_CHARS]
             return
         for line in lines:
             match line:
@@ -276,14 +219,13 @@ class ClaudeStream:
                     self._take_message(at_ns, line)
                 case ResultLine():
                     self._take_result(at_ns, line)
-                case SystemLine(subtype="init", tools=tools, mcp_servers=servers) if self._tools:
+                case SystemLine(subtype="init", tools=tools, mcp_servers=servers) if self.tools:
                     shown = tools if isinstance(tools, list) else []
                     # A model that is not shown the tools must not be judged by them.
-                    if missing := [name for name in self._tools if name not in shown]:
-                        words = f"{len(missing)} of {len(self._tools)} are missing, servers {servers}"
-                        self.outcome.tools_refused = words
+                    if missing := [name for name in self.tools if name not in shown]:
+                        self.tools_refused = f"{len(missing)} of {len(self.tools)} are missing, servers {servers}"
                 case LimitLine(rate_limit_info={"status": "rejected"} as limit):
-                    self.outcome.limit = limit
+                    self.limit = limit
 
     def _take_event(self, at_ns: int, event: ApiEvent) -> None:
         match event.type:
@@ -297,89 +239,91 @@ class ClaudeStream:
                 if event.delta.partial_json:
                     self._call_tool(at_ns, event.index, event.delta.partial_json)
             case "content_block_stop":
-                if event.index in self._pending_tools:
+                block = self._tool_blocks.get(event.index)
+                if block is not None and block.id not in self.calls:
                     self._call_tool(at_ns, event.index, None)
             case "message_delta":
-                self._tokens.note(event.usage)
+                self._note_usage(event.usage)
                 self._end_reply(at_ns, event.delta.stop_reason if event.delta else None)
 
     def _begin_reply(self, at_ns: int, message: Message) -> None:
-        if self._tools and self.outcome.replies >= self._max_turns:
+        if self.tools and self.replies >= self.max_turns:
             self._cut(at_ns, "max_turns")
             return
-        self.outcome.replies += 1
-        self.outcome.reply_open = True
+        self.replies += 1
+        self.reply_open = True
         self._said_text = self._called_tool = False
-        self._pending_tools.clear()
+        self._tool_blocks.clear()
         self._note_model(message.model)
-        self._tokens.next_reply()
-        self._tokens.note(message.usage)
-        if self._is_task:
-            self._sink.turn()
+        self._spent.update({name: count(self._usage, name) or 0 for name in _COUNTS})
+        self._usage = {}
+        self._note_usage(message.usage)
+        if self.is_task:
+            self.sink.turn()
 
     def _begin_block(self, at_ns: int, index: int, block: Block) -> None:
         if block.type == "tool_use":
-            self._pending_tools[index] = block
             # Indexes start again with each reply; ids do not.
-            self._tool_ids[index] = block.id or f"{self.outcome.replies}.{index}"
+            block.id = block.id or f"{self.replies}.{index}"
+            self._tool_blocks[index] = block
         else:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 
     def _say(self, at_ns: int, *, text: str | None, thinking: str | None) -> None:
         if thinking or text:
-            self.said_anything, self.last_said_ns = True, at_ns
+            self.last_said_ns = at_ns
         if thinking:
-            self._sink.reasoning(at_ns, thinking)
+            self.sink.reasoning(at_ns, thinking)
         if text:
             self._said_text = True
-            self._sink.text(at_ns, text)
+            self.sink.text(at_ns, text)
 
     def _call_tool(self, at_ns: int, index: int, arguments: str | None) -> None:
-        self.said_anything, self.last_said_ns = True, at_ns
-        self._called_tool = True
-        block = self._pending_tools.pop(index, None)
-        name = self._tools.get(block.name or "", block.name) if block else None
-        if arguments is None and block is not None and block.input:
+        self.last_said_ns, self._called_tool = at_ns, True
+        block = self._tool_blocks.get(index) or Block(id=str(index))
+        call_id, name = block.id or "", None
+        if call_id not in self.calls:
+            name = self.tools.get(block.name or "", block.name)
+            self.calls[call_id] = (name or "", [])
+        if arguments is None and block.input:
             arguments = json.dumps(block.input)
-        call_id = self._tool_ids.get(index, str(index))
-        _, fragments = self.calls.setdefault(call_id, (name or "", []))
         if arguments:
-            fragments.append(arguments)
-        self._sink.tool_delta(at_ns, call_id, name, arguments)
+            self.calls[call_id][1].append(arguments)
+        self.sink.tool_delta(at_ns, call_id, name, arguments)
 
     def _end_reply(self, at_ns: int, stop_reason: str | None) -> None:
         if stop_reason is None:  # made up by the CLI for a stream that broke
             return
-        self.outcome.reply_open = False
+        self.reply_open = False
         self._finish(stop_reason)
-        if self._tools and self._called_tool and stop_reason in _CALLS_TOOLS:
-            self.outcome.turns_ended += 1
-            self._tokens.report(self._sink)
-            if self.outcome.replies >= self._max_turns:
+        if self.tools and self._called_tool and stop_reason in _CALLS_TOOLS:
+            self.turns_ended += 1
+            self._report_usage()
+            if self.replies >= self.max_turns:
                 # The tools still answer, but no model will read it.
                 self._stop_clock(at_ns)
-        elif stop_reason in ASKS_AGAIN or not self._said_text:
+        elif stop_reason in _ASKS_AGAIN or not self._said_text:
             self._cut(at_ns, stop_reason)
 
     def _cut(self, at_ns: int, why: str) -> None:
-        self.outcome.cut = why
-        self._tokens.report(self._sink)
+        self.cut = why
+        self._report_usage()
         self._stop_clock(at_ns)
 
     def _stop_clock(self, at_ns: int) -> None:
         if self._stopped_ns is None:
             self._stopped_ns = at_ns
-            self._sink.end(at_ns)
+            self.sink.end(at_ns)
 
     def _take_message(self, at_ns: int, line: AssistantLine) -> None:
         """A whole message, block by block: a repetition where deltas were seen, all there is from an older CLI."""
         if line.error is not None or line.is_api_error_message or line.message.model == SYNTHETIC_MODEL:
-            self.outcome.error = line
+            self.error = line
             return
         if line.message.id in self._streamed_ids:
             return
-        if not self.said_anything:
-            self._sink.note(first_token_captured=False)
+        if self.last_said_ns is None:
+            self.sink.note(first_token_captured=False)
         if line.message.id not in self._whole_ids:
             self._whole_ids.add(line.message.id)
             self._begin_reply(at_ns, line.message)
@@ -391,9 +335,9 @@ class ClaudeStream:
                 self._call_tool(at_ns, index, None)
 
     def _take_result(self, at_ns: int, line: ResultLine) -> None:
-        self.outcome.result = line
-        if not line.is_error and line.result and not self.said_anything:
-            self._sink.note(first_token_captured=False)
+        self.result = line
+        if not line.is_error and line.result and self.last_said_ns is None:
+            self.sink.note(first_token_captured=False)
             self._say(at_ns, text=line.result, thinking=None)
         if line.stop_reason is not None and (line.stop_reason == "refusal" or not line.is_error):
             self._finish(line.stop_reason, line.result if line.is_error else None)
@@ -401,28 +345,49 @@ class ClaudeStream:
             self._finish("max_tokens")
         elif line.turns_spent:
             self._finish("tool_use")
-        self._tokens.settle(line.usage)
-        self._tokens.report(self._sink)
+        if any(count(line.usage, name) for name in ("input_tokens", "output_tokens")):  # zeros are the CLI's filler
+            # Its own sums stand for everything noted before.
+            self._usage = dict(line.usage)
+            self._spent.clear()
+        self._report_usage()
         models = line.model_usage if isinstance(line.model_usage, dict) else {}
         if len(models) == 1:
             self._note_model(next(iter(models)))
         cost = number(line.total_cost_usd)
         guessed = any(isinstance(entry, dict) and entry.get("costBasis") == "unknown" for entry in models.values())
         if cost is not None and not guessed:  # for a model it does not know, the CLI makes a price up
-            self._sink.note(cost_usd=cost)
+            self.sink.note(cost_usd=cost)
         self._stop_clock(at_ns)
         # What the CLI itself cost. Not derivable on errors (API time 0), nor where side calls add to API time.
         api_ms = number(line.duration_api_ms)
-        overhead_ms = ((self._stopped_ns or at_ns) - self._started_ns) / 1e6 - (api_ms or 0.0)
+        overhead_ms = ((self._stopped_ns or at_ns) - self.started_ns) / 1e6 - (api_ms or 0.0)
         if api_ms and overhead_ms >= 0:
-            self._sink.note(cli_overhead_ms=round(overhead_ms))
+            self.sink.note(cli_overhead_ms=round(overhead_ms))
+
+    def _note_usage(self, usage: Any) -> None:
+        """Counts of the reply under way. The API repeats them as they grow, and leaves out what did not change."""
+        if isinstance(usage, dict):
+            self._usage.update({name: value for name, value in usage.items() if value is not None})
+
+    def _report_usage(self) -> None:
+        """The counts over all replies so far; what the one under way does not tell is not told."""
+        told = {name: count(self._usage, name) for name in _COUNTS}
+        totals = {name: n + self._spent[name] for name, n in told.items() if n is not None}
+        cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
+        uncached = totals.get("input_tokens")
+        self.sink.usage(
+            input_tokens=None if uncached is None else uncached + (cached or 0) + (created or 0),
+            output_tokens=totals.get("output_tokens"),
+            cached_tokens=cached,
+            reasoning_tokens=count(self._usage.get("output_tokens_details"), "thinking_tokens"),
+        )
 
     def _finish(self, stop_reason: str, words: str | None = None) -> None:
-        self._sink.finish(FINISH_REASONS.get(stop_reason, stop_reason))
+        self.sink.finish(_FINISH_REASONS.get(stop_reason, stop_reason))
         if stop_reason == "refusal":
-            self._sink.note(refusal=words or "the model stopped with stop_reason refusal")
+            self.sink.note(refusal=words or "the model stopped with stop_reason refusal")
 
     def _note_model(self, model: str | None) -> None:
         if self._model is None and model and model != SYNTHETIC_MODEL:
             self._model = model
-            self._sink.note(model_reported=model)
+            self.sink.note(model_reported=model)

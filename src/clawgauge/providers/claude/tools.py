@@ -42,9 +42,9 @@ def report_answers(sink: Sink, stream: ClaudeStream, logged: Iterable[LoggedCall
             index = alike.popleft()
         else:
             index = call.id or f"logged {number}"
-            if not stream.said_anything:
+            if stream.last_said_ns is None:
                 sink.note(first_token_captured=False)
-            sink.tool_delta(stream.last_said_ns, index, call.name, _written(call.arguments))
+            sink.tool_delta(stream.last_said_ns or stream.started_ns, index, call.name, _written(call.arguments))
         sink.tool_answer(index, call.answer)
 
 

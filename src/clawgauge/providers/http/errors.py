@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -31,12 +32,9 @@ _TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maxim
 
 def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
     """Seconds to wait, or None where the server said nothing usable. A date in the past is 0."""
-    in_ms = headers.get("retry-after-ms", "").strip()
+    in_ms, value = headers.get("retry-after-ms", "").strip(), headers.get("Retry-After", "").strip()
     if _NUMBER.fullmatch(in_ms):
         return float(in_ms) / 1000
-    value = headers.get("Retry-After", "").strip()
-    if not value:
-        return None
     if _NUMBER.fullmatch(value):
         return float(value)
     try:
@@ -47,36 +45,23 @@ def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
         return None
 
 
-def connect_failure(fault: Exception, where: str) -> CallFailure:
-    """No connection to `where`: this machine's limits, the name, the way there, the time it took, the certificate."""
-    if (failure := _own_or_tls(fault, where)) is not None:
-        return failure
+def transport_failure(fault: Exception, where: str, *, connecting: bool) -> CallFailure:
+    """No connection to `where`, or one that ended under a request."""
+    if isinstance(fault, ssl.SSLError):
+        return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
+    if (own := client_limit(fault, networking=True)) is not None:
+        return own
+    reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
+    if not connecting:
+        return CallFailure("error", "connection_reset", f"{where} closed the connection: {reason}", retryable=True)
     if isinstance(fault, UnicodeError | socket.gaierror):
         return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
     if isinstance(fault, TimeoutError) and fault.errno is None:
         return CallFailure(_SKIPPED, "connect_timeout", f"no connection to {where} within {CONNECT_TIMEOUT_S:g} s")
-    return CallFailure(_SKIPPED, "connection_refused", f"nothing answers at {where}: {_reason(fault)}")
+    return CallFailure(_SKIPPED, "connection_refused", f"nothing answers at {where}: {reason}")
 
 
-def exchange_failure(fault: OSError, where: str) -> CallFailure:
-    """A connection that ended under a request."""
-    words = f"{where} closed the connection: {_reason(fault)}"
-    return _own_or_tls(fault, where) or CallFailure("error", "connection_reset", words, retryable=True)
-
-
-def _own_or_tls(fault: Exception, where: str) -> CallFailure | None:
-    if isinstance(fault, ssl.SSLError):
-        return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    return client_limit(fault, networking=True)
-
-
-def _reason(fault: Exception) -> str:
-    return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
-
-
-def classify_error_reply(
-    status: int, headers: Mapping[str, str], body: bytes, *, now_s: float, model: str = ""
-) -> CallFailure:
+def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, model: str) -> CallFailure:
     """The failure an HTTP status of 400 or more becomes."""
     reply = decode_lenient(body) or {}
     inner = reply.get("error", reply)
@@ -85,32 +70,20 @@ def classify_error_reply(
     words = said if isinstance(said, str) else body.decode("utf-8", "replace")
     message = " ".join(words.split())[:ERROR_TEXT_CHARS]
     codes = _codes(error, "code", "type")
-    text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
-    if status in (401, 403):
-        return CallFailure("auth_error", f"http_{status}", text, http_status=status)
-    if status == 429:
-        return CallFailure(
-            "rate_limited",
-            "http_429",
-            text,
-            retryable="insufficient_quota" not in codes,
-            retry_after_s=parse_retry_after(headers, now_s),
-            http_status=status,
-        )
-    if codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
-        return CallFailure("error", "context_length_exceeded", text, http_status=status)
     # A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways.
     about_it = status == 404 or (status == 400 and bool(model) and model in message)
-    if codes & _MODEL_CODES or (about_it and _NO_MODEL.search(message)):
-        return CallFailure("skipped_unavailable", "model_not_found", text, http_status=status)
-    return CallFailure(
-        "error",
-        f"http_{status}",
-        text,
-        retryable=status >= 500,
-        retry_after_s=parse_retry_after(headers, now_s) if status >= 500 else None,
-        http_status=status,
-    )
+    kind, failure_type, retryable = "error", f"http_{status}", status >= 500
+    if status in (401, 403):
+        kind = "auth_error"
+    elif status == 429:
+        kind, retryable = "rate_limited", "insufficient_quota" not in codes
+    elif codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
+        failure_type, retryable = "context_length_exceeded", False
+    elif codes & _MODEL_CODES or (about_it and _NO_MODEL.search(message)):
+        kind, failure_type, retryable = _SKIPPED, "model_not_found", False
+    text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
+    wait_s = parse_retry_after(headers, time.time()) if retryable or status == 429 else None
+    return CallFailure(kind, failure_type, text, retryable=retryable, retry_after_s=wait_s, http_status=status)
 
 
 def stream_failure(error: Any, what: str = "the stream carried an error") -> CallFailure:

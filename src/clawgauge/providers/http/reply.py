@@ -1,11 +1,12 @@
-"""One HTTP reply from its status to its last byte: decompressed, capped, told apart; server-sent events among them."""
+"""One HTTP reply from its first byte to its last: framed, decompressed, told apart; server-sent events among them."""
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from httptools import HttpParserError, HttpResponseParser
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Sink
@@ -21,42 +22,50 @@ ERROR_BODY_CAP_BYTES = 64 * 1024
 SLICE_BYTES = 16 * 1024
 _EVENT_OPENINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BODY_OPENINGS = (b"{", b"[", b"<")
+# Headers with the interim replies before them, or trailers, or what else is no part of a payload. The parser joins a
+# long header piece by piece, which takes its square: much more would hold the loop up.
+FRAMING_CAP_BYTES = 1 << 16
+# What servers get wrong and every client forgives.
+_LENIENT = ("lenient_headers", "lenient_optional_cr_before_lf", "lenient_spaces_after_chunk_size")
+_LENIENCIES = dict.fromkeys(_LENIENT, True)
+# The headers anything here asks for. No other is kept, however many a server sends.
+_KEPT_HEADERS = {
+    name.lower().encode(): name
+    for name in (
+        *("Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "retry-after-ms", "Server"),
+        "Transfer-Encoding",
+    )
+}
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 32, "x-gzip": zlib.MAX_WBITS | 32, "deflate": zlib.MAX_WBITS}
 _BLANKS = b" \t\r\n"
 _BLANK_OPENINGS = (b" ", b"\t", b"\r", b"\n", _BOM)
 
 
+@dataclass(slots=True)
 class SseDecoder:
     """Feed it chunks cut anywhere; it returns the events that are complete."""
 
-    __slots__ = ("_at_start", "_data", "_line_cap", "_n_counted", "_name", "_rest", "_size", "_skip_lf")
-
-    def __init__(self, line_cap: int = LINE_CAP_BYTES) -> None:
-        # The beginning of a line. It grows in place: a long line is not copied with every chunk.
-        self._rest = bytearray()
-        self._data: list[bytes] = []
-        self._size = 0
-        self._n_counted = 0
-        self._name = b""
-        self._skip_lf = False
-        self._at_start = True
-        self._line_cap = line_cap
+    line_cap: int = LINE_CAP_BYTES
+    # The beginning of a line. It grows in place: a long line is not copied with every chunk.
+    _rest: bytearray = field(default_factory=bytearray)
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _n_counted: int = 0
+    _name: bytes = b""
+    _skip_lf: bool = False
+    _at_start: bool = True
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
+        if self._skip_lf and chunk:
+            self._skip_lf = False
+            chunk = chunk.removeprefix(b"\n")
         if not chunk:
             return []
-        if self._skip_lf and chunk[0] == 0x0A:
-            chunk = chunk[1:]
-            self._skip_lf = False
-            if not chunk:
-                return []
         if b"\r" in chunk:
             # A CR ends its line at once, or a CR-only server would lag one event behind; the LF that may
             # follow in the next chunk is then swallowed.
-            self._skip_lf = chunk[-1] == 0x0D
+            self._skip_lf = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        else:
-            self._skip_lf = False
         if self._at_start:
             chunk = self._completed(chunk) if self._rest else chunk
             if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
@@ -70,8 +79,8 @@ class SseDecoder:
             lines[0] = self._completed(lines[0])
         if rest:
             self._rest += rest
-            if len(self._rest) > self._line_cap:
-                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self._line_cap} bytes")
+            if len(self._rest) > self.line_cap:
+                raise CallFailure("error", "response_too_large", f"a line of the stream exceeds {self.line_cap} bytes")
         return self._dispatch(lines) if lines else []
 
     def flush(self) -> list[SseEvent]:
@@ -109,14 +118,17 @@ class SseDecoder:
             # The lines of the event under way, each once and with its newline, however many chunks bring them.
             self._size += sum(len(line) + 1 for line in data[self._n_counted :])
             self._n_counted = len(data)
-            if self._size > self._line_cap:
-                words = f"an event of the stream exceeds {self._line_cap} bytes"
+            if self._size > self.line_cap:
+                words = f"an event of the stream exceeds {self.line_cap} bytes"
                 raise CallFailure("error", "response_too_large", words)
         return events
 
 
 class Reader(Protocol):
     """Turns one reply's payload into reports to a sink. Knows a wire format and which model was asked; no HTTP."""
+
+    @property
+    def sink(self) -> Sink: ...
 
     model: str
 
@@ -130,63 +142,127 @@ class Reader(Protocol):
         """The stream ended. Raises `CallFailure` if it ended before its end."""
 
 
-class Intake:
-    """Takes one reply in, piece by piece. Every method raises `CallFailure` where the reply is no answer.
+class Reply:
+    """One HTTP reply: framed, decompressed, capped, told apart. Raises `CallFailure` where it is no answer.
 
-    `feed` until it returns True or the payload ends; then `finish`, unless it returned True. While it is `behind`, it
-    has more to read of what it was fed: feed it nothing until it has.
+    `feed` it what comes over the connection. It `is_answered` once the reader has all it wants, and `is_complete` where
+    its framing ends. While it is `behind`, it has more to read of what it was fed: feed it nothing until it has.
     """
 
-    __slots__ = (
-        *("_declared", "_decoder", "_encoding", "_headers", "_held", "_inflate", "_last_ns", "_n_bytes", "_reader"),
-        *("_sink", "_status", "behind"),
-    )
-
-    def __init__(self, sink: Sink, reader: Reader, at_ns: int, status: int, headers: Mapping[str, str]) -> None:
-        if 300 <= status < 400:
-            raise CallFailure(
-                "error",
-                "redirect_refused",
-                f"the server answered {status} with a redirect; set the final address instead",
-                http_status=status,
-            )
-        self._sink = sink
-        self._reader = reader
-        self._status = status
-        self._headers = headers
-        self._declared = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
-        self._encoding = headers.get("Content-Encoding", "").strip().lower()
-        self._inflate: Any = None
-        self._n_bytes = 0
-        self._decoder: SseDecoder | None = None
+    def __init__(self, reader: Reader) -> None:
+        self.status = 0
+        # Those with a use, by their usual names.
+        self.headers: dict[str, str] = {}
+        self.has_head = self.is_error = self.is_complete = self.is_answered = self.keeps_alive = self.behind = False
+        self.sink, self._reader = reader.sink, reader
+        self._n_received = self._n_framing = self.n_payload = self._last_ns = 0
         self._held = bytearray()
-        self._last_ns = at_ns
-        self.behind = False
+        self._decoder: SseDecoder | None = None
+        self._encoding = ""
+        self._is_stream = False
+        self._payload: list[bytes] = []
+        # The list's own method: there is a call for every chunk, and mostly a chunk for every token.
+        self.on_body = self._payload.append
+        self.parser = HttpResponseParser(self)
+        self.parser.set_dangerous_leniencies(**_LENIENCIES)
 
-    @property
-    def is_error(self) -> bool:
-        """Whether the status has decided the call: what comes now are words about it, not worth a long wait."""
-        return self._status >= 400
+    def feed(self, at_ns: int, data: bytes) -> None:
+        """What arrived then. What came before a fault counts: a whole answer is one, whatever stands behind it."""
+        # The payload has a cap of its own; these are for what is spent around it.
+        self._n_received += len(data)
+        self._n_framing += len(data)
+        if self._n_framing > FRAMING_CAP_BYTES:
+            words = f"the reply has more than {FRAMING_CAP_BYTES} bytes of headers or trailers"
+            raise CallFailure("error", "invalid_response", words)
+        if self._n_received > REPLY_CAP_BYTES:
+            raise _too_large()
+        fault: BaseException | None = None
+        try:
+            if data:
+                self.parser.feed_data(data)
+        except HttpParserError as error:
+            self.keeps_alive = False
+            # What a callback raised comes wrapped: a ValueError is about the reply, anything else about this machine.
+            fault = error.__context__ or error
+            if not isinstance(fault, HttpParserError | ValueError):
+                raise fault from None
+        if self.has_head:
+            self._take_payload(at_ns)
+        if fault is not None and not self.is_complete:
+            raise CallFailure("error", "invalid_response", f"the reply is not HTTP: {fault}")
 
-    def feed(self, at_ns: int, chunk: bytes) -> bool:
-        """A piece of the payload, which arrived then. Returns True when the stream said that it is over."""
-        self._last_ns = at_ns
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ValueError("a second reply to one request")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if 0 in value:
+            raise ValueError("there is a NUL in a header")
+        known = _KEPT_HEADERS.get(name.lower())
+        # The first of a name counts, but the last of the codings is that of the framing. No trailer is a header.
+        if known is not None and not self.has_head and (known not in self.headers or known == "Transfer-Encoding"):
+            self.headers[known] = value.decode("utf-8", "replace")
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status == 101:
+            raise ValueError("the server switched to another protocol, which nobody asked for")
+        self.keeps_alive = self.parser.should_keep_alive()
+        if 100 <= status < 200:
+            return
+        self.status, self.has_head, self._n_framing = status, True, 0
+        # Where the status has decided the call, what comes now are words about it, not worth a long wait.
+        self.is_error = status >= 400
+        self._is_stream = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
+        self._encoding = self.headers.get("Content-Encoding", "").strip().lower()
+        self._inflate = zlib.decompressobj(_WINDOW_BITS[self._encoding]) if self._encoding in _WINDOW_BITS else None
+
+    def on_message_complete(self) -> None:
+        if self.has_head:
+            self.is_complete = True
+        else:
+            self.headers.clear()
+
+    def connection_ended(self) -> None:
+        """That is the end of a payload whose length nothing else tells."""
+        coding = self.headers.get("Transfer-Encoding", "").rpartition(",")[2].strip().lower()
+        self.is_complete = self.is_complete or ("Content-Length" not in self.headers and coding != "chunked")
+
+    def _take_payload(self, at_ns: int) -> None:
+        """Hand on what has come; past the stream's own end, only look for the end of the framing."""
+        if 300 <= self.status < 400:
+            words = f"the server answered {self.status} with a redirect; set the final address instead"
+            raise CallFailure("error", "redirect_refused", words, http_status=self.status)
+        chunk = b"".join(self._payload)
+        if chunk:
+            self._payload.clear()
+            self._n_framing = 0
+        if self.is_answered:
+            return
+        if chunk or self.behind or not self._last_ns:
+            self._last_ns = at_ns
+        if chunk or self.behind:
+            self._read(at_ns, chunk)
+        if self.is_complete and not (self.behind or self.is_answered):
+            self._finish()
+
+    def _read(self, at_ns: int, chunk: bytes) -> None:
         try:
             if self._encoding not in ("", "identity"):
                 chunk = self._inflated(chunk)
-            self._n_bytes += len(chunk)
-            if self._n_bytes > REPLY_CAP_BYTES:
-                raise too_large()
+            self.n_payload += len(chunk)
+            if self.n_payload > REPLY_CAP_BYTES:
+                raise _too_large()
         except CallFailure:
             self.behind = False
-            if self._status < 400:
+            if not self.is_error:
                 raise
-            return False  # what cannot be read of an error's words is left out
-        if self._status >= 400:
+            return  # what cannot be read of an error's words is left out
+        if self.is_error:
             self._held += chunk
             if len(self._held) >= ERROR_BODY_CAP_BYTES:
-                raise self._error_reply()
-            return False
+                raise self.failure()
+            return
         if self._decoder is None:
             self._held += chunk
             while self._held.startswith(_BLANK_OPENINGS):
@@ -194,64 +270,56 @@ class Intake:
                 self._held = self._held.removeprefix(_BOM).lstrip(_BLANKS)
             # Some servers stream under another content type, some send a page as if it were a stream: its first word
             # tells.
-            opens_body = not self._declared or self._held.startswith(_BODY_OPENINGS)
+            opens_body = not self._is_stream or self._held.startswith(_BODY_OPENINGS)
             if _BOM.startswith(self._held) or (opens_body and not self._held.startswith(_EVENT_OPENINGS)):
-                return False
+                return
             self._decoder = SseDecoder()
             chunk = bytes(self._held)
         event = self._reader.event
         for name, data in self._decoder.feed(chunk):
             if event(at_ns, name, data):
-                self._sink.end(at_ns)
-                self.behind = False
-                return True
-        return False
+                self.sink.end(at_ns)
+                self.is_answered, self.behind = True, False
+                return
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """The payload ended, as its framing says or with the connection."""
-        at_ns = self._last_ns
-        if self._status >= 400:
-            raise self._error_reply()
-        self._sink.end(at_ns)
-        if self._decoder is None and not (self._declared and not self._held):
-            self._reader.body(at_ns, bytes(self._held))
+        if self.is_error:
+            raise self.failure()
+        self.sink.end(self._last_ns)
+        if self._decoder is None and (self._held or not self._is_stream):
+            self._reader.body(self._last_ns, bytes(self._held))
             return
         for name, data in self._decoder.flush() if self._decoder else ():
-            if self._reader.event(at_ns, name, data):
+            if self._reader.event(self._last_ns, name, data):
                 return
         self._reader.close()
 
-    def broken_off(self, words: str) -> CallFailure:
-        """What a payload is called that ended before its framing said so."""
-        if self._status >= 400:
-            return self._error_reply()
+    def failure(self, words: str = "") -> CallFailure:
+        """What a reply is called that ended before its framing said so; a refusal is one with or without its end."""
+        if self.is_error:
+            body = bytes(self._held[:ERROR_BODY_CAP_BYTES])
+            return classify_error_reply(self.status, self.headers, body, self._reader.model)
         return CallFailure("error", "stream_interrupted", f"the reply broke off: {words}")
 
     def _inflated(self, chunk: bytes) -> bytes:
         """One slice of what was compressed unasked: a few kilobytes of a bomb must not become megabytes in one go."""
-        if self._inflate is None:
-            if self._encoding not in _WINDOW_BITS:
-                words = f"the server used a content encoding that was not asked for: {self._encoding}"
-                raise CallFailure("error", "invalid_response", words)
-            self._inflate = zlib.decompressobj(_WINDOW_BITS[self._encoding])
-        inflate = self._inflate
-        self.behind = False
+        inflate, self.behind = self._inflate, False
+        if inflate is None:
+            words = f"the server used a content encoding that was not asked for: {self._encoding}"
+            raise CallFailure("error", "invalid_response", words)
         if inflate.eof:
             # Whatever stands behind the end of the compressed data is no part of it.
             return b""
         try:
-            block: bytes = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
+            block = inflate.decompress(inflate.unconsumed_tail + chunk, SLICE_BYTES)
         except zlib.error as fault:
             words = f"the compressed reply cannot be read: {fault}"
             raise CallFailure("error", "invalid_response", words) from fault
         self.behind = not inflate.eof and (len(block) == SLICE_BYTES or bool(inflate.unconsumed_tail))
         return block
 
-    def _error_reply(self) -> CallFailure:
-        words = bytes(self._held[:ERROR_BODY_CAP_BYTES])
-        return classify_error_reply(self._status, self._headers, words, now_s=time.time(), model=self._reader.model)
 
-
-def too_large() -> CallFailure:
+def _too_large() -> CallFailure:
     """A reply without end, however its bytes are spent."""
     return CallFailure("error", "response_too_large", f"the reply exceeds {REPLY_CAP_BYTES} bytes")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
+
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Provider, ProviderSettings
+from clawgauge.providers.base import Call, Provider, ProviderSettings
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.lenient_json import decode_lenient
+from clawgauge.providers.http.reply import Reader
 from clawgauge.records import ModelInfo, ProviderProbe
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
@@ -31,11 +35,11 @@ class HttpServer(Provider):
         headers = {"Accept-Encoding": "identity", "User-Agent": "clawgauge"}
         if settings.api_key:
             headers["Authorization"] = f"Bearer {settings.api_key}"
-        self._client = HttpClient(settings.base_url or self.default_base_url, headers=headers)
-        self.base_url = self._client.base_url
+        self.client = HttpClient(settings.base_url or self.default_base_url, headers=headers)
+        self.base_url = self.client.base_url
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._client.aclose()
+        await self.client.aclose()
 
     async def probe(self) -> ProviderProbe:
         try:
@@ -53,7 +57,7 @@ class HttpServer(Provider):
 
     async def models(self) -> list[ModelInfo]:
         try:
-            data = await self._client.ask(self.base_url + "/models")
+            data = await self.client.ask(self.base_url + "/models")
         except CallFailure as failure:
             if failure.http_status in _LISTS_NOTHING:
                 return []
@@ -78,6 +82,16 @@ class HttpServer(Provider):
         if failure.http_status is not None:
             return f"look at the log of the server at {public_address(self.base_url)}"
         return f"is the server running at {public_address(self.base_url)}?"
+
+    async def _post(self, path: str, body: dict[str, Any], call: Call, reader: Reader) -> None:
+        """Make one call. A member of `body` that is None was not asked for, and is not sent."""
+        self.require_key()
+        body = {name: value for name, value in body.items() if value is not None} | self.extra_body
+        try:
+            payload = msgspec.json.encode(body)
+        except UnicodeEncodeError:  # a lone surrogate in a prompt is sent as its escape rather than failing the call
+            payload = json.dumps(body).encode("ascii")
+        await self.client.exchange(self.base_url + path, payload, reader, timeout_s=call.timeout_s)
 
     def require_key(self) -> None:
         """A key that is named but not set ends a call before anything is sent."""

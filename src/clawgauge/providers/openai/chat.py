@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,7 +24,6 @@ from clawgauge.records import MAX_TOKENS, as_count
 _MAX_ID_CHARS = 200
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
-E = TypeVar("E", bound=msgspec.Struct)
 
 
 def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str]]]]:
@@ -35,9 +33,8 @@ def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str
     and digits. They are counted from the start of the task, so a call keeps its id in every later request.
     """
     ids = (f"call{number:05d}" for number in count(1))
-    functions = (tool.get("function") for tool in call.tools)
-    names = (function.get("name") for function in functions if isinstance(function, dict))
-    offered = {name.lower(): name for name in names if isinstance(name, str)}
+    names = (tool["function"]["name"] for tool in call.tools)
+    offered = {name.lower(): name for name in names}
     for turn in call.history:
         calls = []
         for made, answer in zip(turn.calls, turn.answers, strict=True):
@@ -50,35 +47,21 @@ def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str
         yield turn, calls
 
 
-def encode_body(body: dict[str, Any], extra: dict[str, Any]) -> bytes:
-    """The request. A member that is None was not asked for, and is not sent; `extra` is sent as it is.
-
-    A lone surrogate in a prompt is sent as its escape rather than failing the call.
-    """
-    body = {name: value for name, value in body.items() if value is not None} | extra
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return json.dumps(body).encode("ascii")
-
-
-class EventReader(ABC, Generic[E]):
+@dataclass(slots=True)
+class EventReader:
     """Reads the events of one protocol, the odd ones as far as they can be, and knows a stream that had no other."""
 
-    __slots__ = ("_ended", "_read_any", "_sink", "_unread", "model")
-    _kind: type[E]
-    _decode: Callable[[bytes], E]
-    _protocol: str
-    _last_word: str
+    _decoder: ClassVar[msgspec.json.Decoder[Any]]
+    _protocol: ClassVar[str]
+    _last_word: ClassVar[str]
     # Whether `[DONE]` ends a stream that has not said why it stopped.
-    _done_ends: bool
+    _done_ends: ClassVar[bool]
 
-    def __init__(self, sink: Sink, model: str) -> None:
-        self.model = model
-        self._sink = sink
-        self._ended = False
-        self._read_any = False
-        self._unread = b""
+    sink: Sink
+    model: str
+    _ended: bool = field(init=False, default=False)
+    _read_any: bool = field(init=False, default=False)
+    _unread: bytes = field(init=False, default=b"")
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data[:1] != b"{" and data.strip() == b"[DONE]":
@@ -89,7 +72,7 @@ class EventReader(ABC, Generic[E]):
         if len(data) > MAX_VALUES:
             refuse_crowded(data)
         try:
-            event = self._decode(data)
+            event = self._decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             fields = decode_lenient(data)
             if fields is None:
@@ -97,13 +80,13 @@ class EventReader(ABC, Generic[E]):
                     raise stream_failure(data.decode("utf-8", "replace")) from None
                 self._unread = self._unread or data
                 return False
-            event = fit(self._kind, fields)
+            event = fit(self._decoder.type, fields)
         self._read_any = True
         return self._take(at_ns, name, event, data)
 
-    @abstractmethod
-    def _take(self, at_ns: int, name: bytes, event: E, data: bytes) -> bool:
+    def _take(self, at_ns: int, name: bytes, event: Any, data: bytes) -> bool:
         """One event, and the bytes it came in. Returns whether it was the last."""
+        raise NotImplementedError
 
     def close(self) -> None:
         if not self._ended:
@@ -194,24 +177,21 @@ class _Chunk(msgspec.Struct):
     model: str | None = None
 
 
-class ChatReader(EventReader[_Chunk]):
+@dataclass(slots=True)
+class ChatReader(EventReader):
     """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
 
-    __slots__ = ("_calls", "_model_seen", "_n_calls")
-    _kind = _Chunk
-    _decode = msgspec.json.Decoder(_Chunk).decode
+    _decoder = msgspec.json.Decoder(_Chunk)
     _protocol = "chat completions"
     _last_word = "the server said that it was done"
     _done_ends = True
 
-    def __init__(self, sink: Sink, model: str) -> None:
-        super().__init__(sink, model)
-        self._calls: dict[int, _BegunCall] = {}
-        self._n_calls = 0
-        self._model_seen = False
+    _calls: dict[int, _BegunCall] = field(init=False, default_factory=dict)
+    _n_calls: int = field(init=False, default=0)
+    _model_seen: bool = field(init=False, default=False)
 
     def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
-        sink = self._sink
+        sink = self.sink
         if event.error is not None:
             raise stream_failure(event.error)
         if name == b"error":
@@ -241,20 +221,31 @@ class ChatReader(EventReader[_Chunk]):
         return False
 
     def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
+        """Fragments of calls, by their index. Only one with a name can begin another call under the same index.
+
+        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
+        the call before has its arguments. A new id without a name tells nothing: some make one up for every fragment.
+        """
         for position, call in enumerate(calls):
             function = call.function or _Function()
-            arguments = arguments_text(function.arguments)
-            if not (function.name or arguments):
+            name, arguments = function.name, arguments_text(function.arguments)
+            if not (name or arguments):
                 continue
-            index = call.index if call.index is not None else position
+            index, call_id = position if call.index is None else call.index, (call.id or "")[:_MAX_ID_CHARS]
             begun = self._calls.get(index)
-            if begun is None or begun.is_followed_by(call, function):
+            if begun is None or not name:
+                is_another = begun is None
+            elif call_id and begun.id:
+                is_another = call_id != begun.id
+            else:
+                is_another = begun.has_arguments and (call.index is None or name != begun.name)
+            if begun is None or is_another:
                 self._n_calls += 1
                 begun = self._calls[index] = _BegunCall(f"call {self._n_calls}")
-            begun.id = begun.id or (call.id or "")[:_MAX_ID_CHARS]
-            begun.name = function.name or begun.name
+            begun.id = begun.id or call_id
+            begun.name = name or begun.name
             begun.has_arguments = begun.has_arguments or bool(arguments)
-            self._sink.tool_delta(at_ns, begun.key, function.name, arguments)
+            self.sink.tool_delta(at_ns, begun.key, name, arguments)
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -264,7 +255,7 @@ class ChatReader(EventReader[_Chunk]):
             raise self._not_the_protocol(data)
         if reply.get("error") is not None:
             raise stream_failure(reply["error"], "the reply carried an error")
-        self._sink.note(first_token_captured=False)
+        self.sink.note(first_token_captured=False)
         for told in choices or ():
             if isinstance(told, dict):
                 told["delta"] = told.get("message")
@@ -284,18 +275,6 @@ class _BegunCall:
     name: str | None = None
     has_arguments: bool = False
 
-    def is_followed_by(self, call: _ToolCall, function: _Function) -> bool:
-        """Whether a fragment under the same index begins another call, which only a name does.
-
-        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
-        this call has its arguments. A new id without a name tells nothing: some make one up for every fragment.
-        """
-        if not function.name:
-            return False
-        if call.id and self.id:
-            return call.id[:_MAX_ID_CHARS] != self.id
-        return self.has_arguments and (call.index is None or function.name != self.name)
-
 
 def _parts(content: list[Any]) -> tuple[str, str]:
     """The text and the thinking in a list of parts, which some servers send instead of a string."""
@@ -312,7 +291,6 @@ class ChatServer(HttpServer):
     default_base_url = "http://localhost:8080/v1"
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        self.require_key()
         body = {
             "model": call.model,
             "messages": chat_messages(call),
@@ -326,10 +304,7 @@ class ChatServer(HttpServer):
             "tool_choice": call.tool_choice if call.tools else None,
             "response_format": call.response_format,
         }
-        payload = encode_body(body, self.extra_body)
-        reader = ChatReader(sink, call.model)
-        url = f"{self.base_url}/chat/completions"
-        await self._client.exchange(url, payload, sink=sink, reader=reader, timeout_s=call.timeout_s)
+        await self._post("/chat/completions", body, call, ChatReader(sink, call.model))
 
 
 create = ChatServer
