@@ -59,10 +59,8 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     if not isinstance(entry, dict):
         return entry
     if entry.get("draw") is not None:
-        chosen = draw_texts(entry, drawing, place.at("draw"))
-        if chosen:
-            swap = Swap(chosen)
-            entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
+        swap = Swap(draw_texts(entry, drawing, place.at("draw")))
+        entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
@@ -71,7 +69,14 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
         entry = {**entry, "prompt": prompt.replace(_LONG_FIELD, text)}
     world = entry.get("world")
     if isinstance(world, dict) and isinstance(world.get("files"), dict):
-        files = _with_long_files(world["files"], drawing.seed_of(entry), place.at("world", "files"))
+        files = dict(world["files"])
+        for path, file in world["files"].items():
+            if isinstance(file, dict) and "long" in file:
+                here = place.at("world", "files", path, "long")
+                if "text" in file:
+                    raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
+                text = _make_long_text(file["long"], {}, f"{drawing.seed_of(entry)}\0{path}", here)
+                files[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
         entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
@@ -162,22 +167,10 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
         yield value
 
 
-def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
-    written = dict(files)
-    for path, file in files.items():
-        if not isinstance(file, dict) or "long" not in file:
-            continue
-        here = place.at(path, "long")
-        if "text" in file:
-            raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
-        text = _make_long_text(file["long"], {}, f"{seed}\0{path}", here)
-        written[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
-    return written
-
-
 def _make_long_text(own: object, defaults: Mapping[str, Any], seed: str, place: Place) -> str:
-    given = {key: value for key, value in own.items() if value is not None} if isinstance(own, dict) else own
-    rules: Any = {**defaults, **given} if isinstance(given, dict) else given
+    rules: Any = own
+    if isinstance(own, dict):
+        rules = {**defaults, **{key: value for key, value in own.items() if value is not None}}
     place.check(_LONG, rules)
     return long_text(rules["tokens"], rules["of"], rules.get("insert", []), seed)
 

@@ -23,48 +23,27 @@ from clawgauge.world.mailbox import is_heard
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
 # decide a tier, fifteen prompts and eight tasks can show restraint and work done (see summary/recommendation.py).
-SELECTION: dict[str, tuple[str, ...]] = {
-    "core": ("P0", "P6", "P13", "P16", "P19", "P22", "P26", "P34"),
-    "tool_use": ("P0", "P1", "P3", "P8", "P11", "P15", "P16", "P22", "P25", "P28"),
-    "native_tools": (
-        *("P0#1", "P2", "P3", "P5#1", "P6#1", "P9", "P13#1", "P15#1", "P18", "P19"),
-        *("P20#1", "P23#1", "P26", "P27", "P28", "P36#1", "P40#1", "P48", "P52", "P60"),
-    ),
-    "restraint": (
-        *("P0", "P3", "P4", "P7", "P9", "P10", "P12", "P13"),
-        *("P15", "P16", "P18", "P20", "P21", "P23", "P24"),
-    ),
-    "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
+_SELECTED = {
+    "core": "P0 P6 P13 P16 P19 P22 P26 P34",
+    "tool_use": "P0 P1 P3 P8 P11 P15 P16 P22 P25 P28",
+    "native_tools": "P0#1 P2 P3 P5#1 P6#1 P9 P13#1 P15#1 P18 P19 P20#1 P23#1 P26 P27 P28 P36#1 P40#1 P48 P52 P60",
+    "restraint": "P0 P3 P4 P7 P9 P10 P12 P13 P15 P16 P18 P20 P21 P23 P24",
+    "agentic": "P0 P1 P2 P5 P7 P9 P12 P17",
 }
+SELECTION: dict[str, tuple[str, ...]] = {suite: tuple(ids.split()) for suite, ids in _SELECTED.items()}
 MAX_PROMPTS = 10_000
-_HASHED = (
-    *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
-    "max_turns",
-)
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 DEFAULT_MAX_TURNS = 12
 MOST_TURNS = 100
 VALIDATOR = "world_state"
-_FUNCTION: dict[str, shape.Shape] = {
-    "description": shape.any_text,
-    "parameters": shape.an_object,
-    "strict": shape.anything,
-}
-_TOOL = shape.Fields(
-    {"type": shape.choice("function"), "function": shape.Fields({"name": shape.some_text}, _FUNCTION, closed=False)},
-    closed=False,
+_AS_WRITTEN = ("id", "name", "prompt", "category", "tool_choice", "response_format", "world")
+_HASHED = (
+    *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
+    "max_turns",
 )
-_format_name = shape.Value(
-    "up to 64 letters, digits, underscores and hyphens", (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z"
-)
-_SCHEMA = shape.Fields(
-    {"name": _format_name, "schema": shape.an_object}, {"description": shape.any_text, "strict": shape.true_or_false}
-)
-RESPONSE_FORMAT = shape.ByType(
-    {"json_schema": shape.Fields({"json_schema": _SCHEMA}), "json_object": shape.Fields({})}, "a format"
-)
-
-
+Tool = dict[str, Any]
+Toolbox = Mapping[str, Tool]
+Shapes = dict[str, shape.Shape]
 _LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f])?")
 
 
@@ -72,44 +51,48 @@ def label(value: Any, place: str) -> None:
     """A text by which something is selected on the command line, where commas separate and control characters hide."""
     shape.check(shape.some_text, value, place)
     if not _LABEL.fullmatch(value):
-        raise shape.refuse(
-            place, "a short plain word without comma, control character, or white space at an end", value
-        )
+        wanted = "a short plain word without comma, control character, or white space at an end"
+        raise shape.refuse(place, wanted, value)
 
 
-_temperature = shape.Value("a number, 0 or more", (int, float), low=0)
-_validator = shape.Value('an object such as {"type": "noop"}, which records the answer without judging it', (dict,))
+_FUNCTION: Shapes = {"description": shape.any_text, "parameters": shape.an_object, "strict": shape.anything}
+_NAMED_FUNCTION = shape.Fields({"name": shape.some_text}, _FUNCTION, closed=False)
+_TOOL = shape.Fields({"type": shape.choice("function"), "function": _NAMED_FUNCTION}, closed=False)
+_format = "up to 64 letters, digits, underscores and hyphens"
+_SCHEMA = shape.Fields(
+    {"name": shape.Value(_format, (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z"), "schema": shape.an_object},
+    {"description": shape.any_text, "strict": shape.true_or_false},
+)
+_FORMATS: Shapes = {"json_schema": shape.Fields({"json_schema": _SCHEMA}), "json_object": shape.Fields({})}
 # What a suite says for all its prompts, and each prompt may say for itself.
-SAMPLING: dict[str, shape.Shape] = {
+SAMPLING: Shapes = {
     "system": shape.any_text,
-    "temperature": _temperature,
+    "temperature": shape.Value("a number, 0 or more", (int, float), low=0),
     "max_tokens": shape.whole_number(1),
 }
-_REQUIRED: dict[str, shape.Shape] = {
+_REQUIRED: Shapes = {
     "id": label,
-    "name": shape.some_text,
-    "prompt": shape.some_text,
-    "validator": _validator,
+    **dict.fromkeys(("name", "prompt"), shape.some_text),
+    "validator": shape.Value(
+        'an object such as {"type": "noop"}, which records the answer without judging it', (dict,)
+    ),
 }
-PROMPT_KEYS: dict[str, shape.Shape] = {
+PROMPT_KEYS: Shapes = {
     **_REQUIRED,
     "expected_tool_calls": shape.ListOf(shape.some_text, "tool names", least=0),
     "category": shape.any_text,
     **SAMPLING,
     "tools": shape.ListOf(shape.anything, "tool definitions", least=0),
     "tool_choice": shape.anything,
-    "response_format": RESPONSE_FORMAT,
-    "variants": shape.anything,
-    "draw": shape.anything,
-    "long": shape.anything,
+    "response_format": shape.ByType(_FORMATS, "a format"),
+    **dict.fromkeys(("variants", "draw", "long"), shape.anything),
     "world": shape.a_world,
     "max_turns": shape.whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
 }
 _PROMPT = shape.Fields(_REQUIRED, PROMPT_KEYS)
-HEADER_KEYS: dict[str, shape.Shape] = {
+HEADER_KEYS: Shapes = {
     "name": label,
-    "version": shape.any_text,
-    "description": shape.any_text,
+    **dict.fromkeys(("version", "description"), shape.any_text),
     **SAMPLING,
     "compare": shape.choice(*COMPARISONS),
     "effect": shape.Fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), shape.anything)),
@@ -118,10 +101,6 @@ HEADER_KEYS: dict[str, shape.Shape] = {
     "prompts": shape.ListOf(shape.anything, "prompts ([[prompts]] in TOML)"),
 }
 _HEADER = shape.Fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
-
-
-Tool = dict[str, Any]
-Toolbox = Mapping[str, Tool]
 
 
 class SuiteContext(NamedTuple):
@@ -258,9 +237,8 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
             here = place.at_prompt(number, form)
             prompt = build_prompt(form, own, here, variant_of)
             if prompt.id in number_of:
-                raise here.at("id").refusal(
-                    f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"
-                )
+                first = number_of[prompt.id]
+                raise here.at("id").refusal(f"{prompt.id!r} is already the id of prompt {first}; give each its own")
             number_of[prompt.id] = number
             prompts.append(prompt)
             files = (prompt.world or {}).get("files", {}).values()
@@ -297,24 +275,22 @@ def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: s
         raise place.at("validator").refusal(f"type '{VALIDATOR}' looks at a world; give the prompt one in 'world'")
     if "tool_choice" in given:
         check_tool_choice(given["tool_choice"], tools, place.at("tool_choice"))
+    expected = [*validator.get("expected_tools", []), *(call["name"] for call in validator.get("expected_calls", []))]
+    for condition in validator.get("expect", []) if validator["type"] == VALIDATOR else []:
+        called = condition.get("called", [])
+        expected += called if isinstance(called, list) else [called]
+    expected += given.get("expected_tool_calls", [])
     sampling = {**suite.sampling, **given}
-    expected = [*expected_tools_of(validator), *given.get("expected_tool_calls", [])]
     return Prompt(
-        id=given["id"],
-        name=given["name"],
-        prompt=given["prompt"],
+        **{key: given[key] for key in _AS_WRITTEN if key in given},
         validator=validator,
         suite=suite.name,
         expected_tools=list(dict.fromkeys(name.strip().lower() for name in expected)),
-        category=given.get("category"),
         system=sampling.get("system") or None,
         temperature=None if sampling.get("temperature") is None else float(sampling["temperature"]),
         max_tokens=sampling.get("max_tokens"),
         tools=tools,
-        tool_choice=given.get("tool_choice"),
-        response_format=given.get("response_format"),
         variant_of=variant_of,
-        world=world,
         max_turns=None if world is None else given.get("max_turns", DEFAULT_MAX_TURNS),
     )
 
@@ -338,11 +314,8 @@ def read_tools(entries: list[Any], toolbox: Toolbox, place: Place) -> list[Tool]
     for index, entry in enumerate(entries):
         here = place.at(index)
         if isinstance(entry, str) and entry not in toolbox:
-            found = (
-                f"has no {entry!r}{shape.suggest(entry, toolbox)}"
-                if toolbox
-                else f"is missing, so {entry!r} cannot be named"
-            )
+            known = f"has no {entry!r}{shape.suggest(entry, toolbox)}"
+            found = known if toolbox else f"is missing, so {entry!r} cannot be named"
             raise here.refusal(f"must be an object, or the name of a tool in the suite's 'toolbox', which {found}")
         tool = toolbox[entry] if isinstance(entry, str) else entry
         here.check(_TOOL, tool)
@@ -374,15 +347,6 @@ def check_tool_choice(wanted: Any, tools: list[Tool], place: Place) -> None:
 def world_toolbox() -> Toolbox:
     """The tools that a task may name: those its world answers."""
     return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
-
-
-def expected_tools_of(validator: Mapping[str, Any]) -> list[str]:
-    """The tools that a checked validator expects to be called, as it writes them."""
-    names = [*validator.get("expected_tools", []), *(call["name"] for call in validator.get("expected_calls", []))]
-    for condition in validator.get("expect", []) if validator["type"] == VALIDATOR else []:
-        called = condition.get("called", [])
-        names += called if isinstance(called, list) else [called]
-    return names
 
 
 def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], place: Place) -> None:
