@@ -106,9 +106,14 @@ _LINE = lazy_pattern(r"[^\n]+")
 _HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
 
 
+def scan_session(script: str) -> list[Prompt]:
+    """The prompts that open a line of a recorded session."""
+    return [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+
+
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
     """Every command of a shell script or of a recorded session."""
-    prompts = [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+    prompts = scan_session(script)
     if not prompts:
         return read_commands(split_segments(_without_here_documents(script)), vocabulary)
     lines = (split_segments(script[prompt.command_start : prompt.end], prompt.command_start) for prompt in prompts)
