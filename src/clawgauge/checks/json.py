@@ -17,7 +17,6 @@ from clawgauge.characters import repair_value
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
 from clawgauge.checks.text import same_value, shown
-from clawgauge.errors import SuiteError
 
 MAX_DEPTH = 200
 MAX_DIGITS = 4300
@@ -109,12 +108,12 @@ def is_type(value: Any, wanted: str) -> bool:
     return isinstance(value, _TYPES.get(wanted, object)) and not is_bool
 
 
-def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
-    if "min" in rule and "max" in rule and rule["min"] > rule["max"]:
-        raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
+def _find_crossed(rule: Mapping[str, Any]) -> tuple[str, str] | None:
+    crossed = "min" in rule and "max" in rule and rule["min"] > rule["max"]
+    return ("min", f"is {rule['min']}, above 'max', which is {rule['max']}") if crossed else None
 
 
-_BOUNDS = shape.Fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
+_BOUNDS = shape.Fields({}, dict.fromkeys(("min", "max"), shape.finite_number), also=_find_crossed)
 _RULE = shape.ByType(
     {
         "number": _BOUNDS,

@@ -105,7 +105,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object with these keys; `also` looks at what they say together.
+    """An object with these keys; `also` tells the key that is wrong beside the others, and the words that follow on it.
 
     One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
     """
@@ -113,7 +113,7 @@ class Fields:
     required: Mapping[str, Shape]
     optional: Mapping[str, Shape] = field(default_factory=dict)
     closed: bool = True
-    also: Callable[[Any, str], None] | None = None
+    also: Callable[[Any], tuple[str, str] | None] = lambda value: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ def check(shape: Shape, value: Any, place: str) -> None:
             for key, of_key in shapes.items():
                 if key in value or key in required:
                     check(of_key, value.get(key, MISSING), at(place, key))
-            if shape.also is not None:
-                shape.also(value, place)
+            if wrong := shape.also(value):
+                raise fault(place, *wrong)
         case ByType(shapes=shapes):
             value = {"type": value} if shape.short and isinstance(value, str) else value
             if not isinstance(value, Mapping):

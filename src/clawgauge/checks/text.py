@@ -10,8 +10,7 @@ from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import quoted
-from clawgauge.checks.spec import Fields, ListOf, at, check, compile_pattern, is_number, kind_of, re2_pattern, some_text
-from clawgauge.errors import SuiteError
+from clawgauge.checks.spec import Fields, ListOf, check, compile_pattern, is_number, kind_of, re2_pattern, some_text
 
 RULE_KEYS = ("contains_all", "contains_none")
 _PLAIN_QUOTES = str.maketrans("‘’‚‛′“”„‟″", "'" * 5 + '"' * 5)
@@ -64,14 +63,11 @@ def _text_or_pattern(value: Any, place: str) -> None:
         re2_pattern(pattern, place)
 
 
-def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:
-    if not any(rule.get(key) for key in RULE_KEYS):
-        here = at(place, RULE_KEYS[0])
-        raise SuiteError(f"key '{here}' is missing or empty; give some texts there or in 'contains_none'")
-
-
+_EMPTY = ("contains_all", "is missing or empty; give some texts there or in 'contains_none'")
 TEXT_RULE = Fields(
-    {}, dict.fromkeys(RULE_KEYS, ListOf(_text_or_pattern, "texts or patterns", least=0)), also=_refuse_empty
+    {},
+    dict.fromkeys(RULE_KEYS, ListOf(_text_or_pattern, "texts or patterns", least=0)),
+    also=lambda rule: None if any(rule.get(key) for key in RULE_KEYS) else _EMPTY,
 )
 
 

@@ -187,10 +187,9 @@ def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
     return next((verdict for verdict in verdicts if verdict.objective_pass is False), verdicts[0])
 
 
-def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
+def _find_wanted_and_forbidden(spec: Spec) -> tuple[str, str] | None:
     both = sorted({*_lowered(spec["expected_tools"])} & {*_lowered(spec.get("forbidden_tools", []))})
-    if both:
-        raise shape.fault(place, "forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for")
+    return ("forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for") if both else None
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
@@ -247,7 +246,7 @@ VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
             {"expected_tools": shape.some_texts},
             {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
             closed=False,
-            also=_refuse_wanted_and_forbidden,
+            also=_find_wanted_and_forbidden,
         ),
         judge_tool_invocation,
     ),
