@@ -8,17 +8,15 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.checks.spec import Shape, at, check, kind_of
 from clawgauge.errors import SuiteError
 from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A file, a prompt in it, a key of that prompt; each as far as it is known."""
 
     file: str
@@ -29,14 +27,14 @@ class Place:
         """With its id, where it has a usable one; `number` counts from 1."""
         prompt_id = entry.get("id") if isinstance(entry, dict) else None
         suffix = f" ({prompt_id!r})" if isinstance(prompt_id, str) and prompt_id.strip() else ""
-        return Place(self.file, f"prompt {number}{suffix}", self.key)
+        return self._replace(prompt=f"prompt {number}{suffix}")
 
     def at(self, *keys: str | int) -> Place:
         """As many keys, or list entries, further in."""
         path = self.key
         for key in keys:
             path = f"{path}[{key}]" if isinstance(key, int) else at(path, key)
-        return Place(self.file, self.prompt, path)
+        return self._replace(key=path)
 
     def refusal(self, message: str) -> SuiteError:
         """The error to raise for what is wrong here."""
