@@ -17,8 +17,7 @@ from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, spl
 from clawgauge.checks.detection import STEPS, prose, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
-from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
-from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.speech import TEXT_RULE, find_rule_fault, makes_up_result, refuses, why_not_meant
 from clawgauge.checks.tool_call import find_misfit, parameters_by_tool, property_schema, required_names
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ from typing import Any
 from clawgauge.characters import repair_value
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
-from clawgauge.checks.text import same_value, shown
 
 MAX_DEPTH = 200
 MAX_DIGITS = 4300
@@ -134,6 +134,31 @@ JSON_KEYS = shape.Fields(
     },
     closed=False,
 )
+
+
+def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = operator.eq) -> bool:
+    """Equality that keeps JSON's kinds apart: numbers by value, texts as `fits_text` has it, the rest kind by kind."""
+    if isinstance(value, str):
+        return fits_text(value, wanted)
+    if shape.is_number(value) and shape.is_number(wanted):
+        return bool(value == wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(
+            same_value(*pair, fits_text) for pair in zip(value, wanted, strict=True)
+        )
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(same_value(value[key], wanted[key], fits_text) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def shown(value: Any) -> str:
+    """A value for use in a detail."""
+    if isinstance(value, str):
+        return quoted(value)
+    if not shape.is_number(value):
+        return shape.kind_of(value)
+    is_long = isinstance(value, int) and value.bit_length() > 64
+    return f"a whole number of {value.bit_length()} bits" if is_long else str(value)
 
 
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:

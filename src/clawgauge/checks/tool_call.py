@@ -13,9 +13,8 @@ from typing import Any
 
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, tool_calls_of
-from clawgauge.checks.json import is_type
-from clawgauge.checks.speech import find_claim
-from clawgauge.checks.text import TEXT_RULE, as_written, find_rule_fault, is_text_rule, pattern_in, same_value, shown
+from clawgauge.checks.json import is_type, same_value, shown
+from clawgauge.checks.speech import TEXT_RULE, as_written, find_claim, find_rule_fault, is_text_rule, pattern_in
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
