@@ -127,11 +127,7 @@ _RULE = shape.ByType(
 )
 JSON_KEYS = shape.Fields(
     {"required_keys": shape.ListOf(shape.some_text, "texts", least=0)},
-    {
-        "strict": shape.true_or_false,
-        "closed": shape.true_or_false,
-        "key_rules": shape.Named(_RULE, "rules"),
-    },
+    {"strict": shape.true_or_false, "closed": shape.true_or_false, "key_rules": shape.Named(_RULE, "rules")},
     closed=False,
 )
 

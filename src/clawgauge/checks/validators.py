@@ -12,15 +12,7 @@ import msgspec
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import (
-    Answer,
-    Verdict,
-    failed,
-    passed,
-    quoted,
-    tool_calls_of,
-    tool_channel_of,
-)
+from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, tool_calls_of, tool_channel_of
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
 from clawgauge.checks.speech import TEXT_RULE, find_rule_fault
@@ -253,10 +245,7 @@ VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
     ),
     "contains": (TEXT_RULE, judge_text),
     "all_of": (shape.Fields({"validators": shape.ListOf(_text_validator, "validators")}), judge_all_of),
-    "tool_call": (
-        shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
-        judge_tool_call,
-    ),
+    "tool_call": (shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together), judge_tool_call),
     "effect": (
         lambda spec, place: shape.check(_on_world("effect").EFFECT, spec, place),
         lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
