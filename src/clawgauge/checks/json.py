@@ -148,7 +148,6 @@ def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = 
 
 
 def shown(value: Any) -> str:
-    """A value for use in a detail."""
     if isinstance(value, str):
         return quoted(value)
     if not shape.is_number(value):
@@ -158,7 +157,6 @@ def shown(value: Any) -> str:
 
 
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
-    """Code and detail of what is wrong with `value`, or None."""
     rule = {"type": rule} if isinstance(rule, str) else rule
     wanted = rule["type"]
     if wanted == "one_of":

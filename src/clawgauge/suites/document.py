@@ -38,12 +38,10 @@ class Place(NamedTuple):
         return self._replace(key=path)
 
     def refusal(self, message: str) -> SuiteError:
-        """The error to raise for what is wrong here."""
         inside = ", ".join(part for part in (self.prompt, f"key {self.key!r}" if self.key else "") if part)
         return SuiteError(f"{self.file}: {inside}: {message}" if inside else f"{self.file}: {message}")
 
     def check(self, shape: Shape, value: object) -> None:
-        """Refuse a value here that has not this shape."""
         try:
             check(shape, value, self.key)
         except SuiteError as error:

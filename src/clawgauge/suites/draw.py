@@ -56,8 +56,8 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
     if not isinstance(entry, dict):
         return entry
-    if entry.get("draw") is not None:
-        swap = Swap(draw_texts(entry, drawing, place.at("draw")))
+    if entry.get("draw") is not None and (chosen := draw_texts(entry, drawing, place.at("draw"))):
+        swap = Swap(chosen)
         entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
@@ -89,11 +89,9 @@ class Swap:
         self._pattern = re.compile("|".join(map(_bounded, longest_first))) if new_texts else None
 
     def text(self, text: str) -> str:
-        """`text` with every whole occurrence replaced."""
         return text if self._pattern is None else self._pattern.sub(lambda match: self._new_texts[match[0]], text)
 
     def value(self, value: Any) -> Any:
-        """`value` with every text in it replaced, and every number."""
         if shape.is_number(value):
             text = self.text(str(value))
             return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
@@ -252,7 +250,6 @@ _VARIANTS = shape.ListOf(_values, "objects, one for each form")
 
 
 def _fill(entry: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """`entry` with the values of one variant in the place of its fields."""
     used: set[str] = set()
 
     def value_of(name: str) -> Any:

@@ -168,7 +168,6 @@ def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
 
 
 def is_suite_there(ref: str, base_dir: Path) -> bool:
-    """Whether a reference still stands for a file."""
     try:
         return suite_path(ref, base_dir=base_dir).is_file()
     except SuiteError:
@@ -176,7 +175,6 @@ def is_suite_there(ref: str, base_dir: Path) -> bool:
 
 
 def list_builtin() -> list[SuiteInfo]:
-    """The suites that come with the package, in the order they run by default."""
     return [describe_suite(load_suite(name)) for name in BUILTIN_SUITES]
 
 
@@ -345,7 +343,6 @@ def check_tool_choice(wanted: Any, tools: list[Tool], place: Place) -> None:
 
 @functools.cache
 def world_toolbox() -> Toolbox:
-    """The tools that a task may name: those its world answers."""
     return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
 
 

@@ -203,7 +203,6 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 
 def scan_blocks(text: str) -> Iterator[Block]:
-    """Every fenced block, in order."""
     # Every place where a fence of one kind may close, as a number: there may be millions.
     closings: dict[str, array[int]] = {}
     position = 0

@@ -122,7 +122,6 @@ def require(found: re.Match[str] | None) -> re.Match[str]:
 
 
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
-    """The value that starts at `at`, and where it ends."""
     mark = text[at : at + 1]
     if mark in ("[", "{"):
         return read_container(text, at, depth, _read_key, read_literal)
