@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import NoneType
 from typing import Any
 
 from clawgauge.characters import repair_value
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
-from clawgauge.checks.text import same_value, shown
-from clawgauge.errors import SuiteError
 
 MAX_DEPTH = 200
 MAX_DIGITS = 4300
@@ -47,6 +48,14 @@ def decode_strictly(text: str) -> Any:
     return repair_value(value)[0] if _SURROGATE_ESCAPE.search(text) else value
 
 
+def try_json(text: str) -> tuple[Any, bool]:
+    """The value and true; where `text` is not strict JSON, itself and false."""
+    try:
+        return decode_strictly(text), True
+    except JsonRefused:
+        return text, False
+
+
 def _refuse_deep_nesting(text: str) -> None:
     depth = 0
     for mark in _DEPTH_MARKS.finditer(text):
@@ -71,20 +80,11 @@ def _refuse_constant(literal: str) -> Any:
     raise JsonRefused("json_non_finite_number", f"{literal} is not JSON")
 
 
-def _refuse_long(literal: str) -> None:
+def _read_number(read: Callable[[str], float], literal: str) -> float:
     if len(literal) > MAX_DIGITS and sum(map(str.isdigit, literal)) > MAX_DIGITS:
         raise JsonRefused("json_parse_error", f"a number of more than {MAX_DIGITS} digits")
-
-
-def _read_int(literal: str) -> int:
-    _refuse_long(literal)
-    return int(literal)
-
-
-def _read_float(literal: str) -> float:
-    _refuse_long(literal)
-    number = float(literal)
-    if math.isinf(number):
+    number = read(literal)
+    if number in (math.inf, -math.inf):
         shown = literal if len(literal) <= 40 else literal[:40] + "…"
         raise JsonRefused("json_non_finite_number", f"{shown} overflows")
     return number
@@ -93,28 +93,27 @@ def _read_float(literal: str) -> float:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_refuse_duplicates,
     parse_constant=_refuse_constant,
-    parse_float=_read_float,
-    parse_int=_read_int,
+    parse_float=partial(_read_number, float),
+    parse_int=partial(_read_number, int),
 )
 
 
-TYPES: dict[str, Callable[[Any], bool]] = {
-    "number": shape.is_number,
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "null": lambda value: value is None,
-}
+_TYPES: dict[str, Any] = {"number": int | float, "integer": int, "string": str, "boolean": bool}
+_TYPES |= {"array": list, "object": dict, "null": NoneType}
 
 
-def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
-    if "min" in rule and "max" in rule and rule["min"] > rule["max"]:
-        raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
+def is_type(value: Any, wanted: str) -> bool:
+    """Whether `value` is of this type of JSON Schema; of one that is not known it always is."""
+    is_bool = isinstance(value, bool) and wanted in ("number", "integer")
+    return isinstance(value, _TYPES.get(wanted, object)) and not is_bool
 
 
-_BOUNDS = shape.Fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
+def _find_crossed(rule: Mapping[str, Any]) -> tuple[str, str] | None:
+    crossed = "min" in rule and "max" in rule and rule["min"] > rule["max"]
+    return ("min", f"is {rule['min']}, above 'max', which is {rule['max']}") if crossed else None
+
+
+_BOUNDS = shape.Fields({}, dict.fromkeys(("min", "max"), shape.finite_number), also=_find_crossed)
 _RULE = shape.ByType(
     {
         "number": _BOUNDS,
@@ -128,24 +127,43 @@ _RULE = shape.ByType(
 )
 JSON_KEYS = shape.Fields(
     {"required_keys": shape.ListOf(shape.some_text, "texts", least=0)},
-    {
-        "strict": shape.true_or_false,
-        "closed": shape.true_or_false,
-        "key_rules": shape.Named(_RULE, "rules"),
-    },
+    {"strict": shape.true_or_false, "closed": shape.true_or_false, "key_rules": shape.Named(_RULE, "rules")},
     closed=False,
 )
 
 
+def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = operator.eq) -> bool:
+    """Equality that keeps JSON's kinds apart: numbers by value, texts as `fits_text` has it, the rest kind by kind."""
+    if isinstance(value, str):
+        return fits_text(value, wanted)
+    if shape.is_number(value) and shape.is_number(wanted):
+        return bool(value == wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(
+            same_value(*pair, fits_text) for pair in zip(value, wanted, strict=True)
+        )
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(same_value(value[key], wanted[key], fits_text) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if not shape.is_number(value):
+        return shape.kind_of(value)
+    is_long = isinstance(value, int) and value.bit_length() > 64
+    return f"a whole number of {value.bit_length()} bits" if is_long else str(value)
+
+
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
-    """Code and detail of what is wrong with `value`, or None."""
     rule = {"type": rule} if isinstance(rule, str) else rule
     wanted = rule["type"]
     if wanted == "one_of":
         if any(same_value(value, allowed) for allowed in rule["values"]):
             return None
         return "value_not_allowed", f"got {shown(value)}"
-    if not TYPES[wanted](value):
+    if not is_type(value, wanted):
         return "wrong_type", f"wanted {wanted}, got {shape.kind_of(value)}"
     if "min" in rule and value < rule["min"]:
         return "below_min", f"got {shown(value)}, minimum {rule['min']}"

@@ -5,25 +5,17 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import (
-    Answer,
-    Verdict,
-    failed,
-    passed,
-    quoted,
-    split_thinking,
-    tool_calls_of,
-    tool_channel_of,
-)
+from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, tool_calls_of, tool_channel_of
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
-from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.speech import TEXT_RULE, find_rule_fault
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.refusals import ArgumentsBudget, encoded_size
@@ -83,39 +75,31 @@ Spec = Mapping[str, Any]
 
 
 def count_sentences(text: str) -> int:
-    return sum(_count_in_block(block) for block in _blocks(_LINE_BREAK.sub("\n", text)))
-
-
-def _blocks(text: str) -> list[list[str]]:
-    """The words of each stretch of text that no line break splits."""
-    blocks: list[list[str]] = []
-    current: list[str] = []
-    for line in text.split("\n"):
+    """Block by block: the words of each stretch of text that no line break splits."""
+    count = 0
+    block: list[str] = []
+    for line in _LINE_BREAK.sub("\n", text).split("\n"):
         line = line.strip()
         first = line.lstrip(_OPENERS)[:1]
         opens_something = _LIST_MARKER.match(line) or _NEW_LINE_OPENER.match(line) or first.isupper() or first.isdigit()
-        if current and (not line or opens_something):
-            blocks.append(current)
-            current = []
-        current.extend(_CJK_END.sub(r"\1 ", line).split())
-    if current:
-        blocks.append(current)
-    return blocks
+        if not line or opens_something:
+            count += _count_in_block(block)
+            block = []
+        block += _CJK_END.sub(r"\1 ", line).split()
+    return count + _count_in_block(block)
 
 
 def _count_in_block(words: list[str]) -> int:
     count = 0
     sentence: str | None = None  # the last word of the sentence under way
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if sentence is None and following and _LIST_MARKER.fullmatch(word):
             continue
         if sentence is None and not any(map(str.isalnum, word)):
             continue
-        if _ends_sentence(word, following, sentence or ""):
-            count += 1
-            sentence = None
-        else:
-            sentence = word
+        ends = _ends_sentence(word, following, sentence or "")
+        count += ends
+        sentence = None if ends else word
     return count + (sentence is not None)
 
 
@@ -162,34 +146,35 @@ def count_bullets(text: str) -> int:
     return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
 
 
-def _count(count: Callable[[str], int], unit: str, *, exactly: bool = False) -> Callable[[Spec, str], Verdict]:
-    def judge_count(spec: Spec, text: str) -> Verdict:
-        got, wanted = count(text), spec["value"]
-        if got == wanted or (got < wanted and not exactly):
-            return passed({unit: got})
-        if exactly:
-            return failed(f"wrong_{unit.removesuffix('s')}_count", f"got {got}, wanted {wanted}", {unit: got})
-        return failed(f"too_many_{unit}", f"got {got}, limit {wanted}", {unit: got})
-
-    return judge_count
+_COUNTED: Mapping[str, tuple[str, Callable[[str], int]]] = {
+    "max_words": ("words", count_words),
+    "max_sentences": ("sentences", count_sentences),
+    "exact_bullets": ("bullets", count_bullets),
+}
 
 
-def judge_value(spec: Spec, text: str) -> Verdict:
-    """`exact`, `one_of` and `regex_fullmatch`: the whole answer is the value, one of the values, or a match."""
+def judge_text(spec: Spec, text: str) -> Verdict:
+    """The validators of the text as a whole."""
     match spec["type"]:
         case "exact":
             code, fits, wanted = "not_exact", text == spec["value"].strip(), quoted(spec["value"].strip())
         case "one_of":
             code, fits = "not_one_of", any(text == value.strip() for value in spec["values"])
             wanted = f"one of {', '.join(quoted(value) for value in spec['values'][:5])}"
-        case _:
+        case "regex_fullmatch":
             code, fits, wanted = "no_full_match", shape.matches_fully(spec["pattern"], text), quoted(spec["pattern"])
+        case "contains":
+            fault = find_rule_fault(spec, text)
+            return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
+        case kind:
+            unit, count = _COUNTED[kind]
+            got, limit = count(text), spec["value"]
+            if got == limit or (got < limit and kind != "exact_bullets"):
+                return passed({unit: got})
+            if kind == "exact_bullets":
+                return failed("wrong_bullet_count", f"got {got}, wanted {limit}", {unit: got})
+            return failed(f"too_many_{unit}", f"got {got}, limit {limit}", {unit: got})
     return passed({"value": text}) if fits else failed(code, f"got {quoted(text)}, wanted {wanted}", {"value": text})
-
-
-def judge_contains(spec: Spec, text: str) -> Verdict:
-    fault = find_rule_fault(spec, text)
-    return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
 
 
 def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
@@ -197,10 +182,9 @@ def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
     return next((verdict for verdict in verdicts if verdict.objective_pass is False), verdicts[0])
 
 
-def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
+def _find_wanted_and_forbidden(spec: Spec) -> tuple[str, str] | None:
     both = sorted({*_lowered(spec["expected_tools"])} & {*_lowered(spec.get("forbidden_tools", []))})
-    if both:
-        raise shape.fault(place, "forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for")
+    return ("forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for") if both else None
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
@@ -210,13 +194,12 @@ def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
     if forbidden:
         return failed("forbidden_tool", ", ".join(forbidden), parsed)
     wanted = _lowered(spec["expected_tools"])
-    if spec.get("match", "any") == "all":
-        absent = [name for name in wanted if name not in called]
-        fulfilled = not absent
+    if spec.get("match", "any") == "any":
+        wanted = list(dict.fromkeys([*wanted, *_lowered(answer.expected_tools)]))
+        absent = [] if any(name in called for name in wanted) else wanted
     else:
-        absent = list(dict.fromkeys([*wanted, *_lowered(answer.expected_tools)]))
-        fulfilled = any(name in called for name in absent)
-    if fulfilled:
+        absent = [name for name in wanted if name not in called]
+    if not absent:
         return passed(parsed)
     return failed("tool_not_invoked", f"wanted {', '.join(absent)}, got {', '.join(called) or 'none'}", parsed)
 
@@ -246,28 +229,23 @@ _LIMIT = shape.Fields({"value": shape.whole_number(0)}, closed=False)
 # Each with what judges the text, or, of those that look at more, the answer.
 VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
     "noop": (shape.Fields({}, closed=False), lambda spec, answer: Verdict(None)),
-    "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_value),
-    "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_value),
-    "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_value),
-    "max_words": (_LIMIT, _count(count_words, "words")),
-    "max_sentences": (_LIMIT, _count(count_sentences, "sentences")),
-    "exact_bullets": (_LIMIT, _count(count_bullets, "bullets", exactly=True)),
+    "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_text),
+    "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_text),
+    "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_text),
+    **dict.fromkeys(_COUNTED, (_LIMIT, judge_text)),
     "json_keys": (JSON_KEYS, judge_json_keys),
     "tool_invocation": (
         shape.Fields(
             {"expected_tools": shape.some_texts},
             {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
             closed=False,
-            also=_refuse_wanted_and_forbidden,
+            also=_find_wanted_and_forbidden,
         ),
         judge_tool_invocation,
     ),
-    "contains": (TEXT_RULE, judge_contains),
+    "contains": (TEXT_RULE, judge_text),
     "all_of": (shape.Fields({"validators": shape.ListOf(_text_validator, "validators")}), judge_all_of),
-    "tool_call": (
-        shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),
-        judge_tool_call,
-    ),
+    "tool_call": (shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together), judge_tool_call),
     "effect": (
         lambda spec, place: shape.check(_on_world("effect").EFFECT, spec, place),
         lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
@@ -286,7 +264,7 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on `answer`; `spec` must have passed `check_spec`. No empty answer passes a validator of text."""
     kind = spec["type"]
     if kind not in _OF_WHOLE_ANSWER:
-        text = well_formed(split_thinking(answer.text)).strip()
+        text = well_formed(answer.said)
         return VALIDATORS[kind][1](spec, text) if text else failed("empty_answer", "no text outside thinking", None)
     verdict = VALIDATORS[kind][1](spec, answer)
     if verdict.objective_pass and kind in ("tool_call", "world_state") and "answer" in spec:
@@ -297,12 +275,9 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     return verdict
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Judgement(Verdict, frozen=True, kw_only=True):
     """The judged fields of a record, under their names in the record."""
 
-    objective_pass: bool | None
-    violation: str | None
-    parsed_output: dict[str, Any] | None
     parsed_output_dropped: bool
     tool_calls: list[str]
     tool_call_count: int
