@@ -17,7 +17,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
 from clawgauge.world.effects import Effect
 from clawgauge.world.files import resolve
-from clawgauge.world.mailbox import is_heard, plain_name
+from clawgauge.world.outside import is_heard, plain_name
 from clawgauge.world.services import STATES, moments_of
 from clawgauge.world.spec import read_moment, read_size
 from clawgauge.world.world import MAX_CALLS
@@ -51,7 +51,7 @@ def find_effect(kind: str, condition: Condition, world: World) -> str | None:
     """The first effect, or call, that a condition means, in words, or None."""
     if kind == "called":
         return _find_call(condition, world)
-    for effect in world.machine.effects.effects:
+    for effect in world.machine.effects:
         if effect.kind == "heard" and is_heard(condition.get("until", ""), effect.subject, effect.detail):
             return None
         if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect):

@@ -34,7 +34,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt
 from clawgauge.suites.document import Place
 from clawgauge.world import TOOL_NAMES, tool_definitions
-from clawgauge.world.mailbox import is_heard
+from clawgauge.world.outside import is_heard
 
 Tool = dict[str, Any]
 Toolbox = Mapping[str, Tool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import hashlib
 import pathlib
 import tomllib
 from collections.abc import Mapping
@@ -13,13 +13,11 @@ from msgspec import Meta
 
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES
-from clawgauge.world.effects import Clock, EffectLog, incidental
+from clawgauge.world.effects import FileFault, Ledger
 from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve
-from clawgauge.world.mailbox import Mailbox, MessageSpec, Notes, Reply
-from clawgauge.world.refusals import FileFault, Fuel
+from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
 from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
 from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, read, read_moment, read_size
-from clawgauge.world.web import Web
 
 RELEASE = "6.1.0-31-amd64"
 TOOL_ERRORS = {
@@ -88,20 +86,19 @@ class Machine:
 
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
-        self.user, self.host = spec.user, spec.host
-        self.clock = Clock(read_moment(spec.clock, "clock"))
-        start_s = self.clock.start_s
-        self.booted_s = start_s - int(spec.uptime_days * _DAY_S)
+        # `user` is whose server it is; `ledger.user` is who acts, which `sudo` changes.
+        self.user, self.host, self.home = spec.user, spec.host, home_of(spec.user)
+        self.ledger = ledger = Ledger(spec.user, read_moment(spec.clock, "clock"))
+        self.clock, self.fuel, self.effects = ledger.clock, ledger.fuel, ledger.effects
+        self.booted_s = self.clock.start_s - int(spec.uptime_days * _DAY_S)
         self.disks = Disks(spec.disks)
-        self.fuel, self.effects, self.draw = Fuel(), EffectLog(self.clock), functools.partial(incidental, spec.seed)
-        self.fuel.start_call()
-        self.files = FileTree(self.user, self.clock, self.disks, self.effects, self.fuel)
+        self.files = FileTree(ledger, self.disks)
         self._place_files(spec.files)
-        self.processes = ProcessTable(self.user, self.effects, spec.processes, start_s, self.draw)
-        self.services = Services(self.clock, self.processes, self.files, self.effects, spec.services)
-        self.web = Web(self.effects, spec.web)
-        self.mailbox = Mailbox(self.clock, self.effects, spec.contacts, spec.messages, spec.replies)
-        self.schedule, self.notes = Schedule(self.effects, spec.cron), Notes(self.effects, spec.notes)
+        self.processes = ProcessTable(ledger, spec.processes, self.draw)
+        self.services = Services(ledger, self.processes, self.files, spec.services)
+        self.web = Web(ledger, spec.web)
+        self.mailbox = Mailbox(ledger, spec.contacts, spec.messages, spec.replies)
+        self.schedule, self.notes = Schedule(ledger, spec.cron), Notes(ledger, spec.notes)
         # The errors that the next calls of a tool end in, and which process holds which file.
         self.errors: dict[str, list[str]] = {}
         self._holders: dict[str, str] = {}
@@ -112,11 +109,12 @@ class Machine:
         self.n_drawn = 0
         self._place_system_files()
         self.disks.settle()
-        self.effects.is_listening = True
+        ledger.is_listening = True
 
-    @property
-    def home(self) -> str:
-        return home_of(self.user)
+    def draw(self, least: int, most: int, *name: object) -> int:
+        """A number from `least` to `most` for the thing called `name`: it looks drawn and is the same every time."""
+        digest = hashlib.sha256(repr((self.spec.seed, *name)).encode("utf-8", "replace")).digest()
+        return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
     def users(self) -> dict[str, int]:
         """The users there are and their ids."""
@@ -184,12 +182,10 @@ class Machine:
                 raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
             if self.files.exists(path) and not given.directory:
                 raise SuiteError(f"key '{key}' is a directory already, because another path lies inside it")
-            seconds_ago = self.draw(3_600, 30 * _DAY_S, "age", path)
-            if given.age_days is not None:
-                seconds_ago = int(given.age_days * _DAY_S)
+            drawn_s = self.draw(3_600, 30 * _DAY_S, "age", path)
+            modified_s = start_s - (drawn_s if given.age_days is None else int(given.age_days * _DAY_S))
             mode = int(given.mode or ("0755" if given.directory else "0644"), 8)
-            modified_s = max(0, start_s - seconds_ago)
-            node = Node(given.owner or self.user, mode, modified_s, given.text or "", given.directory)
+            node = Node(given.owner or self.user, mode, max(0, modified_s), given.text or "", given.directory)
             if given.size is not None:
                 node.set_text(node.text, max(0, read_size(given.size, f"{key}.size") - node.size))
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.world.refusals import ToolAnswer, bound_memory
+from clawgauge.world.effects import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"

@@ -17,15 +17,14 @@ from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from clawgauge.world import refusals
-from clawgauge.world.effects import Clock
+from clawgauge.world import effects
+from clawgauge.world.effects import FileFault, Ledger, OutOfFuel
 from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
-from clawgauge.world.refusals import FileFault, OutOfFuel
 
 _CAPSULE = b"bashkit.FileSystem.v1"
 _KINDS = {
-    refusals.NOT_FOUND: 1, refusals.EXISTS: 2, refusals.DENIED: 3, refusals.INVALID: 4, refusals.IS_A_DIRECTORY: 5,
-    refusals.NOT_A_DIRECTORY: 6, refusals.NOT_EMPTY: 7, refusals.UNSUPPORTED: 8,
+    effects.NOT_FOUND: 1, effects.EXISTS: 2, effects.DENIED: 3, effects.INVALID: 4, effects.IS_A_DIRECTORY: 5,
+    effects.NOT_A_DIRECTORY: 6, effects.NOT_EMPTY: 7, effects.UNSUPPORTED: 8,
 }  # fmt: skip
 # bashkit takes whatever exists for readable and writable. So a line asks whether `/.may-w:DIRECTORY:/OPERAND` exists.
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
@@ -90,12 +89,10 @@ class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
     def __init__(
-        self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], object]
+        self, tree: FileTree, ledger: Ledger, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], object]
     ) -> None:
         """`on_exhausted` is called when the tree has done all the work that one call may cost."""
-        self._tree = tree
-        self._clock = clock
-        self._polish = polish
+        self._tree, self._ledger, self._polish = tree, ledger, polish
         self.on_exhausted = on_exhausted
         # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
         self.faults: list[BaseException] = []
@@ -142,9 +139,9 @@ class TreeMount:
                 tree.set_mode(name, given & 0o7777)
             case "read_link":
                 tree.node(name)
-                raise FileFault(refusals.INVALID)
+                raise FileFault(effects.INVALID)
             case "symlink":
-                raise FileFault(refusals.UNSUPPORTED)
+                raise FileFault(effects.UNSUPPORTED)
 
     def _lend_entries(self, out: _Text, name: str) -> None:
         names = self._tree.names(name)
@@ -175,11 +172,11 @@ class TreeMount:
 
     def _fill(self, out: _Stat, node: Node) -> None:
         # bashkit reckons ages from the wall clock, so a file is shown to it as old as it is in the world.
-        out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._clock.now_s
+        out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._ledger.clock.now_s
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
         # Without the bits that are of no use to the user: bashkit takes any bit for a permission.
-        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._tree.user, wish))
+        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._ledger.user, wish))
         out.mode = node.mode & ~(denied * 0o111)
 
 
@@ -196,7 +193,7 @@ def _guarded(operation: str) -> Callable[..., int]:
             words = "Killed"
             mount.on_exhausted()
         except UnicodeDecodeError:
-            words = refusals.INVALID
+            words = effects.INVALID
         except Exception as error:
             words = type(error).__name__
             mount.faults.append(error)

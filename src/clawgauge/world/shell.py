@@ -19,9 +19,9 @@ import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
 from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options, UsageFault
+from clawgauge.world.effects import OutOfFuel, Refusal
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
-from clawgauge.world.refusals import OutOfFuel, Refusal
 
 MAX_LINE_CHARS = 65_536
 # Of the processor's time: how busy the machine is must not decide what a line does. The wall clock is the last resort.
@@ -67,7 +67,7 @@ class Shell:
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
         me = weakref.ref(self)
         self._mount = TreeMount(
-            machine.files, machine.clock, polish, lambda: shell._exhaust() if (shell := me()) else None
+            machine.files, machine.ledger, polish, lambda: shell._exhaust() if (shell := me()) else None
         )
         self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
         self._faults = self._mount.faults
@@ -144,7 +144,7 @@ class Shell:
         return outcome[0]
 
     def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
-        user = self._machine.files.user
+        user = self._machine.ledger.user
         key, base = (user, len(self._stdin), left_out), {
             "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",

@@ -1,7 +1,5 @@
-"""What a specification may say: the types its nouns are declared with, and how it is read into them.
-
-Owns: the wording of every refusal, which names the key and what would be accepted. A noun's fields are its keys.
-"""
+"""What a specification may say: the types its nouns are declared with, and how it is read into them. A noun's fields
+are its keys; every refusal names the key and what would be accepted."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from clawgauge.errors import SuiteError
+from clawgauge.world.effects import LATEST_S
 
-LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
 _NOT_BLANK, _PATH, _NAME, _MODE = r"\S", r"^/[^\0]*$", "^[a-z][a-z0-9-]{0,30}$", "^(0o)?[0-7]{1,4}$"
 Word = Annotated[str, Meta(pattern=_NOT_BLANK)]
 Path = Annotated[str, Meta(pattern=_PATH)]

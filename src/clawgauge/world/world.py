@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clawgauge.world import TOOL_NAMES
+from clawgauge.world.effects import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
 from clawgauge.world.files import resolve
 from clawgauge.world.machine import Machine, check_world
-from clawgauge.world.refusals import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
 from clawgauge.world.services import Job, Process, signal_name
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def web_fetch(machine: Machine, arguments: Arguments) -> ToolAnswer:
 
 def message(machine: Machine, arguments: Arguments) -> str:
     if arguments.action("send", "read") == "send":
-        return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text')).who}."
+        return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text'))[0]}."
     received = machine.mailbox.incoming(arguments.text("from", ""))
     lines = [f"[{machine.clock.moment(one.at_s):%Y-%m-%d %H:%M}] {one.who}: {one.text}" for one in received]
     return "\n".join(lines) or "No messages."

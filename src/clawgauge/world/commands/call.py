@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.files import FileTree, resolve
 from clawgauge.world.machine import Machine
-from clawgauge.world.refusals import FileFault, Refusal
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell

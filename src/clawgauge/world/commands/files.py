@@ -8,8 +8,8 @@ import shlex
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
+from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
-from clawgauge.world.refusals import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 
 _LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400

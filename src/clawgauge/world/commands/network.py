@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, unescape
-from clawgauge.world.refusals import FileFault, Refusal
-from clawgauge.world.web import Page, read_url
+from clawgauge.world.effects import FileFault, Refusal
+from clawgauge.world.outside import Page, read_url
 
 
 @command("curl")

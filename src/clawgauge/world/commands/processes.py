@@ -9,7 +9,7 @@ import re2
 
 from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, Options, UsageFault, command, table
 from clawgauge.world.commands.status import summary_line
-from clawgauge.world.refusals import Refusal
+from clawgauge.world.effects import Refusal
 from clawgauge.world.services import Process, signal_name
 
 _FORMS = {

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.refusals import FileFault, Refusal
+from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.services import Service
 
 _SUBSTATES = {"active": "running", "inactive": "dead", "failed": "failed"}
@@ -170,7 +170,7 @@ def journalctl(call: Call) -> int:
 @command("crontab")
 def crontab(call: Call) -> int:
     options, schedule = call.options, call.machine.schedule
-    if options.has("u") and options.value("u") != call.files.user and call.files.user != "root":
+    if options.has("u") and options.value("u") != call.machine.ledger.user and call.machine.ledger.user != "root":
         raise UsageFault("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from clawgauge.world.commands.call import ABSENT, COMMANDS, NATIVE, Call, NotSimulated, UsageFault, command
-from clawgauge.world.refusals import FileFault
+from clawgauge.world.effects import FileFault
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,9})?")
@@ -36,12 +36,11 @@ def sudo(call: Call) -> int:
     user = options.value("u", "root")
     if user not in machine.users():
         raise UsageFault(f"unknown user {user[:40]}")
-    before = machine.files.user
-    machine.files.user = machine.processes.user = user
+    before, machine.ledger.user = machine.ledger.user, user
     try:
         return call.shell.pass_on(shlex.join(words), call)
     finally:
-        machine.files.user = machine.processes.user = before
+        machine.ledger.user = before
 
 
 @command("which")

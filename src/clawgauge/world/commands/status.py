@@ -245,7 +245,7 @@ def uname(call: Call) -> int:
 @command("id")
 def identity(call: Call) -> int:
     options, known = call.options, call.machine.users()
-    user = options.operands[0] if options.operands else call.files.user
+    user = options.operands[0] if options.operands else call.machine.ledger.user
     if user not in known:
         raise UsageFault(f"'{user[:60]}': no such user")
     shown = "uid={0}({1}) gid={0}({1}) groups={0}({1})\n".format(known[user], user)
