@@ -64,10 +64,10 @@ def find_effect(kind: str, condition: Condition, world: World) -> str | None:
 def _find_call(condition: Condition, world: World) -> str | None:
     """The call of one of the tools in whose arguments, looked at as JSON, the pattern is found."""
     names, pattern = _as_list(condition["called"]), condition.get("with")
-    for call in world.calls:
-        if call.name not in names or call.arguments is None:
+    for name, arguments in world.calls:
+        if name not in names or arguments is None:
             continue
-        written = well_formed(json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str))
+        written = well_formed(json.dumps(arguments, ensure_ascii=False, sort_keys=True, default=str))
         if pattern is None or shape.compile_pattern(pattern).search(written) is not None:
             return f"called {_called(condition)}"
     return None

@@ -6,8 +6,6 @@ on UTC, and moves on with the calls. None of the exceptions leaves a call; what 
 its record does what it did.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 from dataclasses import dataclass
@@ -28,6 +26,8 @@ STEP = 256
 
 class Refusal(Exception):
     """A tool cannot do what it was asked; the message says why, for the model to read."""
+
+    code = 1  # of a command that ends so
 
 
 class FileFault(Refusal):

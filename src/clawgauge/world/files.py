@@ -4,13 +4,11 @@ There are no links. A file is text; bytes that are not UTF-8 are kept in it as P
 (`surrogateescape`), and a file of which only the size matters has `hidden_bytes` beside its text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clawgauge.errors import SuiteError
 from clawgauge.world import effects
@@ -149,12 +147,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.group = self.group or self.owner
-        self.set_text(self.text, self.hidden_bytes)
-
-    def set_text(self, text: str, hidden_bytes: int = 0) -> None:
-        self.text = text
-        self.hidden_bytes = hidden_bytes
-        self.size = 4_096 if self.is_directory else len(to_bytes(text)) + hidden_bytes
+        self.size = 4_096 if self.is_directory else len(to_bytes(self.text)) + self.hidden_bytes
 
     def allows(self, user: str, wish: int) -> bool:
         """Whether `user` may read, write or enter. A group has one member, of its own name."""
@@ -167,6 +160,9 @@ class Node:
     def shown_mode(self) -> str:
         """The mode as `ls -l` writes it."""
         return stat.filemode(self.mode | (stat.S_IFDIR if self.is_directory else stat.S_IFREG))
+
+
+_NOTHING = Node("", 0, 0)
 
 
 class FileTree:
@@ -288,9 +284,9 @@ class FileTree:
         self._refuse_held(path)
         if append:
             text, hidden_bytes = node.text + text, node.hidden_bytes + hidden_bytes
-        self._make_room(path, node.text, text, node.size, len(to_bytes(text)) + hidden_bytes)
-        node.set_text(text, hidden_bytes)
-        node.modified_s = self._clock.now_s
+        after = replace(node, text=text, hidden_bytes=hidden_bytes, modified_s=self._clock.now_s)
+        self._make_room(path, node, after)
+        self._nodes[path] = after
         self._ledger.note("changed", path)
 
     def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
@@ -380,12 +376,7 @@ class FileTree:
             if above not in self._nodes:
                 self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
             _refuse_if(above not in self._names, effects.NOT_A_DIRECTORY)
-        before, held = self._nodes.get(path), self._names.get(path)
-        if before is not None:
-            self._disks.resize(path, before.size, 0)
         self._put(path, node)
-        if held:
-            self._names[path] = held
 
     # --- keeping the books -------------------------------------------------------------------------------------------
 
@@ -412,19 +403,19 @@ class FileTree:
 
     def _put(self, path: str, node: Node) -> None:
         _refuse_if(len(self._nodes) >= _MAX_NODES, effects.NO_SPACE)
-        self._make_room(path, "", node.text, 0, node.size)
+        self._make_room(path, self._nodes.get(path, _NOTHING), node)
         self._nodes[path] = node
         if node.is_directory:
-            self._names[path] = set()
+            self._names.setdefault(path, set())
         above = posixpath.dirname(path)
         self._nodes[above].modified_s = max(self._nodes[above].modified_s, node.modified_s)
         self._names[above].add(posixpath.basename(path))
 
-    def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
-        n_more_chars = len(after) - len(before)
-        _refuse_if(len(after) > _MAX_TEXT_CHARS, effects.TOO_LARGE)
+    def _make_room(self, path: str, before: Node, after: Node) -> None:
+        n_more_chars = len(after.text) - len(before.text)
+        _refuse_if(len(after.text) > _MAX_TEXT_CHARS, effects.TOO_LARGE)
         _refuse_if(self._all_text_chars + n_more_chars > _MAX_ALL_TEXT_CHARS, effects.NO_SPACE)
-        self._disks.resize(path, size_before, size_after)
+        self._disks.resize(path, before.size, after.size)
         self._all_text_chars += n_more_chars
 
     def _drop(self, path: str) -> Node:
@@ -432,8 +423,7 @@ class FileTree:
         self._names.pop(path, None)
         self._names[posixpath.dirname(path)].discard(posixpath.basename(path))
         self._nodes[posixpath.dirname(path)].modified_s = self._clock.now_s
-        self._disks.resize(path, node.size, 0)
-        self._all_text_chars -= len(node.text)
+        self._make_room(path, node, _NOTHING)
         return node
 
 

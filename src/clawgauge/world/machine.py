@@ -1,7 +1,5 @@
 """The simulated server: one state that all tools look at and change, made from a specification."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import pathlib
@@ -14,7 +12,7 @@ from msgspec import Meta
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import FileFault, Ledger
-from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve
+from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve, to_bytes
 from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
 from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
 from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, read, read_moment, read_size
@@ -116,6 +114,10 @@ class Machine:
         digest = hashlib.sha256(repr((self.spec.seed, *name)).encode("utf-8", "replace")).digest()
         return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
+    @property
+    def uptime_s(self) -> int:
+        return self.clock.now_s - self.booted_s
+
     def users(self) -> dict[str, int]:
         """The users there are and their ids."""
         known = {"root": 0, "www-data": 33, "nobody": 65_534, "postgres": 105}
@@ -185,9 +187,9 @@ class Machine:
             drawn_s = self.draw(3_600, 30 * _DAY_S, "age", path)
             modified_s = start_s - (drawn_s if given.age_days is None else int(given.age_days * _DAY_S))
             mode = int(given.mode or ("0755" if given.directory else "0644"), 8)
-            node = Node(given.owner or self.user, mode, max(0, modified_s), given.text or "", given.directory)
-            if given.size is not None:
-                node.set_text(node.text, max(0, read_size(given.size, f"{key}.size") - node.size))
+            text, size = given.text or "", 0 if given.size is None else read_size(given.size, f"{key}.size")
+            hidden_bytes = max(0, size - len(to_bytes(text)))
+            node = Node(given.owner or self.user, mode, max(0, modified_s), text, given.directory, hidden_bytes)
             try:
                 self.files.place(path, node)
             except FileFault as fault:
@@ -208,12 +210,9 @@ class Machine:
             "/proc/meminfo": self._meminfo,
             "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
             "/proc/cpuinfo": lambda: "\n".join(
-                f"processor\t: {number}\nmodel name\t: QEMU Virtual CPU\ncpu MHz\t\t: 2445.406\n"
-                for number in range(self.spec.cpus)
+                _SERVER["cpu"].format(number=number) for number in range(self.spec.cpus)
             ),
-            "/proc/uptime": lambda: (
-                f"{self.clock.now_s - self.booted_s}.00 {(self.clock.now_s - self.booted_s) * self.spec.cpus}.00\n"
-            ),
+            "/proc/uptime": lambda: f"{self.uptime_s}.00 {self.uptime_s * self.spec.cpus}.00\n",
             "/proc/mounts": lambda: "".join(f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks),
         }
         nodes = {path: Node("root", 0o644, self.booted_s, text) for path, text in texts.items()}

@@ -5,8 +5,6 @@ the shell does to a file goes unseen, not even for a moment: a file made and rem
 structures below follow that interface field by field.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import posixpath
@@ -98,12 +96,10 @@ class TreeMount:
         self.faults: list[BaseException] = []
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
-        self._instance = next(_instances)
-        _known[self._instance] = self
-        self._handle = _Handle(1, 0, self._instance, _retained, _released, ctypes.pointer(_functions))
-
-    def capsule(self) -> Any:
-        return _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
+        instance = next(_instances)
+        _known[instance] = self
+        self._handle = _Handle(1, 0, instance, _retained, _released, ctypes.pointer(_functions))
+        self.capsule = _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
 
     def perform(self, operation: str, name: str, given: Any) -> None:
         """One operation of the table on a plain path."""

@@ -5,8 +5,6 @@ services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports =
 cron = [{ schedule = "30 2 * * *", command = "/opt/backup.sh" }]
 """
 
-from __future__ import annotations
-
 import calendar
 import re
 from collections.abc import Callable, Iterator

@@ -5,21 +5,22 @@ the machine. A limit that is reached, and an option that is not simulated, is to
 does with standard error.
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
 import shlex
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options, UsageFault
+from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options
 from clawgauge.world.effects import OutOfFuel, Refusal
+from clawgauge.world.files import to_bytes
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount
 
@@ -65,12 +66,10 @@ class Shell:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
-        me = weakref.ref(self)
-        self._mount = TreeMount(
-            machine.files, machine.ledger, polish, lambda: shell._exhaust() if (shell := me()) else None
-        )
-        self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
-        self._faults = self._mount.faults
+        self._me = me = weakref.proxy(self)
+        mount = TreeMount(machine.files, machine.ledger, polish, lambda: me._exhaust())  # noqa: PLW0108
+        self._tree = bashkit.FileSystem.from_capsule(mount.capsule)
+        self._faults = mount.faults
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
         self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
@@ -93,7 +92,7 @@ class Shell:
         text = output.text + output.errors
         unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]
         if unseen:
-            text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
+            text = "\n".join(filter(None, (text.rstrip("\n"), *unseen)))
         return CommandOutput(text, output.code)
 
     def pass_on(self, line: str, call: Call) -> int:
@@ -118,30 +117,21 @@ class Shell:
 
     def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
         """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
-        outcome: list[CommandOutput | BaseException] = []
-
-        def work() -> None:
+        with ThreadPoolExecutor(1, "simulated-shell") as pool:
+            before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
             try:
-                outcome.append(self._execute(line, workdir, env, left_out))
-            except BaseException as error:  # handed over to the thread that waits
-                outcome.append(error)
-
-        before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
-        try:
-            thread = threading.Thread(target=work, name="simulated-shell")
-            thread.start()
-        except RuntimeError:
-            raise MemoryError("no room for a thread") from None
-        finally:
-            threading.stack_size(before)
-        spent_s = time.process_time()
-        while thread.is_alive():
-            thread.join(_LOOK_EVERY_S)
-            if time.process_time() - spent_s > _PROCESSOR_S:
-                self._cancel()
-        if isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        return outcome[0]
+                work = pool.submit(self._execute, line, workdir, env, left_out)
+            except RuntimeError:
+                raise MemoryError("no room for a thread") from None
+            finally:
+                threading.stack_size(before)
+            spent_s = time.process_time()
+            while not work.done():
+                with contextlib.suppress(TimeoutError):
+                    work.exception(_LOOK_EVERY_S)
+                if time.process_time() - spent_s > _PROCESSOR_S:
+                    self._cancel()
+        return work.result()
 
     def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
         user = self._machine.ledger.user
@@ -169,11 +159,8 @@ class Shell:
             return self._stopped(error, printed)
         if result.stdout_truncated or result.stderr_truncated:
             self._machine.notices.append("[the output was cut: too much for one call]")
-        texts = (
-            polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
-            for text in (printed, result.stderr)
-        )
-        return CommandOutput(next(texts), result.exit_code, next(texts))
+        text, errors = (polish(to_bytes(text)).decode("utf-8", "replace") for text in (printed, result.stderr))
+        return CommandOutput(text, result.exit_code, errors)
 
     def _fresh(self, key: tuple[str, int, str], env: dict[str, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
@@ -212,11 +199,9 @@ class Shell:
         return CommandOutput(f"{printed}{notice}\n", 137)
 
     def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
-        me = weakref.ref(self)
+        shell = self._me
 
         def run(context: Any) -> Any:
-            if (shell := me()) is None:
-                raise RuntimeError("the world has ended")
             call = Call(name, list(context.argv), shell._machine, shell, context.stdin or "", context.cwd, context.env)
             try:
                 code = shell.run_command(command, call)
@@ -238,7 +223,7 @@ class Shell:
         except Refusal as refusal:
             if isinstance(refusal, NotSimulated):
                 self._machine.notices.append(f"{call.name}: {refusal}")
-            return call.complain(str(refusal), refusal.code if isinstance(refusal, UsageFault) else 1)
+            return call.complain(str(refusal), refusal.code)
         except OutOfFuel:
             self._exhaust()
             return 137

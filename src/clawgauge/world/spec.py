@@ -1,8 +1,6 @@
 """What a specification may say: the types its nouns are declared with, and how it is read into them. A noun's fields
 are its keys; every refusal names the key and what would be accepted."""
 
-from __future__ import annotations
-
 import datetime as dt
 import difflib
 import re

@@ -1,32 +1,18 @@
 """Commands on files that bashkit leaves words of out of, or that must go by this world's clock, owners and disks."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, human, table, unescape
+from clawgauge.world.commands.call import TABLE, Call, NotSimulated, UsageFault, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
 
 _LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400
-_TIME_STYLES = {
-    "long-iso": "%Y-%m-%d %H:%M", "full-iso": "%Y-%m-%d %H:%M:%S.%N +0000", "iso": "%m-%d %H:%M",
-}  # fmt: skip
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-_STAT = (
-    "  File: %n\n  Size: %s\tBlocks: %b\tIO Block: 4096   %F\nDevice: fe01h/65025d\tInode: %i\tLinks: %h\n"
-    "Access: (%04a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
-)
-
-# What find's `-printf` writes, in the letters of stat; and what find cannot know here.
-_PRINTF = {
-    "p": "%n", "s": "%s", "m": "%a", "M": "%A", "u": "%U", "U": "%u", "g": "%G", "G": "%g", "i": "%i", "b": "%b",
-    "n": "%h", "T@": "%Y.0000000000", "%": "%%",
-}  # fmt: skip
+# What find cannot know here.
 _FOREIGN = re.compile(
     r"-(fls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acBm].|samefile|links|inum"
     r"|fstype|used)"
@@ -77,7 +63,7 @@ def _print_entries(call: Call, entries: dict[str, str]) -> None:
         names.sort(key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size)
     names = names[::-1] if options.has("r") else names
     style = "full-iso" if options.has("full-time") else options.value("time-style")
-    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
+    form = style[1:] if style.startswith("+") else TABLE["ls"]["time_styles"].get(style, "")
     if options.has(*_LONG):
         rows = []
         for name in names:
@@ -104,8 +90,8 @@ def _inode(call: Call, path: str) -> str:
 
 @command("stat")
 def stat(call: Call) -> int:
-    users = call.machine.users()
-    form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
+    users, form = call.machine.users(), unescape(call.options.value("printf")) or TABLE["stat"]["usual"]
+    form = f"{call.options.value('c')}\n" if call.options.has("c") else form
 
     def work(operand: str) -> None:
         path = call.resolve(operand)
@@ -138,7 +124,7 @@ def find(call: Call) -> int:
             words += ["-exec", "ls", "-dil", "{}", "+"]
         elif word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1]):
             # bashkit knows neither owners nor this world's clock; stat does.
-            form = fill(r"%()(T.|.)", waiting.pop(), _PRINTF, "'-printf'")
+            form = fill(r"%()(T.|.)", waiting.pop(), TABLE["find"]["printf"], "'-printf'")
             words += ["-exec", "stat", f"--printf={form}", "{}", "+"]
         elif _FOREIGN.fullmatch(word):
             raise NotSimulated(f"'{word}' is not supported here")
