@@ -10,7 +10,6 @@ import itertools
 import posixpath
 import re
 import time
-import weakref
 from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -97,7 +96,7 @@ class TreeMount:
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
         instance = next(_instances)
-        _known[instance] = self
+        _mounts[instance] = self
         self._handle = _Handle(1, 0, instance, _retained, _released, ctypes.pointer(_functions))
         self.capsule = _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
 
@@ -180,7 +179,7 @@ def _guarded(operation: str) -> Callable[..., int]:
     """An operation of the table. Whatever goes wrong is a fault: no exception can cross into C."""
 
     def run(instance: int, path: _Text, given: Any, fault: Any) -> int:
-        mount = _held[instance]
+        mount = _mounts[instance]
         try:
             mount.perform(operation, resolve(path.bytes().decode()), given)
         except FileFault as refused:
@@ -202,14 +201,13 @@ def _guarded(operation: str) -> Callable[..., int]:
     return run
 
 
-# What C calls is made once and never freed: a shell may outlive its world, in a traceback for one. While bashkit holds
-# a file system, its mount is held here.
+# What C calls is made once and never freed: a shell may outlive its world, in a traceback for one. A mount is kept
+# until bashkit, which retains it once, gives it back.
 _instances = itertools.count(1)
-_known: weakref.WeakValueDictionary[int, TreeMount] = weakref.WeakValueDictionary()
-_held: dict[int, TreeMount] = {}
-_retained = _Count(lambda instance: _held.update({instance: _known[instance]}))
-_released = _Count(lambda instance: _held.pop(instance, None) and None)
-_free = _Free(lambda instance, text: _held[instance]._lent.pop(text.at, None))
+_mounts: dict[int, TreeMount] = {}
+_retained = _Count(lambda instance: None)
+_released = _Count(lambda instance: _mounts.pop(instance, None) and None)
+_free = _Free(lambda instance, text: _mounts[instance]._lent.pop(text.at, None))
 _functions = _Table(
     **{name: kind(_guarded(name)) for name, kind in _KIND.items()}, free_bytes=_free, free_dir_entries=_free
 )

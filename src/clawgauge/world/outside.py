@@ -10,8 +10,6 @@ web."https://api.example.org/rates" = { status = 200, body = '{"eur": 1.07}', ty
 `user` is the person who gave the job: the one who is asked with the tool `ask_user`.
 """
 
-from __future__ import annotations
-
 import http
 import re
 from dataclasses import dataclass
@@ -33,6 +31,15 @@ _SMALL_WORDS = """a an and are at by do does for from how i in is it me my of on
     where which who with you your"""
 USER = "user"
 _NO_REPLY = "I have nothing to add to what I wrote."
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, in or out; `who` is the sender of one that came in and the recipient of one that was sent."""
+
+    who: str
+    text: str
+    at_s: int
 
 
 class MessageSpec(Noun):
@@ -59,15 +66,6 @@ class Reply(Noun):
             and all(word.casefold() in text for word in contains)
             and not any(word.casefold() in text for word in lacks)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message, in or out; `who` is the sender of one that came in and the recipient of one that was sent."""
-
-    who: str
-    text: str
-    at_s: int
 
 
 def plain_name(name: str) -> str:

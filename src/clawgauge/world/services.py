@@ -19,7 +19,18 @@ from clawgauge.world.files import FileTree, resolve
 from clawgauge.world.spec import Amount, Noun, Path, Port, Word
 
 STATES = ("active", "inactive", "failed")
-_SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19}
+_SIGNALS = {
+    "0": 0,
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "KILL": 9,
+    "USR1": 10,
+    "USR2": 12,
+    "TERM": 15,
+    "CONT": 18,
+    "STOP": 19,
+}
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
 _HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
 _MAX_JOBS = 500
@@ -59,9 +70,7 @@ class Process(ProcessSpec, kw_only=True):
 def signal_name(word: str) -> str | None:
     """`9`, `KILL` or `SIGKILL` → `KILL`; None for what is no signal here."""
     word = word.upper().removeprefix("SIG")
-    if word == "0" or word in _SIGNALS:
-        return word
-    return next((name for name, number in _SIGNALS.items() if str(number) == word), None)
+    return next((name for name, number in _SIGNALS.items() if word in (name, str(number))), None)
 
 
 class ProcessTable:
@@ -113,9 +122,9 @@ class ProcessTable:
         del self._by_pid[pid]
         self._ledger.note("killed", process.name, str(pid))
 
-    def end(self, pid: int | None) -> None:
+    def end(self, pid: int) -> None:
         """A process ends for a reason of its own, such as its service being stopped."""
-        self._by_pid.pop(pid or 0, None)
+        self._by_pid.pop(pid, None)
 
 
 class FailsWhile(Noun):
@@ -166,10 +175,9 @@ class Services:
         self._by_name: dict[str, Service] = {}
         since_s = ledger.clock.start_s - 4 * 86_400
         for index, given in enumerate(spec):
-            name = given.name.removesuffix(".service")
+            name, key = given.name.removesuffix(".service"), f"services[{index}].name"
             if name in self._by_name:
-                words = f"is '{name}', which another service has; give each its own"
-                raise SuiteError(f"key 'services[{index}].name' {words}")
+                raise SuiteError(f"key '{key}' is '{name}', which another service has; give each its own")
             # Lines without times of their own; the last was written a minute ago, and they lie minutes apart.
             first_s = ledger.clock.start_s - 60 * len(given.log)
             lines = [(max(since_s, first_s + 60 * n), text) for n, text in enumerate(given.log)]
@@ -186,14 +194,12 @@ class Services:
         """The service, its state brought up to date: one whose process was killed has failed."""
         service = self._by_name.get(name.removesuffix(".service"))
         if service and service.state == "active" and service.pid and self._processes.get(service.pid) is None:
-            service.pid = None
             self._enter(service, "failed", f"{service.unit}: Main process exited, code=killed")
         return service
 
     def stop(self, service: Service) -> None:
         self._refuse_locked(service)
         self._ledger.note("service", service.name, "stopped")
-        self._end(service)
         self._enter(service, "inactive", f"{service.name}: Stopped {service.description}.")
 
     def start(self, service: Service, *, again: bool = True) -> None:
@@ -202,7 +208,6 @@ class Services:
         if service.state == "active" and not again:
             return
         self._ledger.note("service", service.name, "started")
-        self._end(service)
         trap = service.fails_while
         if trap is not None and trap.contains in (self._tree.text_of(resolve(trap.file)) or ""):
             self._ledger.note("service", service.name, "failed")
@@ -212,8 +217,8 @@ class Services:
                 f"Job for {service.unit} failed because the control process exited with error code.\n"
                 f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
             )
-        self._spawn(service, self._ledger.clock.now_s)
         self._enter(service, "active", f"{service.name}: Started {service.description}.")
+        self._spawn(service, self._ledger.clock.now_s)
 
     def enable(self, service: Service, wanted: bool) -> None:
         self._refuse_locked(service)
@@ -222,20 +227,15 @@ class Services:
             self._ledger.note("service", service.name, "enabled" if wanted else "disabled")
 
     def _spawn(self, service: Service, started_s: int) -> None:
-        running = ProcessSpec(
-            name=service.name, command=service.command, user="root", cpu=0.2, memory_mb=service.memory_mb,
-            ports=service.ports,
-        )  # fmt: skip
+        running = ProcessSpec(service.name, service.command, "root", cpu=0.2, memory_mb=service.memory_mb)
+        running.ports = service.ports
         service.pid = self._processes.add(running, started_s)
 
     def _enter(self, service: Service, state: str, event: str) -> None:
-        service.state = state
-        service.since_s = self._ledger.clock.now_s
+        """Into another state, without the process of the one before."""
+        self._processes.end(service.pid or 0)
+        service.state, service.pid, service.since_s = state, None, self._ledger.clock.now_s
         service.lines.append((service.since_s, event))
-
-    def _end(self, service: Service) -> None:
-        self._processes.end(service.pid)
-        service.pid = None
 
     def _refuse_locked(self, service: Service) -> None:
         if service.locked and self._ledger.user != "root":
@@ -310,8 +310,7 @@ class Schedule:
     def install(self, crontab: str) -> None:
         """Replace all jobs by those of a crontab; a job that is in both stays itself."""
         wanted: list[tuple[str, str]] = []
-        for number, line in enumerate(crontab.splitlines(), start=1):
-            line = line.strip()
+        for number, line in enumerate(map(str.strip, crontab.splitlines()), start=1):
             if not line or line.startswith("#"):
                 continue
             *schedule, command = line.split(None, 1 if line.startswith("@") else 5)

@@ -150,12 +150,12 @@ class Call:
     def resolve(self, path: str) -> str:
         return resolve(path, self.workdir)
 
-    def each(self, operands: Sequence[str], work: Callable[[str], int | None], complaint: str = "{}: {}") -> int:
-        """Do something with each operand and go on where one fails; `complaint` takes the operand and the fault."""
+    def each(self, operands: Sequence[str], work: Callable[[str, str], int | None], complaint: str = "{}: {}") -> int:
+        """Do something with each operand and its path, and go on where one fails, which `complaint` tells."""
         code = 0
         for operand in operands:
             try:
-                code = work(operand) or code
+                code = work(operand, self.resolve(operand)) or code
             except FileFault as fault:
                 code = self.complain(complaint.format(operand, fault))
         return code

@@ -210,7 +210,7 @@ def curl(call: Call) -> int:
         raise UsageFault("no URL specified", 2)
     quiet, retries = options.has("s") and not options.has("S"), options.whole("retry", 0)
 
-    def transfer(url: str) -> int:
+    def transfer(url: str, _: str) -> int:
         url = url if "://" in url else f"http://{url}"
         if options.has("G") and options.has("d"):
             url += ("&" if "?" in url else "?") + "&".join(options.all("d"))

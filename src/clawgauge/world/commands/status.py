@@ -140,9 +140,9 @@ _DF_COLUMNS: dict[str, str] = TABLE["df"]["columns"]
 def df(call: Call) -> int:
     options, disks = call.options, [] if call.options.operands else list(call.machine.disks)
 
-    def work(operand: str) -> None:
-        call.files.node(call.resolve(operand))
-        disks.append(call.machine.disks.disk_of(call.resolve(operand)))
+    def work(_: str, path: str) -> None:
+        call.files.node(path)
+        disks.append(call.machine.disks.disk_of(path))
 
     code = call.each(options.operands, work)
     if (options.has("t") and "ext4" not in options.all("t")) or "ext4" in options.all("x"):
