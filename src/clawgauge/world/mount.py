@@ -1,4 +1,4 @@
-"""The simulated file tree as bashkit sees it: every operation of its shell is a call of ours.
+"""The simulated file tree as bashkit sees it: every operation of its shell is a call of ours. And what is shown of it.
 
 bashkit takes a foreign file system as a handle of C functions in a capsule named `bashkit.FileSystem.v1`. So nothing
 the shell does to a file goes unseen, not even for a moment: a file made and removed within one line is in the log. The
@@ -14,11 +14,13 @@ from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
+import bashkit
+
 from clawgauge.world import effects
+from clawgauge.world.commands.call import NATIVE
 from clawgauge.world.effects import FileFault, Ledger, OutOfFuel
 from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
 
-_CAPSULE = b"bashkit.FileSystem.v1"
 _KINDS = {
     effects.NOT_FOUND: 1, effects.EXISTS: 2, effects.DENIED: 3, effects.INVALID: 4, effects.IS_A_DIRECTORY: 5,
     effects.NOT_A_DIRECTORY: 6, effects.NOT_EMPTY: 7, effects.UNSUPPORTED: 8,
@@ -27,6 +29,36 @@ _KINDS = {
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
 # What `sed -i` writes beside a file before it is renamed onto it. Nobody else is to see it.
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
+
+
+# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
+_GIVE_AWAYS = (
+    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
+    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
+    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
+    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
+    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
+    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
+    (
+        re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
+            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
+        )),
+        rb"\1\2 (GNU coreutils) 9.1",
+    ),
+    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
+    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
+    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
+    (re.compile(rb"(?i)bashkit"), b"bash"),
+)  # fmt: skip
+_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable")
+
+
+def polish(content: bytes) -> bytes:
+    """`content` without the words by which bashkit would give itself away."""
+    if any(mark in content for mark in _MARKS):
+        for pattern, instead in _GIVE_AWAYS:
+            content = pattern.sub(instead, content)
+    return content
 
 
 class _Text(Structure):
@@ -85,11 +117,9 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
-    def __init__(
-        self, tree: FileTree, ledger: Ledger, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], object]
-    ) -> None:
+    def __init__(self, tree: FileTree, ledger: Ledger, on_exhausted: Callable[[], object]) -> None:
         """`on_exhausted` is called when the tree has done all the work that one call may cost."""
-        self._tree, self._ledger, self._polish = tree, ledger, polish
+        self._tree, self._ledger = tree, ledger
         self.on_exhausted = on_exhausted
         # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
         self.faults: list[BaseException] = []
@@ -98,7 +128,7 @@ class TreeMount:
         instance = next(_instances)
         _mounts[instance] = self
         self._handle = _Handle(1, 0, instance, _retained, _released, ctypes.pointer(_functions))
-        self.capsule = _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
+        self.capsule = _new_capsule(ctypes.addressof(self._handle), b"bashkit.FileSystem.v1", None)
 
     def perform(self, operation: str, name: str, given: Any) -> None:
         """One operation of the table on a plain path."""
@@ -107,7 +137,7 @@ class TreeMount:
             case "read_file":
                 self._lend(given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name)))
             case "write_file" | "append_file":
-                appends, content = operation == "append_file", self._polish(given.bytes())
+                appends, content = operation == "append_file", polish(given.bytes())
                 if _SCRATCH.search(name):
                     scratch[name] = (scratch.get(name, b"") if appends else b"") + content
                 else:

@@ -30,7 +30,6 @@ _URL = re.compile(r"(https?)://([^/?#\s:@]+)(:\d{1,5})?([^#\s]*)(?:#\S*)?", re.I
 _SMALL_WORDS = """a an and are at by do does for from how i in is it me my of on or our s that the to was we what when
     where which who with you your"""
 USER = "user"
-_NO_REPLY = "I have nothing to add to what I wrote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class Mailbox:
         self._contacts.setdefault(USER, USER)
         _, answer = self.send(USER, question)
         if answer is None:
-            return _NO_REPLY
+            return "I have nothing to add to what I wrote."
         self._clock.advance(answer.at_s - self._clock.now_s)
         self._hear(answer)
         return answer.text

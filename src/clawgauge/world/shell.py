@@ -18,20 +18,19 @@ from typing import Any, NamedTuple
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options
+from clawgauge.world.commands.call import Command, NotSimulated, Options
 from clawgauge.world.effects import OutOfFuel, Refusal
 from clawgauge.world.files import to_bytes
 from clawgauge.world.machine import Machine, home_of
-from clawgauge.world.mount import TreeMount
+from clawgauge.world.mount import TreeMount, polish
 
 MAX_LINE_CHARS = 65_536
 # Of the processor's time: how busy the machine is must not decide what a line does. The wall clock is the last resort.
 _PROCESSOR_S = 3.0
-_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.2
-_MAX_COMMANDS = 2_000
-_MAX_LOOPS = 100_000
-_MEMORY_BYTES = 32 * 1024**2
+_BOUNDS: Any = {
+    "timeout_seconds": 60.0, "max_commands": 2_000, "max_loop_iterations": 100_000, "max_memory": 32 * 1024**2,
+}  # fmt: skip
 _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES = 512 * 1024**2
@@ -67,7 +66,7 @@ class Shell:
         self._machine = machine
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
         self._me = me = weakref.proxy(self)
-        mount = TreeMount(machine.files, machine.ledger, polish, lambda: me._exhaust())  # noqa: PLW0108
+        mount = TreeMount(machine.files, machine.ledger, lambda: me._exhaust())  # noqa: PLW0108
         self._tree = bashkit.FileSystem.from_capsule(mount.capsule)
         self._faults = mount.faults
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
@@ -175,10 +174,8 @@ class Shell:
             stdin = self._stdin
             builtins["__stdin"] = lambda context: stdin[-1] if stdin else ""
             shell = self._shells[key] = bashkit.Bash(
-                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins,
-                max_commands=_MAX_COMMANDS, max_loop_iterations=_MAX_LOOPS, max_memory=_MEMORY_BYTES,
-                timeout_seconds=_TIMEOUT_S,
-            )  # fmt: skip
+                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins, **_BOUNDS
+            )
         else:
             shell.reset()
         shell.mount("/", self._tree)
@@ -253,33 +250,3 @@ def _refuse_silent_limits(line: str) -> None:
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
         if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):
             raise Refusal("bash: yes prints 1,000 lines here and no more")
-
-
-# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
-_GIVE_AWAYS = (
-    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
-    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
-    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
-    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
-    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
-    (
-        re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
-            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
-        )),
-        rb"\1\2 (GNU coreutils) 9.1",
-    ),
-    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
-    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
-    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
-    (re.compile(rb"(?i)bashkit"), b"bash"),
-)  # fmt: skip
-_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable")
-
-
-def polish(content: bytes) -> bytes:
-    """`content` without the words by which bashkit would give itself away."""
-    if any(mark in content for mark in _MARKS):
-        for pattern, instead in _GIVE_AWAYS:
-            content = pattern.sub(instead, content)
-    return content
