@@ -241,4 +241,7 @@ def home_of(user: str) -> str:
 
 def check_world(spec: Mapping[str, Any]) -> Machine:
     """The server a specification describes; raises `SuiteError`, naming the key, where none can be built from it."""
-    return Machine(read(WorldSpec, spec))
+    try:
+        return Machine(read(WorldSpec, spec))
+    except FileFault as fault:
+        raise SuiteError(f"key 'disks': no room for a server: {fault}") from None

@@ -150,8 +150,11 @@ class Notes:
         self._ledger = ledger
         self._last_id = 0
         self.notes: dict[str, str] = {}
-        for text in texts:
-            self.store(text)
+        for index, text in enumerate(texts):
+            try:
+                self.store(text)
+            except Refusal as refusal:
+                raise SuiteError(f"key 'notes[{index}]': {refusal}") from None
 
     def store(self, text: str) -> str:
         """Keep a note; its id."""
