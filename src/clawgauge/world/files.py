@@ -134,8 +134,6 @@ def from_bytes(content: bytes) -> str:
 
 @dataclass(slots=True)
 class Node:
-    """One file or directory."""
-
     owner: str
     mode: int
     modified_s: int
@@ -158,7 +156,6 @@ class Node:
 
     @property
     def shown_mode(self) -> str:
-        """The mode as `ls -l` writes it."""
         return stat.filemode(self.mode | (stat.S_IFDIR if self.is_directory else stat.S_IFREG))
 
 
@@ -231,7 +228,6 @@ class FileTree:
         return node.text
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
         node = self.node(path)
         _refuse_if(not node.is_directory, effects.NOT_A_DIRECTORY)
         self._require(node, READ)
@@ -338,7 +334,6 @@ class FileTree:
             self._ledger.note("created", goal, f"moved from {path}")
 
     def copy(self, source: str, target: str) -> None:
-        """Copy one file over or beside another."""
         text, node = self.read(source), self.node(source)
         _refuse_if(source == target, effects.INVALID)
         text = node.text if node.hidden_bytes else text

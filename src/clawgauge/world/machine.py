@@ -15,7 +15,7 @@ from clawgauge.world.effects import FileFault, Ledger
 from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve, to_bytes
 from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
 from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
-from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, read, read_moment, read_size
+from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
 
 RELEASE = "6.1.0-31-amd64"
 TOOL_ERRORS = {
@@ -51,8 +51,6 @@ class FaultSpec(Noun):
 
 
 class WorldSpec(Noun):
-    """All that a task's `world` may say."""
-
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     user: Name = "claw"
     host: Name = "heron"
@@ -119,7 +117,6 @@ class Machine:
         return self.clock.now_s - self.booted_s
 
     def users(self) -> dict[str, int]:
-        """The users there are and their ids."""
         known = {"root": 0, "www-data": 33, "nobody": 65_534, "postgres": 105}
         known[self.user] = 0 if self.user == "root" else 1000
         for process in self.processes:
@@ -137,7 +134,6 @@ class Machine:
         }  # fmt: skip
 
     def loads(self) -> tuple[float, float, float]:
-        """The load averages that fit what runs now."""
         busy = sum(process.cpu for process in self.processes) / 100 + self.spec.load
         return busy + 0.04, busy * 0.9 + 0.05, busy * 0.8 + 0.05
 
@@ -190,10 +186,8 @@ class Machine:
             text, size = given.text or "", 0 if given.size is None else read_size(given.size, f"{key}.size")
             hidden_bytes = max(0, size - len(to_bytes(text)))
             node = Node(given.owner or self.user, mode, max(0, modified_s), text, given.directory, hidden_bytes)
-            try:
+            with at_key(key, " cannot be placed"):
                 self.files.place(path, node)
-            except FileFault as fault:
-                raise SuiteError(f"key '{key}' cannot be placed: {fault}") from None
 
     def _place_system_files(self) -> None:
         """What stands in /etc, /dev and /proc of a small Debian server, as it follows from all the rest."""
@@ -241,7 +235,6 @@ def home_of(user: str) -> str:
 
 def check_world(spec: Mapping[str, Any]) -> Machine:
     """The server a specification describes; raises `SuiteError`, naming the key, where none can be built from it."""
-    try:
-        return Machine(read(WorldSpec, spec))
-    except FileFault as fault:
-        raise SuiteError(f"key 'disks': no room for a server: {fault}") from None
+    given = read(WorldSpec, spec)
+    with at_key("disks", ": no room for a server"):
+        return Machine(given)

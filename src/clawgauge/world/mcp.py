@@ -103,7 +103,6 @@ class McpServer:
 
 
 def main() -> None:
-    """Serve standard input until it closes."""
     # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
     serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
     bound_memory()

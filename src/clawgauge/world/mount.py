@@ -70,21 +70,16 @@ class _Text(Structure):
         return ctypes.string_at(self.at, self.size) if self.size else b""
 
 
-class _Fault(Structure):
-    _fields_ = (("kind", c_uint32), ("message", _Text))
+def _struct(**fields: Any) -> Any:
+    return type("Struct", (Structure,), {"_fields_": tuple(fields.items())})
 
 
-class _Stat(Structure):
-    _fields_ = (
-        ("file_type", c_uint8), ("reserved", c_uint8 * 7), ("size", c_uint64), ("mode", c_uint32),
-        ("modified_s", c_int64), ("modified_ns", c_uint32), ("created_s", c_int64), ("created_ns", c_uint32),
-    )  # fmt: skip
-
-
-class _Entry(Structure):
-    _fields_ = (("name", _Text), ("stat", _Stat))
-
-
+_Fault = _struct(kind=c_uint32, message=_Text)
+_Stat = _struct(
+    file_type=c_uint8, reserved=c_uint8 * 7, size=c_uint64, mode=c_uint32, modified_s=c_int64, modified_ns=c_uint32,
+    created_s=c_int64, created_ns=c_uint32,
+)  # fmt: skip
+_Entry = _struct(name=_Text, stat=_Stat)
 # What each operation is given beside a path, or where it puts what it is asked for, in the order of the interface.
 _OPERATIONS: dict[str, Any] = {
     "read_file": POINTER(_Text), "write_file": _Text, "append_file": _Text, "mkdir": c_bool, "remove": c_bool,
@@ -96,19 +91,10 @@ _KIND = {
 }
 _Free = ctypes.CFUNCTYPE(None, c_void_p, _Text)
 _Count = ctypes.CFUNCTYPE(None, c_void_p)
-
-
-class _Table(Structure):
-    _fields_ = (*_KIND.items(), ("free_bytes", _Free), ("free_dir_entries", _Free))
-
-
-class _Handle(Structure):
-    _fields_ = (
-        ("version", c_uint32), ("reserved", c_uint32), ("instance", c_void_p), ("retain", _Count), ("release", _Count),
-        ("table", POINTER(_Table)),
-    )  # fmt: skip
-
-
+_Table = _struct(**_KIND, free_bytes=_Free, free_dir_entries=_Free)
+_Handle = _struct(
+    version=c_uint32, reserved=c_uint32, instance=c_void_p, retain=_Count, release=_Count, table=POINTER(_Table)
+)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
@@ -195,7 +181,7 @@ class TreeMount:
             out.at = ctypes.addressof(buffer)
             self._lent[out.at] = buffer
 
-    def _fill(self, out: _Stat, node: Node) -> None:
+    def _fill(self, out: Any, node: Node) -> None:
         # bashkit reckons ages from the wall clock, so a file is shown to it as old as it is in the world.
         out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._ledger.clock.now_s
         out.file_type = 1 if node.is_directory else 0

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import Ledger, Refusal
-from clawgauge.world.spec import Amount, Noun, Seconds, Word, read
+from clawgauge.world.spec import Amount, Noun, Seconds, Word, at_key, read
 
 _MAX_URL_CHARS = 2_048
 _MAX_MESSAGE_CHARS = 16_384
@@ -151,10 +151,8 @@ class Notes:
         self._last_id = 0
         self.notes: dict[str, str] = {}
         for index, text in enumerate(texts):
-            try:
+            with at_key(f"notes[{index}]"):
                 self.store(text)
-            except Refusal as refusal:
-                raise SuiteError(f"key 'notes[{index}]': {refusal}") from None
 
     def store(self, text: str) -> str:
         """Keep a note; its id."""
@@ -187,8 +185,6 @@ def _words(text: str) -> set[str]:
 
 
 class Page(Noun):
-    """What one address answers."""
-
     status: Annotated[int, Meta(ge=100, le=599)] = 200
     body: str = ""
     content_type: Word = msgspec.field(name="type", default="text/html")
@@ -218,12 +214,14 @@ class Web:
         for url, value in spec.items():
             key = f'web."{url}"'
             page = read(Page, {"body": value} if isinstance(value, str) else value, key)
-            self._pages[_declared(url, key)] = page
+            with at_key(key):
+                self._pages[read_url(url)[1]] = page
 
     def add_fault(self, url: str, key: str, status: int, times: int) -> None:
         """For the next `times` requests of a page, an error answers instead."""
         page = Page(status=status, content_type="text/plain", retry_after_s=2 if status in (429, 503) else 0)
-        self._before.setdefault(_declared(url, key), []).extend([page] * times)
+        with at_key(key):
+            self._before.setdefault(read_url(url)[1], []).extend([page] * times)
 
     def fetch(self, url: str) -> Page:
         """What the address answers; a host nobody has heard of is refused."""
@@ -236,10 +234,3 @@ class Web:
         if any(read_url(page)[0] == host for page in self._pages):
             return Page(status=404, body="<html><body><h1>404 Not Found</h1></body></html>\n")
         raise Refusal(f"Could not resolve host: {host}")
-
-
-def _declared(url: str, key: str) -> str:
-    try:
-        return read_url(url)[1]
-    except Refusal as refused:
-        raise SuiteError(f"key '{key}': {refused}") from None

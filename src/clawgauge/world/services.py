@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import NOT_PERMITTED, Ledger, Refusal
 from clawgauge.world.files import FileTree, resolve
-from clawgauge.world.spec import Amount, Noun, Path, Port, Word
+from clawgauge.world.spec import Amount, Noun, Path, Port, Word, at_key
 
 STATES = ("active", "inactive", "failed")
 _SIGNALS = {
@@ -283,10 +283,8 @@ class Schedule:
         self._last_id = 0
         self.jobs: list[Job] = []
         for index, job in enumerate(spec):
-            try:
+            with at_key(f"cron[{index}].schedule"):
                 self.add(job.schedule, job.command, job.name)
-            except Refusal as refusal:
-                raise SuiteError(f"key 'cron[{index}].schedule': {refusal}") from None
 
     def add(self, schedule: str, command: str, name: str = "") -> Job:
         if moments_of(schedule) is None:

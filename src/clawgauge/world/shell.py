@@ -60,8 +60,6 @@ class CommandOutput(NamedTuple):
 
 
 class Shell:
-    """The shell of one machine."""
-
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.

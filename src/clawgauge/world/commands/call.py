@@ -47,11 +47,9 @@ class Options:
         return (self.all(option) or [default])[-1]
 
     def members(self, option: str) -> list[str]:
-        """The parts of a value that is a list with commas."""
         return [part.strip() for part in self.value(option).split(",") if part.strip()]
 
     def whole(self, option: str, default: int) -> int:
-        """A value that must be a whole number."""
         text = self.value(option, str(default))
         if not re.fullmatch(r"[+-]?\d{1,12}", text):
             raise UsageFault(f"invalid number: '{text[:40]}'")
@@ -115,8 +113,6 @@ def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]],
 
 @dataclass(slots=True)
 class Call:
-    """A command's arguments, streams and surroundings."""
-
     name: str
     args: list[str]
     machine: Machine

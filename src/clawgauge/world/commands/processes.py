@@ -108,7 +108,6 @@ def top(call: Call) -> int:
 
 
 def _matching(call: Call, options: Options) -> list[Process]:
-    """What pgrep and pkill select by their options and their pattern."""
     users = options.members("u") or options.members("U")
     if not options.operands and not users:
         raise UsageFault("no matching criteria specified", 2)
@@ -192,7 +191,6 @@ def _signal(call: Call, pid: int, signal: str, failure: str) -> int:
 
 @command("lsof", raw=True)
 def lsof(call: Call) -> int:
-    """Who has which file open, and who listens on which port."""
     # What follows `-i` may stand apart, or not at all, and `+D` is a folder like any other.
     text = "\n".join(word for word in call.args if word != "+D")
     text = re.sub(r"(?im)^-([tnPl]*)i\n(?=:|tcp|4)", r"-\1i", text)
@@ -219,7 +217,6 @@ def lsof(call: Call) -> int:
 
 @command("ss")
 def ss(call: Call) -> int:
-    """Who listens where."""
     options = call.options
     wanted = re.search(r"\bs?port\s*=?=?\s*:?(\d+)", " ".join(options.operands))
     if options.operands and wanted is None:

@@ -106,7 +106,6 @@ def guarded(call: Call) -> int:
 
 
 def _texts(call: Call) -> list[str]:
-    """The texts of those words that are files."""
     texts = []
     for word in call.args:
         with contextlib.suppress(FileFault):
