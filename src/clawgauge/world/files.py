@@ -28,9 +28,9 @@ _BLOCK_BYTES = 4_096
 
 def resolve(path: str, workdir: str = "/") -> str:
     """`path` made absolute from `workdir`, without `.`, `..`, double or trailing slashes."""
-    joined = path if path.startswith("/") else f"{workdir}/{path}"
+    # Not `normpath`, which in some versions of Python ends a path at its first null.
     parts: list[str] = []
-    for part in joined.split("/"):
+    for part in posixpath.join(workdir, path).split("/"):
         if part == "..":
             del parts[-1:]
         elif part not in ("", "."):

@@ -18,15 +18,10 @@ from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable
 from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
 
 RELEASE = "6.1.0-31-amd64"
-TOOL_ERRORS = {
-    "timeout": "Error: the tool timed out after 30 s; nothing was done",
-    "permission_denied": "Error: permission denied; nothing was done",
-    "unavailable": "Error: 503 Service Unavailable; nothing was done",
-    "rate_limited": "Error: 429 Too Many Requests; nothing was done",
-}
 _MIB = 1024**2
 _DAY_S = 86_400
 _SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
+TOOL_ERRORS: dict[str, str] = _SERVER["tool_errors"]
 
 
 class FileSpec(Noun):
@@ -42,7 +37,7 @@ class FaultSpec(Noun):
     """What goes wrong: the first calls of a tool, the first fetches of a page, or a file that a process holds."""
 
     tool: Word = ""
-    error: Annotated[str, Meta(pattern="^(?:timeout|permission_denied|unavailable|rate_limited)$")] = "timeout"
+    error: Annotated[str, Meta(pattern=f"^(?:{'|'.join(TOOL_ERRORS)})$")] = "timeout"
     url: Word = ""
     status: Annotated[int, Meta(ge=400, le=599)] = 503
     file: Path = ""
@@ -72,9 +67,6 @@ class WorldSpec(Noun):
     notes: list[Word] = []
     faults: list[FaultSpec] = []
     sudo: bool = False
-
-
-WORLD_KEYS = WorldSpec.__struct_fields__
 
 
 class Machine:

@@ -81,14 +81,12 @@ _Stat = _struct(
 )  # fmt: skip
 _Entry = _struct(name=_Text, stat=_Stat)
 # What each operation is given beside a path, or where it puts what it is asked for, in the order of the interface.
-_OPERATIONS: dict[str, Any] = {
+_GIVEN: dict[str, Any] = {
     "read_file": POINTER(_Text), "write_file": _Text, "append_file": _Text, "mkdir": c_bool, "remove": c_bool,
     "stat": POINTER(_Stat), "read_dir": POINTER(_Text), "exists": POINTER(c_bool), "rename": _Text, "copy": _Text,
     "symlink": _Text, "read_link": POINTER(_Text), "chmod": c_uint32,
 }  # fmt: skip
-_KIND = {
-    name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _OPERATIONS.items()
-}
+_KIND = {name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _GIVEN.items()}
 _Free = ctypes.CFUNCTYPE(None, c_void_p, _Text)
 _Count = ctypes.CFUNCTYPE(None, c_void_p)
 _Table = _struct(**_KIND, free_bytes=_Free, free_dir_entries=_Free)

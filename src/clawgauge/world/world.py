@@ -225,8 +225,9 @@ def process(machine: Machine, arguments: Arguments) -> str:
         machine.processes.signal(pid, signal)
     except Refusal as refusal:
         raise Refusal(f"pid {pid}: {refusal}") from None
-    after = "it still runs" if machine.processes.get(pid) else "it has ended"
-    return f"Sent {signal} to {pid} ({found.name}); {after}."
+    return (
+        f"Sent {signal} to {pid} ({found.name}); {'it still runs' if machine.processes.get(pid) else 'it has ended'}."
+    )
 
 
 # All but `exec`, which needs the shell too.
