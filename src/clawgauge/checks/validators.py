@@ -18,7 +18,7 @@ from clawgauge.checks.json import JSON_KEYS, judge_json_keys
 from clawgauge.checks.speech import TEXT_RULE, find_rule_fault
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.records import Prompt, ToolInvocation
-from clawgauge.world.refusals import ArgumentsBudget, encoded_size
+from clawgauge.world.effects import ArgumentsBudget, encoded_size
 
 
 def _words(written: str) -> frozenset[str]:

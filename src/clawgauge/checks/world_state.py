@@ -16,7 +16,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
 from clawgauge.world.effects import Effect
 from clawgauge.world.files import resolve
-from clawgauge.world.mailbox import is_heard, plain_name
+from clawgauge.world.outside import is_heard, plain_name
 from clawgauge.world.services import STATES, moments_of
 from clawgauge.world.spec import read_moment, read_size
 from clawgauge.world.world import MAX_CALLS
@@ -48,12 +48,12 @@ def _as_list(value: Any) -> list[Any]:
 def find_effect(kind: str, condition: Condition, world: World) -> str | None:
     """The first effect, or call, that a condition means, in words, or None."""
     # Of a call, the pattern is looked for in its arguments as JSON.
-    for call in world.calls if kind == "called" else []:
-        if call.name in _as_list(condition["called"]) and call.arguments is not None:
-            written = well_formed(json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str))
+    for name, arguments in world.calls if kind == "called" else []:
+        if name in _as_list(condition["called"]) and arguments is not None:
+            written = well_formed(json.dumps(arguments, ensure_ascii=False, sort_keys=True, default=str))
             if shape.compile_pattern(condition.get("with", "")).search(written) is not None:
                 return f"called {_called(condition)}"
-    for effect in [] if kind == "called" else world.machine.effects.effects:
+    for effect in [] if kind == "called" else world.machine.effects:
         if effect.kind == "heard" and is_heard(condition.get("until", ""), effect.subject, effect.detail):
             return None
         if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect):

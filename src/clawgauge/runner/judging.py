@@ -26,7 +26,7 @@ from clawgauge.child_processes.groups import adopt, release
 from clawgauge.child_processes.isolated import isolated_module, needed_environment
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world import World
-from clawgauge.world.refusals import bound_memory
+from clawgauge.world.effects import bound_memory
 
 # Of the processor's time: how busy the machine is must not decide a verdict. The wall clock is the last resort.
 DEADLINE_S = 10.0

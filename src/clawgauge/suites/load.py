@@ -18,7 +18,7 @@ from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, read_document
 from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values, unfold
 from clawgauge.world import TOOL_NAMES, tool_definitions
-from clawgauge.world.mailbox import is_heard
+from clawgauge.world.outside import is_heard
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can

@@ -6,7 +6,7 @@ calls on the same specification give the same answers.
 
     world = World({"files": {"/srv/a.log": "x"}})
     world.call("exec", {"command": "rm /srv/a.log"}).text     # what a model is shown
-    world.machine.effects.effects                             # [Effect("deleted", "/srv/a.log")]
+    world.machine.effects                                     # [Effect("deleted", "/srv/a.log")]
 
 `World` and `check_world` are loaded when they are first asked for, and the shell with the first world: a run without
 tasks pays for neither, and a suite is checked without the shell. Whoever runs what a model wrote does so in the judging
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawgauge.errors import SuiteError
-from clawgauge.world.refusals import ToolAnswer as ToolAnswer
+from clawgauge.world.effects import ToolAnswer as ToolAnswer
 
 if TYPE_CHECKING:
     from clawgauge.world.machine import check_world as check_world

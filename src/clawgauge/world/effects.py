@@ -1,37 +1,90 @@
-"""What calls did to the world, in order: the record a task is judged on, and the clock it is dated by.
+"""What calls did to the world, in order and by its clock, what they may cost, and how the world says no.
 
-An effect undone later stays on record: a file deleted and written again was deleted. The time starts where the
-specification says, on UTC, and moves on with the calls; it is the same every time, like all that nobody specified.
+The ledger is what a task is judged on: an effect undone later stays in it. Time starts where the specification says,
+on UTC, and moves on with the calls. None of the exceptions leaves a call; what is wrong with a specification is a
+`SuiteError`. Arguments past the bounds under which a record keeps them are not acted on, so that a call replayed from
+its record does what it did.
 """
 
-from __future__ import annotations
-
+import contextlib
 import datetime as dt
-import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from clawgauge.world.spec import LATEST_S
+import msgspec
+
+LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
+_MAX_ARGUMENTS_BYTES = 65_536
+_MAX_ALL_ARGUMENTS_BYTES = 262_144
+# Of address space: the stacks of the shell's threads are most of it, and hardly touched.
+_PROCESS_BYTES = 3 * 1024**3
+_FUEL_PER_CALL = 8 * 1024**2
+_FUEL_PER_WORLD = 128 * 1024**2
+# What looking at or changing one thing costs, whatever its size.
+STEP = 256
+
+
+class Refusal(Exception):
+    """A tool cannot do what it was asked; the message says why, for the model to read."""
+
+    code = 1  # of a command that ends so
+
+
+class FileFault(Refusal):
+    """The file system says no, in the words of strerror(3), such as `No such file or directory`."""
+
+
+NOT_FOUND = "No such file or directory"
+NOT_A_DIRECTORY = "Not a directory"
+IS_A_DIRECTORY = "Is a directory"
+NOT_EMPTY = "Directory not empty"
+DENIED = "Permission denied"
+EXISTS = "File exists"
+BUSY = "Device or resource busy"
+TOO_LARGE = "File too large"
+NAME_TOO_LONG = "File name too long"
+NO_SPACE = "No space left on device"
+INVALID = "Invalid argument"
+NOT_PERMITTED = "Operation not permitted"
+UNSUPPORTED = "Operation not supported"
+
+
+class OutOfFuel(Exception):
+    """The call has done all the work it may do."""
+
+
+@dataclass(slots=True)
+class Fuel:
+    """Roughly the bytes that may still be touched. Counted, not timed: a replay stops at the same place anywhere."""
+
+    world: int = _FUEL_PER_WORLD
+    call: int = _FUEL_PER_CALL
+
+    def start_call(self) -> None:
+        self.call = min(_FUEL_PER_CALL, self.world)
+
+    def fine(self) -> None:
+        """A call was ended at a limit: after eight of them the world stands still."""
+        self.world -= _FUEL_PER_WORLD // 8
+
+    def spend(self, amount: int = STEP) -> None:
+        self.call -= amount
+        self.world -= amount
+        if self.call < 0:
+            raise OutOfFuel
 
 
 class Clock:
     """Seconds since 1970, moved on by calls and by `sleep`."""
 
     def __init__(self, start_s: int) -> None:
-        self.start_s = start_s
-        self.now_s = start_s
+        self.start_s = self.now_s = start_s
 
     def advance(self, seconds: float) -> None:
         self.now_s = min(LATEST_S, self.now_s + max(0, int(seconds)))
 
     def moment(self, at_s: int | None = None) -> dt.datetime:
         return dt.datetime.fromtimestamp(self.now_s if at_s is None else at_s, dt.UTC)
-
-
-def incidental(seed: int, least: int, most: int, *name: object) -> int:
-    """A number from `least` to `most` for the thing called `name`: it looks arbitrary and is the same every time."""
-    digest = hashlib.sha256(repr((seed, *name)).encode("utf-8", "replace")).digest()
-    return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
 
 EffectKind = Literal[
@@ -50,17 +103,58 @@ class Effect:
     at_s: int = 0
 
 
-class EffectLog:
-    """Effects as they happen; silent while the world is being set up."""
+class Ledger:
+    """Who acts, when, what it may still cost and what it did; silent while the world is being set up."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, user: str, start_s: int) -> None:
+        self.user = user
+        self.clock = Clock(start_s)
+        self.fuel = Fuel()
         self.effects: list[Effect] = []
-        self._read: set[str] = set()
         self.is_listening = False
+        self._read: set[str] = set()
 
     def note(self, kind: EffectKind, subject: str, detail: str = "") -> None:
         # Reading may happen a thousand times in a loop and says as much once.
         if self.is_listening and not (kind == "read" and subject in self._read):
             self._read |= {subject} if kind == "read" else set()
-            self.effects.append(Effect(kind, subject, detail, self._clock.now_s))
+            self.effects.append(Effect(kind, subject, detail, self.clock.now_s))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The text a model is shown after a call, and whether the call failed."""
+
+    text: str
+    is_error: bool = False
+
+
+def encoded_size(value: Any) -> int | None:
+    """How many bytes `value` takes on disk, or None where it cannot be written."""
+    try:
+        return 0 if value is None else len(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+@dataclass(slots=True)
+class ArgumentsBudget:
+    """What is left of the room for arguments over a series of calls."""
+
+    room: int = _MAX_ALL_ARGUMENTS_BYTES
+
+    def admit(self, arguments: Any) -> bool:
+        """Whether the next call's arguments still fit; those that do not take no room."""
+        size = encoded_size(arguments)
+        if size is None or size > min(self.room, _MAX_ARGUMENTS_BYTES):
+            return False
+        self.room -= size
+        return True
+
+
+def bound_memory() -> None:
+    """What this process, which has worlds in it, can swell to is bounded, where the system can bound it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -4,25 +4,22 @@ There are no links. A file is text; bytes that are not UTF-8 are kept in it as P
 (`surrogateescape`), and a file of which only the size matters has `hidden_bytes` beside its text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import refusals
-from clawgauge.world.effects import Clock, EffectLog
-from clawgauge.world.refusals import STEP, FileFault, Fuel
+from clawgauge.world import effects
+from clawgauge.world.effects import STEP, FileFault, Ledger
 from clawgauge.world.spec import Noun, Path, Size, Word, read_size
 
 READ, WRITE, ENTER = 4, 2, 1
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
-MAX_NODES = 4_096
-MAX_TEXT_CHARS = 1024**2
-MAX_ALL_TEXT_CHARS = 8 * 1024**2
+_MAX_NODES = 4_096
+_MAX_TEXT_CHARS = 1024**2
+_MAX_ALL_TEXT_CHARS = 8 * 1024**2
 _MAX_PATH_CHARS = 1_024
 _MAX_NAME_CHARS = 255
 _DEVICE_BYTES = 65_536
@@ -31,9 +28,9 @@ _BLOCK_BYTES = 4_096
 
 def resolve(path: str, workdir: str = "/") -> str:
     """`path` made absolute from `workdir`, without `.`, `..`, double or trailing slashes."""
-    joined = path if path.startswith("/") else f"{workdir}/{path}"
+    # Not `normpath`, which in some versions of Python ends a path at its first null.
     parts: list[str] = []
-    for part in joined.split("/"):
+    for part in posixpath.join(workdir, path).split("/"):
         if part == "..":
             del parts[-1:]
         elif part not in ("", "."):
@@ -119,7 +116,7 @@ class Disks:
         """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""
         disk = self.disk_of(path)
         change = blocks_of(after) - blocks_of(before)
-        _refuse_if(change > 0 and disk.used + change > disk.size, refusals.NO_SPACE)
+        _refuse_if(change > 0 and disk.used + change > disk.size, effects.NO_SPACE)
         disk.used += change
 
 
@@ -137,8 +134,6 @@ def from_bytes(content: bytes) -> str:
 
 @dataclass(slots=True)
 class Node:
-    """One file or directory."""
-
     owner: str
     mode: int
     modified_s: int
@@ -150,12 +145,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.group = self.group or self.owner
-        self.set_text(self.text, self.hidden_bytes)
-
-    def set_text(self, text: str, hidden_bytes: int = 0) -> None:
-        self.text = text
-        self.hidden_bytes = hidden_bytes
-        self.size = 4_096 if self.is_directory else len(to_bytes(text)) + hidden_bytes
+        self.size = 4_096 if self.is_directory else len(to_bytes(self.text)) + self.hidden_bytes
 
     def allows(self, user: str, wish: int) -> bool:
         """Whether `user` may read, write or enter. A group has one member, of its own name."""
@@ -166,27 +156,27 @@ class Node:
 
     @property
     def shown_mode(self) -> str:
-        """The mode as `ls -l` writes it."""
         return stat.filemode(self.mode | (stat.S_IFDIR if self.is_directory else stat.S_IFREG))
+
+
+_NOTHING = Node("", 0, 0)
 
 
 class FileTree:
     """Nodes by absolute path. Every method takes paths that `resolve` has made plain."""
 
-    def __init__(self, user: str, clock: Clock, disks: Disks, effects: EffectLog, fuel: Fuel) -> None:
-        self.user = user
-        self._clock = clock
+    def __init__(self, ledger: Ledger, disks: Disks) -> None:
+        self._ledger, self._clock, self._fuel = ledger, ledger.clock, ledger.fuel
         self._disks = disks
-        self._effects = effects
-        self._fuel = fuel
-        self._nodes: dict[str, Node] = {}
-        self._names: dict[str, set[str]] = {}
+        root = Node("root", 0o755, ledger.clock.start_s, is_directory=True)
+        disks.resize("/", 0, root.size)
+        self._nodes = {"/": root}
+        self._names: dict[str, set[str]] = {"/": set()}
         self._all_text_chars = 0
         # Files whose text is made when it is read, such as /proc/meminfo.
         self.live: dict[str, Callable[[], str]] = {}
         # Says which process holds a file, if one does.
         self.holder_of: Callable[[str], str | None] = lambda path: None
-        self._put("/", Node("root", 0o755, clock.start_s, is_directory=True))
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -199,7 +189,7 @@ class FileTree:
     def is_reachable(self, path: str, wish: int = 0) -> bool:
         """Whether the user can see that it exists, and may do with it what is wished."""
         try:
-            return self.node(path).allows(self.user, wish)
+            return self.node(path).allows(self._ledger.user, wish)
         except FileFault:
             return False
 
@@ -211,18 +201,16 @@ class FileTree:
         self._fuel.spend(STEP)
         _refuse_bad_name(path)
         for above in ancestors(path):
-            node = self._nodes.get(above)
-            if node is None:
-                raise FileFault(refusals.NOT_FOUND)
-            _refuse_if(not node.is_directory, refusals.NOT_A_DIRECTORY)
-            self._require(node, ENTER)
-        _refuse_if(path not in self._nodes, refusals.NOT_FOUND)
+            _refuse_if(above not in self._nodes, effects.NOT_FOUND)
+            _refuse_if(above not in self._names, effects.NOT_A_DIRECTORY)
+            self._require(self._nodes[above], ENTER)
+        _refuse_if(path not in self._nodes, effects.NOT_FOUND)
         return self._nodes[path]
 
     def read(self, path: str) -> str:
         """A file's text; of bytes that have only a size, a line says how many there are."""
         node = self.node(path)
-        _refuse_if(node.is_directory, refusals.IS_A_DIRECTORY)
+        _refuse_if(node.is_directory, effects.IS_A_DIRECTORY)
         self._require(node, READ)
         if path in DEVICES:
             if path == "/dev/null":
@@ -232,7 +220,7 @@ class FileTree:
             return from_bytes(drawn) if "random" in path else "\0" * _DEVICE_BYTES
         self._refuse_held(path)
         self._fuel.spend(len(node.text))
-        self._effects.note("read", path)
+        self._ledger.note("read", path)
         if path in self.live:
             return self.live[path]()
         if node.hidden_bytes:
@@ -240,9 +228,8 @@ class FileTree:
         return node.text
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
         node = self.node(path)
-        _refuse_if(not node.is_directory, refusals.NOT_A_DIRECTORY)
+        _refuse_if(not node.is_directory, effects.NOT_A_DIRECTORY)
         self._require(node, READ)
         names = self._names[path]
         self._fuel.spend(STEP * len(names) // 4)
@@ -278,36 +265,35 @@ class FileTree:
     def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0, mode: int = 0o644) -> None:
         """Make a file, with `mode`, or replace its text, or add to it."""
         if path in DEVICES:
-            _refuse_if(path == "/dev/full", refusals.NO_SPACE)
+            _refuse_if(path == "/dev/full", effects.NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
         node = self._nodes.get(path)
         if node is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes))
-            self._effects.note("created", path)
+            self._put(path, Node(self._ledger.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes))
+            self._ledger.note("created", path)
             return
         self.node(path)
-        _refuse_if(node.is_directory, refusals.IS_A_DIRECTORY)
-        _refuse_if(not node.allows(self.user, WRITE) or path in self.live, refusals.DENIED)
+        _refuse_if(node.is_directory, effects.IS_A_DIRECTORY)
+        _refuse_if(not node.allows(self._ledger.user, WRITE) or path in self.live, effects.DENIED)
         self._refuse_held(path)
         if append:
             text, hidden_bytes = node.text + text, node.hidden_bytes + hidden_bytes
-        self._make_room(path, node.text, text, node.size, len(to_bytes(text)) + hidden_bytes)
-        node.set_text(text, hidden_bytes)
-        node.modified_s = self._clock.now_s
-        self._effects.note("changed", path)
+        after = replace(node, text=text, hidden_bytes=hidden_bytes, modified_s=self._clock.now_s)
+        self._make_room(path, node, after)
+        self._nodes[path] = after
+        self._ledger.note("changed", path)
 
     def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
-        if path in self._nodes:
-            if parents and self.is_directory(path):
-                return
-            raise FileFault(refusals.EXISTS)
+        if parents and self.is_directory(path):
+            return
+        _refuse_if(path in self._nodes, effects.EXISTS)
         if parents and posixpath.dirname(path) not in self._nodes:
             self.make_directory(posixpath.dirname(path), parents=True)
         self._require_writable_parent(path)
-        self._put(path, Node(self.user, mode, self._clock.now_s, is_directory=True))
-        self._effects.note("created", path)
+        self._put(path, Node(self._ledger.user, mode, self._clock.now_s, is_directory=True))
+        self._ledger.note("created", path)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Delete a file or an empty directory, or with `recursive` all there is in it first."""
@@ -315,16 +301,16 @@ class FileTree:
         if recursive and node.is_directory:
             for name in self.names(path):
                 self.remove(posixpath.join(path, name), recursive=True)
-        _refuse_if(self._names.get(path), refusals.NOT_EMPTY)
-        _refuse_if(path == "/", refusals.BUSY)
+        _refuse_if(self._names.get(path), effects.NOT_EMPTY)
+        _refuse_if(path == "/", effects.BUSY)
         self._require_removable(path)
         self._drop(path)
-        self._effects.note("deleted", path)
+        self._ledger.note("deleted", path)
 
     def move(self, source: str, target: str) -> None:
         """Rename a file or a directory with all it holds; a file at `target` is replaced."""
         self.node(source)
-        _refuse_if(source == target or target.startswith(prefix_of(source)), refusals.INVALID)
+        _refuse_if(source == target or target.startswith(prefix_of(source)), effects.INVALID)
         self._require_removable(source)
         if target in self._nodes:
             self.remove(target)
@@ -344,13 +330,12 @@ class FileTree:
                 self._put(path, node)
             raise
         for path, goal in zip(moved, goals, strict=True):
-            self._effects.note("deleted", path, f"moved to {goal}")
-            self._effects.note("created", goal, f"moved from {path}")
+            self._ledger.note("deleted", path, f"moved to {goal}")
+            self._ledger.note("created", goal, f"moved from {path}")
 
     def copy(self, source: str, target: str) -> None:
-        """Copy one file over or beside another."""
         text, node = self.read(source), self.node(source)
-        _refuse_if(source == target, refusals.INVALID)
+        _refuse_if(source == target, effects.INVALID)
         text = node.text if node.hidden_bytes else text
         self.write(target, text, hidden_bytes=node.hidden_bytes, mode=node.mode & 0o777)
 
@@ -361,47 +346,41 @@ class FileTree:
         elif path in DEVICES:
             return
         node = self.node(path)
-        _refuse_if(not node.allows(self.user, WRITE) and self.user != node.owner, refusals.DENIED)
+        _refuse_if(not node.allows(self._ledger.user, WRITE) and self._ledger.user != node.owner, effects.DENIED)
         node.modified_s = self._clock.now_s if at_s is None else at_s
-        self._effects.note("changed", path, "touched")
+        self._ledger.note("changed", path, "touched")
 
     def set_mode(self, path: str, mode: int) -> None:
         node = self.node(path)
-        _refuse_if(self.user not in ("root", node.owner), refusals.NOT_PERMITTED)
+        _refuse_if(self._ledger.user not in ("root", node.owner), effects.NOT_PERMITTED)
         node.mode = mode
-        self._effects.note("changed", path, f"mode {mode:o}")
+        self._ledger.note("changed", path, f"mode {mode:o}")
 
     def set_owner(self, path: str, owner: str, group: str) -> None:
         """Give a file away; an empty name leaves that part as it is."""
         node = self.node(path)
         owner, group = owner or node.owner, group or node.group
-        if self.user != "root" and (owner != node.owner or self.user != node.owner or group not in (owner, node.group)):
-            raise FileFault(refusals.NOT_PERMITTED)
+        is_own = owner == node.owner == self._ledger.user and group in (owner, node.group)
+        _refuse_if(not is_own and self._ledger.user != "root", effects.NOT_PERMITTED)
         node.owner, node.group = owner, group
-        self._effects.note("changed", path, f"owner {owner}:{group}")
+        self._ledger.note("changed", path, f"owner {owner}:{group}")
 
     def place(self, path: str, node: Node) -> None:
         """Put a node where the specification has it, with the directories above it; a directory there is replaced."""
         for above in ancestors(path)[1:]:
             if above not in self._nodes:
                 self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
-            elif not self._nodes[above].is_directory:
-                raise FileFault(refusals.NOT_A_DIRECTORY)
-        before, held = self._nodes.get(path), self._names.get(path)
-        if before is not None:
-            self._disks.resize(path, before.size, 0)
+            _refuse_if(above not in self._names, effects.NOT_A_DIRECTORY)
         self._put(path, node)
-        if held:
-            self._names[path] = held
 
     # --- keeping the books -------------------------------------------------------------------------------------------
 
     def _require(self, node: Node, wish: int) -> None:
-        _refuse_if(not node.allows(self.user, wish), refusals.DENIED)
+        _refuse_if(not node.allows(self._ledger.user, wish), effects.DENIED)
 
     def _require_writable_parent(self, path: str) -> None:
         above = self.node(posixpath.dirname(path))
-        _refuse_if(not above.is_directory, refusals.NOT_A_DIRECTORY)
+        _refuse_if(not above.is_directory, effects.NOT_A_DIRECTORY)
         self._require(above, WRITE)
         _refuse_bad_name(path)
 
@@ -409,41 +388,37 @@ class FileTree:
         above = self._nodes[posixpath.dirname(path)]
         self._require(above, WRITE)
         # The sticky bit of /tmp: only the owner takes a file away.
-        if above.mode & 0o1000 and self.user not in ("root", above.owner, self._nodes[path].owner):
-            raise FileFault(refusals.NOT_PERMITTED)
+        owners = ("root", above.owner, self._nodes[path].owner)
+        _refuse_if(above.mode & 0o1000 and self._ledger.user not in owners, effects.NOT_PERMITTED)
         self._refuse_held(path)
 
     def _refuse_held(self, path: str) -> None:
         holder = self.holder_of(path)
-        if holder is not None:
-            raise FileFault(f"{refusals.BUSY} (held by {holder})")
+        _refuse_if(holder, f"{effects.BUSY} (held by {holder})")
 
     def _put(self, path: str, node: Node) -> None:
-        _refuse_if(len(self._nodes) >= MAX_NODES, refusals.NO_SPACE)
-        self._make_room(path, "", node.text, 0, node.size)
+        _refuse_if(len(self._nodes) >= _MAX_NODES, effects.NO_SPACE)
+        self._make_room(path, self._nodes.get(path, _NOTHING), node)
         self._nodes[path] = node
         if node.is_directory:
-            self._names[path] = set()
-        if path != "/":
-            above = self._nodes[posixpath.dirname(path)]
-            above.modified_s = max(above.modified_s, node.modified_s)
-            self._names[posixpath.dirname(path)].add(posixpath.basename(path))
+            self._names.setdefault(path, set())
+        above = posixpath.dirname(path)
+        self._nodes[above].modified_s = max(self._nodes[above].modified_s, node.modified_s)
+        self._names[above].add(posixpath.basename(path))
 
-    def _make_room(self, path: str, before: str, after: str, size_before: int, size_after: int) -> None:
-        n_more_chars = len(after) - len(before)
-        _refuse_if(len(after) > MAX_TEXT_CHARS, refusals.TOO_LARGE)
-        _refuse_if(self._all_text_chars + n_more_chars > MAX_ALL_TEXT_CHARS, refusals.NO_SPACE)
-        self._disks.resize(path, size_before, size_after)
+    def _make_room(self, path: str, before: Node, after: Node) -> None:
+        n_more_chars = len(after.text) - len(before.text)
+        _refuse_if(len(after.text) > _MAX_TEXT_CHARS, effects.TOO_LARGE)
+        _refuse_if(self._all_text_chars + n_more_chars > _MAX_ALL_TEXT_CHARS, effects.NO_SPACE)
+        self._disks.resize(path, before.size, after.size)
         self._all_text_chars += n_more_chars
 
     def _drop(self, path: str) -> Node:
         node = self._nodes.pop(path)
         self._names.pop(path, None)
-        if path != "/":
-            self._names[posixpath.dirname(path)].discard(posixpath.basename(path))
-            self._nodes[posixpath.dirname(path)].modified_s = self._clock.now_s
-        self._disks.resize(path, node.size, 0)
-        self._all_text_chars -= len(node.text)
+        self._names[posixpath.dirname(path)].discard(posixpath.basename(path))
+        self._nodes[posixpath.dirname(path)].modified_s = self._clock.now_s
+        self._make_room(path, node, _NOTHING)
         return node
 
 
@@ -453,6 +428,6 @@ def _refuse_if(is_so: object, words: str) -> None:
 
 
 def _refuse_bad_name(path: str) -> None:
-    if len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/")):
-        raise FileFault(refusals.NAME_TOO_LONG)
-    _refuse_if("\0" in path, refusals.INVALID)
+    is_too_long = len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/"))
+    _refuse_if(is_too_long, effects.NAME_TOO_LONG)
+    _refuse_if("\0" in path, effects.INVALID)

@@ -1,9 +1,7 @@
 """The simulated server: one state that all tools look at and change, made from a specification."""
 
-from __future__ import annotations
-
 import contextlib
-import functools
+import hashlib
 import pathlib
 import tomllib
 from collections.abc import Mapping
@@ -13,24 +11,17 @@ from msgspec import Meta
 
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES
-from clawgauge.world.effects import Clock, EffectLog, incidental
-from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve
-from clawgauge.world.mailbox import Mailbox, MessageSpec, Notes, Reply
-from clawgauge.world.refusals import FileFault, Fuel
+from clawgauge.world.effects import FileFault, Ledger
+from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve, to_bytes
+from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
 from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
-from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, read, read_moment, read_size
-from clawgauge.world.web import Web
+from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
 
 RELEASE = "6.1.0-31-amd64"
-TOOL_ERRORS = {
-    "timeout": "Error: the tool timed out after 30 s; nothing was done",
-    "permission_denied": "Error: permission denied; nothing was done",
-    "unavailable": "Error: 503 Service Unavailable; nothing was done",
-    "rate_limited": "Error: 429 Too Many Requests; nothing was done",
-}
 _MIB = 1024**2
 _DAY_S = 86_400
 _SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
+TOOL_ERRORS: dict[str, str] = _SERVER["tool_errors"]
 
 
 class FileSpec(Noun):
@@ -46,7 +37,7 @@ class FaultSpec(Noun):
     """What goes wrong: the first calls of a tool, the first fetches of a page, or a file that a process holds."""
 
     tool: Word = ""
-    error: Annotated[str, Meta(pattern="^(?:timeout|permission_denied|unavailable|rate_limited)$")] = "timeout"
+    error: Annotated[str, Meta(pattern=f"^(?:{'|'.join(TOOL_ERRORS)})$")] = "timeout"
     url: Word = ""
     status: Annotated[int, Meta(ge=400, le=599)] = 503
     file: Path = ""
@@ -55,8 +46,6 @@ class FaultSpec(Noun):
 
 
 class WorldSpec(Noun):
-    """All that a task's `world` may say."""
-
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     user: Name = "claw"
     host: Name = "heron"
@@ -80,28 +69,24 @@ class WorldSpec(Noun):
     sudo: bool = False
 
 
-WORLD_KEYS = WorldSpec.__struct_fields__
-
-
 class Machine:
     """Everything there is. Tools change it; `effects` remembers how."""
 
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
-        self.user, self.host = spec.user, spec.host
-        self.clock = Clock(read_moment(spec.clock, "clock"))
-        start_s = self.clock.start_s
-        self.booted_s = start_s - int(spec.uptime_days * _DAY_S)
+        # `user` is whose server it is; `ledger.user` is who acts, which `sudo` changes.
+        self.user, self.host, self.home = spec.user, spec.host, home_of(spec.user)
+        self.ledger = ledger = Ledger(spec.user, read_moment(spec.clock, "clock"))
+        self.clock, self.fuel, self.effects = ledger.clock, ledger.fuel, ledger.effects
+        self.booted_s = self.clock.start_s - int(spec.uptime_days * _DAY_S)
         self.disks = Disks(spec.disks)
-        self.fuel, self.effects, self.draw = Fuel(), EffectLog(self.clock), functools.partial(incidental, spec.seed)
-        self.fuel.start_call()
-        self.files = FileTree(self.user, self.clock, self.disks, self.effects, self.fuel)
+        self.files = FileTree(ledger, self.disks)
         self._place_files(spec.files)
-        self.processes = ProcessTable(self.user, self.effects, spec.processes, start_s, self.draw)
-        self.services = Services(self.clock, self.processes, self.files, self.effects, spec.services)
-        self.web = Web(self.effects, spec.web)
-        self.mailbox = Mailbox(self.clock, self.effects, spec.contacts, spec.messages, spec.replies)
-        self.schedule, self.notes = Schedule(self.effects, spec.cron), Notes(self.effects, spec.notes)
+        self.processes = ProcessTable(ledger, spec.processes, self.draw)
+        self.services = Services(ledger, self.processes, self.files, spec.services)
+        self.web = Web(ledger, spec.web)
+        self.mailbox = Mailbox(ledger, spec.contacts, spec.messages, spec.replies)
+        self.schedule, self.notes = Schedule(ledger, spec.cron), Notes(ledger, spec.notes)
         # The errors that the next calls of a tool end in, and which process holds which file.
         self.errors: dict[str, list[str]] = {}
         self._holders: dict[str, str] = {}
@@ -112,14 +97,18 @@ class Machine:
         self.n_drawn = 0
         self._place_system_files()
         self.disks.settle()
-        self.effects.is_listening = True
+        ledger.is_listening = True
+
+    def draw(self, least: int, most: int, *name: object) -> int:
+        """A number from `least` to `most` for the thing called `name`: it looks drawn and is the same every time."""
+        digest = hashlib.sha256(repr((self.spec.seed, *name)).encode("utf-8", "replace")).digest()
+        return least + int.from_bytes(digest[:8], "big") % (most - least + 1)
 
     @property
-    def home(self) -> str:
-        return home_of(self.user)
+    def uptime_s(self) -> int:
+        return self.clock.now_s - self.booted_s
 
     def users(self) -> dict[str, int]:
-        """The users there are and their ids."""
         known = {"root": 0, "www-data": 33, "nobody": 65_534, "postgres": 105}
         known[self.user] = 0 if self.user == "root" else 1000
         for process in self.processes:
@@ -137,7 +126,6 @@ class Machine:
         }  # fmt: skip
 
     def loads(self) -> tuple[float, float, float]:
-        """The load averages that fit what runs now."""
         busy = sum(process.cpu for process in self.processes) / 100 + self.spec.load
         return busy + 0.04, busy * 0.9 + 0.05, busy * 0.8 + 0.05
 
@@ -184,18 +172,14 @@ class Machine:
                 raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
             if self.files.exists(path) and not given.directory:
                 raise SuiteError(f"key '{key}' is a directory already, because another path lies inside it")
-            seconds_ago = self.draw(3_600, 30 * _DAY_S, "age", path)
-            if given.age_days is not None:
-                seconds_ago = int(given.age_days * _DAY_S)
+            drawn_s = self.draw(3_600, 30 * _DAY_S, "age", path)
+            modified_s = start_s - (drawn_s if given.age_days is None else int(given.age_days * _DAY_S))
             mode = int(given.mode or ("0755" if given.directory else "0644"), 8)
-            modified_s = max(0, start_s - seconds_ago)
-            node = Node(given.owner or self.user, mode, modified_s, given.text or "", given.directory)
-            if given.size is not None:
-                node.set_text(node.text, max(0, read_size(given.size, f"{key}.size") - node.size))
-            try:
+            text, size = given.text or "", 0 if given.size is None else read_size(given.size, f"{key}.size")
+            hidden_bytes = max(0, size - len(to_bytes(text)))
+            node = Node(given.owner or self.user, mode, max(0, modified_s), text, given.directory, hidden_bytes)
+            with at_key(key, " cannot be placed"):
                 self.files.place(path, node)
-            except FileFault as fault:
-                raise SuiteError(f"key '{key}' cannot be placed: {fault}") from None
 
     def _place_system_files(self) -> None:
         """What stands in /etc, /dev and /proc of a small Debian server, as it follows from all the rest."""
@@ -212,12 +196,9 @@ class Machine:
             "/proc/meminfo": self._meminfo,
             "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
             "/proc/cpuinfo": lambda: "\n".join(
-                f"processor\t: {number}\nmodel name\t: QEMU Virtual CPU\ncpu MHz\t\t: 2445.406\n"
-                for number in range(self.spec.cpus)
+                _SERVER["cpu"].format(number=number) for number in range(self.spec.cpus)
             ),
-            "/proc/uptime": lambda: (
-                f"{self.clock.now_s - self.booted_s}.00 {(self.clock.now_s - self.booted_s) * self.spec.cpus}.00\n"
-            ),
+            "/proc/uptime": lambda: f"{self.uptime_s}.00 {self.uptime_s * self.spec.cpus}.00\n",
             "/proc/mounts": lambda: "".join(f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks),
         }
         nodes = {path: Node("root", 0o644, self.booted_s, text) for path, text in texts.items()}
@@ -246,4 +227,6 @@ def home_of(user: str) -> str:
 
 def check_world(spec: Mapping[str, Any]) -> Machine:
     """The server a specification describes; raises `SuiteError`, naming the key, where none can be built from it."""
-    return Machine(read(WorldSpec, spec))
+    given = read(WorldSpec, spec)
+    with at_key("disks", ": no room for a server"):
+        return Machine(given)

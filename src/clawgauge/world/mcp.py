@@ -1,12 +1,11 @@
 """The tools of a prompt behind the Model Context Protocol, over standard input and output.
 
-Run as a module by a program that takes tools from MCP servers only: `python -m clawgauge.world.mcp SERVING.json`. Owns:
-the protocol's lines, and a log with every call and its answer. Refuses: anything on the host but those two files. A
-task's calls change its simulated world; a prompt without a world gets one neutral line for every call.
+Run as a module by a program that takes tools from MCP servers only: `python -m clawgauge.world.mcp SERVING.json`. It
+touches no file of the host but this one and a log with every call and its answer. A task's calls change its simulated
+world; a prompt without a world gets one neutral line for every call.
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.world.refusals import ToolAnswer, bound_memory
+from clawgauge.world.effects import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
 SERVER_NAME = "clawgauge"
@@ -46,10 +45,8 @@ def read_log(path: Path) -> list[LoggedCall]:
     """The calls of one serving; a last line that was cut off in the middle is no call."""
     found = []
     for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
+        with contextlib.suppress(ValueError):  # msgspec's are among them
             found.append(msgspec.convert(json.loads(line), LoggedCall))
-        except (ValueError, msgspec.ValidationError):
-            continue
     return found
 
 
@@ -57,14 +54,13 @@ class McpServer:
     """Answers one client's requests: a line in, at most one line out."""
 
     def __init__(self, serving: Serving) -> None:
-        functions = [tool.get("function", tool) for tool in serving.tools]
         self._tools = [
             {
                 "name": function["name"],
                 "description": function.get("description", ""),
                 "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
             }
-            for function in functions
+            for function in (tool.get("function", tool) for tool in serving.tools)
         ]
         self._world = None if serving.world is None else World(serving.world)
         self._log_path = Path(serving.log_path)
@@ -77,8 +73,7 @@ class McpServer:
             return None
         if not isinstance(request, dict) or request.get("id") is None or not isinstance(request.get("method"), str):
             return None
-        params: Any = request.get("params")
-        params = params if isinstance(params, dict) else {}
+        params: Any = request.get("params") if isinstance(request.get("params"), dict) else {}
         reply: dict[str, Any] = {}
         match request["method"]:
             case "initialize":
@@ -108,7 +103,6 @@ class McpServer:
 
 
 def main() -> None:
-    """Serve standard input until it closes."""
     # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
     serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
     bound_memory()

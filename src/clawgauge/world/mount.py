@@ -1,36 +1,64 @@
-"""The simulated file tree as bashkit sees it: every operation of its shell is a call of ours.
+"""The simulated file tree as bashkit sees it: every operation of its shell is a call of ours. And what is shown of it.
 
 bashkit takes a foreign file system as a handle of C functions in a capsule named `bashkit.FileSystem.v1`. So nothing
 the shell does to a file goes unseen, not even for a moment: a file made and removed within one line is in the log. The
 structures below follow that interface field by field.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import posixpath
 import re
 import time
-import weakref
 from collections.abc import Callable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from clawgauge.world import refusals
-from clawgauge.world.effects import Clock
-from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
-from clawgauge.world.refusals import FileFault, OutOfFuel
+import bashkit
 
-_CAPSULE = b"bashkit.FileSystem.v1"
+from clawgauge.world import effects
+from clawgauge.world.commands.call import NATIVE
+from clawgauge.world.effects import FileFault, Ledger, OutOfFuel
+from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
+
 _KINDS = {
-    refusals.NOT_FOUND: 1, refusals.EXISTS: 2, refusals.DENIED: 3, refusals.INVALID: 4, refusals.IS_A_DIRECTORY: 5,
-    refusals.NOT_A_DIRECTORY: 6, refusals.NOT_EMPTY: 7, refusals.UNSUPPORTED: 8,
+    effects.NOT_FOUND: 1, effects.EXISTS: 2, effects.DENIED: 3, effects.INVALID: 4, effects.IS_A_DIRECTORY: 5,
+    effects.NOT_A_DIRECTORY: 6, effects.NOT_EMPTY: 7, effects.UNSUPPORTED: 8,
 }  # fmt: skip
 # bashkit takes whatever exists for readable and writable. So a line asks whether `/.may-w:DIRECTORY:/OPERAND` exists.
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
 # What `sed -i` writes beside a file before it is renamed onto it. Nobody else is to see it.
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
+
+
+# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
+_GIVE_AWAYS = (
+    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
+    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
+    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
+    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
+    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
+    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
+    (
+        re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
+            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
+        )),
+        rb"\1\2 (GNU coreutils) 9.1",
+    ),
+    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
+    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
+    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
+    (re.compile(rb"(?i)bashkit"), b"bash"),
+)  # fmt: skip
+_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable")
+
+
+def polish(content: bytes) -> bytes:
+    """`content` without the words by which bashkit would give itself away."""
+    if any(mark in content for mark in _MARKS):
+        for pattern, instead in _GIVE_AWAYS:
+            content = pattern.sub(instead, content)
+    return content
 
 
 class _Text(Structure):
@@ -42,45 +70,29 @@ class _Text(Structure):
         return ctypes.string_at(self.at, self.size) if self.size else b""
 
 
-class _Fault(Structure):
-    _fields_ = (("kind", c_uint32), ("message", _Text))
+def _struct(**fields: Any) -> Any:
+    return type("Struct", (Structure,), {"_fields_": tuple(fields.items())})
 
 
-class _Stat(Structure):
-    _fields_ = (
-        ("file_type", c_uint8), ("reserved", c_uint8 * 7), ("size", c_uint64), ("mode", c_uint32),
-        ("modified_s", c_int64), ("modified_ns", c_uint32), ("created_s", c_int64), ("created_ns", c_uint32),
-    )  # fmt: skip
-
-
-class _Entry(Structure):
-    _fields_ = (("name", _Text), ("stat", _Stat))
-
-
+_Fault = _struct(kind=c_uint32, message=_Text)
+_Stat = _struct(
+    file_type=c_uint8, reserved=c_uint8 * 7, size=c_uint64, mode=c_uint32, modified_s=c_int64, modified_ns=c_uint32,
+    created_s=c_int64, created_ns=c_uint32,
+)  # fmt: skip
+_Entry = _struct(name=_Text, stat=_Stat)
 # What each operation is given beside a path, or where it puts what it is asked for, in the order of the interface.
-_OPERATIONS: dict[str, Any] = {
+_GIVEN: dict[str, Any] = {
     "read_file": POINTER(_Text), "write_file": _Text, "append_file": _Text, "mkdir": c_bool, "remove": c_bool,
     "stat": POINTER(_Stat), "read_dir": POINTER(_Text), "exists": POINTER(c_bool), "rename": _Text, "copy": _Text,
     "symlink": _Text, "read_link": POINTER(_Text), "chmod": c_uint32,
 }  # fmt: skip
-_KIND = {
-    name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _OPERATIONS.items()
-}
+_KIND = {name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _GIVEN.items()}
 _Free = ctypes.CFUNCTYPE(None, c_void_p, _Text)
 _Count = ctypes.CFUNCTYPE(None, c_void_p)
-
-
-class _Table(Structure):
-    _fields_ = (*_KIND.items(), ("free_bytes", _Free), ("free_dir_entries", _Free))
-
-
-class _Handle(Structure):
-    _fields_ = (
-        ("version", c_uint32), ("reserved", c_uint32), ("instance", c_void_p), ("retain", _Count), ("release", _Count),
-        ("table", POINTER(_Table)),
-    )  # fmt: skip
-
-
+_Table = _struct(**_KIND, free_bytes=_Free, free_dir_entries=_Free)
+_Handle = _struct(
+    version=c_uint32, reserved=c_uint32, instance=c_void_p, retain=_Count, release=_Count, table=POINTER(_Table)
+)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
@@ -89,24 +101,18 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
-    def __init__(
-        self, tree: FileTree, clock: Clock, polish: Callable[[bytes], bytes], on_exhausted: Callable[[], object]
-    ) -> None:
+    def __init__(self, tree: FileTree, ledger: Ledger, on_exhausted: Callable[[], object]) -> None:
         """`on_exhausted` is called when the tree has done all the work that one call may cost."""
-        self._tree = tree
-        self._clock = clock
-        self._polish = polish
+        self._tree, self._ledger = tree, ledger
         self.on_exhausted = on_exhausted
         # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
         self.faults: list[BaseException] = []
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
-        self._instance = next(_instances)
-        _known[self._instance] = self
-        self._handle = _Handle(1, 0, self._instance, _retained, _released, ctypes.pointer(_functions))
-
-    def capsule(self) -> Any:
-        return _new_capsule(ctypes.addressof(self._handle), _CAPSULE, None)
+        instance = next(_instances)
+        _mounts[instance] = self
+        self._handle = _Handle(1, 0, instance, _retained, _released, ctypes.pointer(_functions))
+        self.capsule = _new_capsule(ctypes.addressof(self._handle), b"bashkit.FileSystem.v1", None)
 
     def perform(self, operation: str, name: str, given: Any) -> None:
         """One operation of the table on a plain path."""
@@ -115,7 +121,7 @@ class TreeMount:
             case "read_file":
                 self._lend(given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name)))
             case "write_file" | "append_file":
-                appends, content = operation == "append_file", self._polish(given.bytes())
+                appends, content = operation == "append_file", polish(given.bytes())
                 if _SCRATCH.search(name):
                     scratch[name] = (scratch.get(name, b"") if appends else b"") + content
                 else:
@@ -142,9 +148,9 @@ class TreeMount:
                 tree.set_mode(name, given & 0o7777)
             case "read_link":
                 tree.node(name)
-                raise FileFault(refusals.INVALID)
+                raise FileFault(effects.INVALID)
             case "symlink":
-                raise FileFault(refusals.UNSUPPORTED)
+                raise FileFault(effects.UNSUPPORTED)
 
     def _lend_entries(self, out: _Text, name: str) -> None:
         names = self._tree.names(name)
@@ -173,13 +179,13 @@ class TreeMount:
             out.at = ctypes.addressof(buffer)
             self._lent[out.at] = buffer
 
-    def _fill(self, out: _Stat, node: Node) -> None:
+    def _fill(self, out: Any, node: Node) -> None:
         # bashkit reckons ages from the wall clock, so a file is shown to it as old as it is in the world.
-        out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._clock.now_s
+        out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._ledger.clock.now_s
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
         # Without the bits that are of no use to the user: bashkit takes any bit for a permission.
-        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._tree.user, wish))
+        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._ledger.user, wish))
         out.mode = node.mode & ~(denied * 0o111)
 
 
@@ -187,7 +193,7 @@ def _guarded(operation: str) -> Callable[..., int]:
     """An operation of the table. Whatever goes wrong is a fault: no exception can cross into C."""
 
     def run(instance: int, path: _Text, given: Any, fault: Any) -> int:
-        mount = _held[instance]
+        mount = _mounts[instance]
         try:
             mount.perform(operation, resolve(path.bytes().decode()), given)
         except FileFault as refused:
@@ -196,7 +202,7 @@ def _guarded(operation: str) -> Callable[..., int]:
             words = "Killed"
             mount.on_exhausted()
         except UnicodeDecodeError:
-            words = refusals.INVALID
+            words = effects.INVALID
         except Exception as error:
             words = type(error).__name__
             mount.faults.append(error)
@@ -209,14 +215,13 @@ def _guarded(operation: str) -> Callable[..., int]:
     return run
 
 
-# What C calls is made once and never freed: a shell may outlive its world, in a traceback for one. While bashkit holds
-# a file system, its mount is held here.
+# What C calls is made once and never freed: a shell may outlive its world, in a traceback for one. A mount is kept
+# until bashkit, which retains it once, gives it back.
 _instances = itertools.count(1)
-_known: weakref.WeakValueDictionary[int, TreeMount] = weakref.WeakValueDictionary()
-_held: dict[int, TreeMount] = {}
-_retained = _Count(lambda instance: _held.update({instance: _known[instance]}))
-_released = _Count(lambda instance: _held.pop(instance, None) and None)
-_free = _Free(lambda instance, text: _held[instance]._lent.pop(text.at, None))
+_mounts: dict[int, TreeMount] = {}
+_retained = _Count(lambda instance: None)
+_released = _Count(lambda instance: _mounts.pop(instance, None) and None)
+_free = _Free(lambda instance, text: _mounts[instance]._lent.pop(text.at, None))
 _functions = _Table(
     **{name: kind(_guarded(name)) for name, kind in _KIND.items()}, free_bytes=_free, free_dir_entries=_free
 )

@@ -5,8 +5,6 @@ services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports =
 cron = [{ schedule = "30 2 * * *", command = "/opt/backup.sh" }]
 """
 
-from __future__ import annotations
-
 import calendar
 import re
 from collections.abc import Callable, Iterator
@@ -16,16 +14,26 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from clawgauge.errors import SuiteError
-from clawgauge.world.effects import Clock, EffectLog
+from clawgauge.world.effects import NOT_PERMITTED, Ledger, Refusal
 from clawgauge.world.files import FileTree, resolve
-from clawgauge.world.refusals import NOT_PERMITTED, Refusal
-from clawgauge.world.spec import Amount, Noun, Path, Port, Word
+from clawgauge.world.spec import Amount, Noun, Path, Port, Word, at_key
 
 STATES = ("active", "inactive", "failed")
-_SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19}
+_SIGNALS = {
+    "0": 0,
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "KILL": 9,
+    "USR1": 10,
+    "USR2": 12,
+    "TERM": 15,
+    "CONT": 18,
+    "STOP": 19,
+}
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
 _HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
-MAX_JOBS = 500
+_MAX_JOBS = 500
 _MAX_COMMAND_CHARS = 4_096
 _CRON_ALIASES = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
@@ -62,21 +70,17 @@ class Process(ProcessSpec, kw_only=True):
 def signal_name(word: str) -> str | None:
     """`9`, `KILL` or `SIGKILL` → `KILL`; None for what is no signal here."""
     word = word.upper().removeprefix("SIG")
-    if word == "0" or word in _SIGNALS:
-        return word
-    return next((name for name, number in _SIGNALS.items() if str(number) == word), None)
+    return next((name for name, number in _SIGNALS.items() if word in (name, str(number))), None)
 
 
 class ProcessTable:
     """The running processes by id, `init` before them all."""
 
-    def __init__(
-        self, user: str, effects: EffectLog, spec: list[ProcessSpec], start_s: int, draw: Callable[..., int]
-    ) -> None:
-        self.user = user
-        self._effects = effects
+    def __init__(self, ledger: Ledger, spec: list[ProcessSpec], draw: Callable[..., int]) -> None:
+        self._ledger = ledger
         self._by_pid: dict[int, Process] = {}
         self._last_pid = 0
+        start_s = ledger.clock.start_s
         init = ProcessSpec(name="systemd", command="/sbin/init", user="root", pid=1, cpu=0.0, memory_mb=11.2)
         self.add(init, start_s - 12 * 86_400)
         for index, given in enumerate(spec):
@@ -85,10 +89,9 @@ class ProcessTable:
                 pid += 1
             if pid in self._by_pid:
                 raise SuiteError(f"key 'processes[{index}].pid' is {pid}, which another process has; give each its own")
-            given.pid, given.command, given.user = pid, given.command or given.name, given.user or user
-            age_minutes = given.age_minutes
-            if age_minutes is None:
-                age_minutes = draw(30, 9_000, "process age", given.name)
+            given.pid, given.command, given.user = pid, given.command or given.name, given.user or ledger.user
+            drawn_minutes = draw(30, 9_000, "process age", given.name)
+            age_minutes = drawn_minutes if given.age_minutes is None else given.age_minutes
             self.add(given, start_s - int(age_minutes * 60))
 
     def __iter__(self) -> Iterator[Process]:
@@ -112,16 +115,16 @@ class ProcessTable:
         process = self._by_pid.get(pid)
         if process is None:
             raise Refusal("No such process")
-        if self.user not in ("root", process.user):
+        if self._ledger.user not in ("root", process.user):
             raise Refusal(NOT_PERMITTED)
         if signal in _HARMLESS or (process.ignores_term and signal != "KILL"):
             return
         del self._by_pid[pid]
-        self._effects.note("killed", process.name, str(pid))
+        self._ledger.note("killed", process.name, str(pid))
 
-    def end(self, pid: int | None) -> None:
+    def end(self, pid: int) -> None:
         """A process ends for a reason of its own, such as its service being stopped."""
-        self._by_pid.pop(pid or 0, None)
+        self._by_pid.pop(pid, None)
 
 
 class FailsWhile(Noun):
@@ -165,27 +168,22 @@ class Service(ServiceSpec, kw_only=True):
 class Services:
     """The services by name, with or without `.service`."""
 
-    def __init__(
-        self, clock: Clock, processes: ProcessTable, tree: FileTree, effects: EffectLog, spec: list[ServiceSpec]
-    ) -> None:
-        self._clock = clock
+    def __init__(self, ledger: Ledger, processes: ProcessTable, tree: FileTree, spec: list[ServiceSpec]) -> None:
+        self._ledger = ledger
         self._processes = processes
         self._tree = tree
-        self._effects = effects
         self._by_name: dict[str, Service] = {}
-        since_s = clock.start_s - 4 * 86_400
+        since_s = ledger.clock.start_s - 4 * 86_400
         for index, given in enumerate(spec):
-            name = given.name.removesuffix(".service")
+            name, key = given.name.removesuffix(".service"), f"services[{index}].name"
             if name in self._by_name:
-                words = f"is '{name}', which another service has; give each its own"
-                raise SuiteError(f"key 'services[{index}].name' {words}")
+                raise SuiteError(f"key '{key}' is '{name}', which another service has; give each its own")
             # Lines without times of their own; the last was written a minute ago, and they lie minutes apart.
-            first_s = clock.start_s - 60 * len(given.log)
+            first_s = ledger.clock.start_s - 60 * len(given.log)
             lines = [(max(since_s, first_s + 60 * n), text) for n, text in enumerate(given.log)]
             given.command = given.command or f"/usr/sbin/{name}"
             given.description = given.description or f"{name} service"
-            service = Service(**asdict(given) | {"name": name}, since_s=since_s, lines=lines)
-            self._by_name[name] = service
+            service = self._by_name[name] = Service(**asdict(given) | {"name": name}, since_s=since_s, lines=lines)
             if service.state == "active":
                 self._spawn(service, since_s)
 
@@ -196,14 +194,12 @@ class Services:
         """The service, its state brought up to date: one whose process was killed has failed."""
         service = self._by_name.get(name.removesuffix(".service"))
         if service and service.state == "active" and service.pid and self._processes.get(service.pid) is None:
-            service.pid = None
             self._enter(service, "failed", f"{service.unit}: Main process exited, code=killed")
         return service
 
     def stop(self, service: Service) -> None:
         self._refuse_locked(service)
-        self._effects.note("service", service.name, "stopped")
-        self._end(service)
+        self._ledger.note("service", service.name, "stopped")
         self._enter(service, "inactive", f"{service.name}: Stopped {service.description}.")
 
     def start(self, service: Service, *, again: bool = True) -> None:
@@ -211,44 +207,38 @@ class Services:
         self._refuse_locked(service)
         if service.state == "active" and not again:
             return
-        self._effects.note("service", service.name, "started")
-        self._end(service)
+        self._ledger.note("service", service.name, "started")
         trap = service.fails_while
         if trap is not None and trap.contains in (self._tree.text_of(resolve(trap.file)) or ""):
-            self._effects.note("service", service.name, "failed")
+            self._ledger.note("service", service.name, "failed")
             why = f"{trap.file}: invalid setting: {trap.contains}; failed to start"
             self._enter(service, "failed", f"{service.name}: {why} {service.description}.")
             raise Refusal(
                 f"Job for {service.unit} failed because the control process exited with error code.\n"
                 f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
             )
-        self._spawn(service, self._clock.now_s)
         self._enter(service, "active", f"{service.name}: Started {service.description}.")
+        self._spawn(service, self._ledger.clock.now_s)
 
     def enable(self, service: Service, wanted: bool) -> None:
         self._refuse_locked(service)
         if service.enabled != wanted:
             service.enabled = wanted
-            self._effects.note("service", service.name, "enabled" if wanted else "disabled")
+            self._ledger.note("service", service.name, "enabled" if wanted else "disabled")
 
     def _spawn(self, service: Service, started_s: int) -> None:
-        running = ProcessSpec(
-            name=service.name, command=service.command, user="root", cpu=0.2, memory_mb=service.memory_mb,
-            ports=service.ports,
-        )  # fmt: skip
+        running = ProcessSpec(service.name, service.command, "root", cpu=0.2, memory_mb=service.memory_mb)
+        running.ports = service.ports
         service.pid = self._processes.add(running, started_s)
 
     def _enter(self, service: Service, state: str, event: str) -> None:
-        service.state = state
-        service.since_s = self._clock.now_s
+        """Into another state, without the process of the one before."""
+        self._processes.end(service.pid or 0)
+        service.state, service.pid, service.since_s = state, None, self._ledger.clock.now_s
         service.lines.append((service.since_s, event))
 
-    def _end(self, service: Service) -> None:
-        self._processes.end(service.pid)
-        service.pid = None
-
     def _refuse_locked(self, service: Service) -> None:
-        if service.locked and self._processes.user != "root":
+        if service.locked and self._ledger.user != "root":
             raise Refusal(f"Failed to change {service.unit}: Access denied")
 
 
@@ -288,40 +278,37 @@ def moments_of(schedule: str) -> list[set[int]] | None:
 class Schedule:
     """The user's jobs in the order of the crontab."""
 
-    def __init__(self, effects: EffectLog, spec: list[JobSpec]) -> None:
-        self._effects = effects
+    def __init__(self, ledger: Ledger, spec: list[JobSpec]) -> None:
+        self._ledger = ledger
         self._last_id = 0
         self.jobs: list[Job] = []
         for index, job in enumerate(spec):
-            try:
+            with at_key(f"cron[{index}].schedule"):
                 self.add(job.schedule, job.command, job.name)
-            except Refusal as refusal:
-                raise SuiteError(f"key 'cron[{index}].schedule': {refusal}") from None
 
     def add(self, schedule: str, command: str, name: str = "") -> Job:
         if moments_of(schedule) is None:
             raise Refusal(f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'")
-        if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= MAX_JOBS:
+        if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= _MAX_JOBS:
             raise Refusal("the command is empty or too long, or there are too many jobs; nothing was scheduled")
         self._last_id += 1
         job = Job(" ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}")
         self.jobs.append(job)
-        self._effects.note("scheduled", job.command, job.schedule)
+        self._ledger.note("scheduled", job.command, job.schedule)
         return job
 
     def remove(self, job_id: str) -> Job:
         for job in self.jobs:
             if job_id.strip() in (job.id, job.name or job.id):
                 self.jobs.remove(job)
-                self._effects.note("unscheduled", job.command, job.schedule)
+                self._ledger.note("unscheduled", job.command, job.schedule)
                 return job
         raise Refusal(f"no job has the id '{job_id[:100]}'")
 
     def install(self, crontab: str) -> None:
         """Replace all jobs by those of a crontab; a job that is in both stays itself."""
         wanted: list[tuple[str, str]] = []
-        for number, line in enumerate(crontab.splitlines(), start=1):
-            line = line.strip()
+        for number, line in enumerate(map(str.strip, crontab.splitlines()), start=1):
             if not line or line.startswith("#"):
                 continue
             *schedule, command = line.split(None, 1 if line.startswith("@") else 5)

@@ -5,32 +5,32 @@ the machine. A limit that is reached, and an option that is not simulated, is to
 does with standard error.
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
 import shlex
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options, UsageFault
+from clawgauge.world.commands.call import Command, NotSimulated, Options
+from clawgauge.world.effects import OutOfFuel, Refusal
+from clawgauge.world.files import to_bytes
 from clawgauge.world.machine import Machine, home_of
-from clawgauge.world.mount import TreeMount
-from clawgauge.world.refusals import OutOfFuel, Refusal
+from clawgauge.world.mount import TreeMount, polish
 
 MAX_LINE_CHARS = 65_536
 # Of the processor's time: how busy the machine is must not decide what a line does. The wall clock is the last resort.
 _PROCESSOR_S = 3.0
-_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.2
-_MAX_COMMANDS = 2_000
-_MAX_LOOPS = 100_000
-_MEMORY_BYTES = 32 * 1024**2
+_BOUNDS: Any = {
+    "timeout_seconds": 60.0, "max_commands": 2_000, "max_loop_iterations": 100_000, "max_memory": 32 * 1024**2,
+}  # fmt: skip
 _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES = 512 * 1024**2
@@ -60,17 +60,13 @@ class CommandOutput(NamedTuple):
 
 
 class Shell:
-    """The shell of one machine."""
-
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
-        me = weakref.ref(self)
-        self._mount = TreeMount(
-            machine.files, machine.clock, polish, lambda: shell._exhaust() if (shell := me()) else None
-        )
-        self._tree = bashkit.FileSystem.from_capsule(self._mount.capsule())
-        self._faults = self._mount.faults
+        self._me = me = weakref.proxy(self)
+        mount = TreeMount(machine.files, machine.ledger, lambda: me._exhaust())  # noqa: PLW0108
+        self._tree = bashkit.FileSystem.from_capsule(mount.capsule)
+        self._faults = mount.faults
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
         self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
@@ -93,7 +89,7 @@ class Shell:
         text = output.text + output.errors
         unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]
         if unseen:
-            text = "\n".join(part for part in (text.rstrip("\n"), *unseen) if part)
+            text = "\n".join(filter(None, (text.rstrip("\n"), *unseen)))
         return CommandOutput(text, output.code)
 
     def pass_on(self, line: str, call: Call) -> int:
@@ -118,33 +114,24 @@ class Shell:
 
     def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
         """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
-        outcome: list[CommandOutput | BaseException] = []
-
-        def work() -> None:
+        with ThreadPoolExecutor(1, "simulated-shell") as pool:
+            before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
             try:
-                outcome.append(self._execute(line, workdir, env, left_out))
-            except BaseException as error:  # handed over to the thread that waits
-                outcome.append(error)
-
-        before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
-        try:
-            thread = threading.Thread(target=work, name="simulated-shell")
-            thread.start()
-        except RuntimeError:
-            raise MemoryError("no room for a thread") from None
-        finally:
-            threading.stack_size(before)
-        spent_s = time.process_time()
-        while thread.is_alive():
-            thread.join(_LOOK_EVERY_S)
-            if time.process_time() - spent_s > _PROCESSOR_S:
-                self._cancel()
-        if isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        return outcome[0]
+                work = pool.submit(self._execute, line, workdir, env, left_out)
+            except RuntimeError:
+                raise MemoryError("no room for a thread") from None
+            finally:
+                threading.stack_size(before)
+            spent_s = time.process_time()
+            while not work.done():
+                with contextlib.suppress(TimeoutError):
+                    work.exception(_LOOK_EVERY_S)
+                if time.process_time() - spent_s > _PROCESSOR_S:
+                    self._cancel()
+        return work.result()
 
     def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
-        user = self._machine.files.user
+        user = self._machine.ledger.user
         key, base = (user, len(self._stdin), left_out), {
             "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
@@ -169,11 +156,8 @@ class Shell:
             return self._stopped(error, printed)
         if result.stdout_truncated or result.stderr_truncated:
             self._machine.notices.append("[the output was cut: too much for one call]")
-        texts = (
-            polish(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
-            for text in (printed, result.stderr)
-        )
-        return CommandOutput(next(texts), result.exit_code, next(texts))
+        text, errors = (polish(to_bytes(text)).decode("utf-8", "replace") for text in (printed, result.stderr))
+        return CommandOutput(text, result.exit_code, errors)
 
     def _fresh(self, key: tuple[str, int, str], env: dict[str, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
@@ -188,10 +172,8 @@ class Shell:
             stdin = self._stdin
             builtins["__stdin"] = lambda context: stdin[-1] if stdin else ""
             shell = self._shells[key] = bashkit.Bash(
-                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins,
-                max_commands=_MAX_COMMANDS, max_loop_iterations=_MAX_LOOPS, max_memory=_MEMORY_BYTES,
-                timeout_seconds=_TIMEOUT_S,
-            )  # fmt: skip
+                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins, **_BOUNDS
+            )
         else:
             shell.reset()
         shell.mount("/", self._tree)
@@ -212,11 +194,9 @@ class Shell:
         return CommandOutput(f"{printed}{notice}\n", 137)
 
     def _builtin(self, name: str, command: Command) -> Callable[[Any], Any]:
-        me = weakref.ref(self)
+        shell = self._me
 
         def run(context: Any) -> Any:
-            if (shell := me()) is None:
-                raise RuntimeError("the world has ended")
             call = Call(name, list(context.argv), shell._machine, shell, context.stdin or "", context.cwd, context.env)
             try:
                 code = shell.run_command(command, call)
@@ -238,7 +218,7 @@ class Shell:
         except Refusal as refusal:
             if isinstance(refusal, NotSimulated):
                 self._machine.notices.append(f"{call.name}: {refusal}")
-            return call.complain(str(refusal), refusal.code if isinstance(refusal, UsageFault) else 1)
+            return call.complain(str(refusal), refusal.code)
         except OutOfFuel:
             self._exhaust()
             return 137
@@ -268,33 +248,3 @@ def _refuse_silent_limits(line: str) -> None:
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])
         if "|" not in yes["rest"] or (head and (int(head[1]) > 1_000 or head[2])):
             raise Refusal("bash: yes prints 1,000 lines here and no more")
-
-
-# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
-_GIVE_AWAYS = (
-    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
-    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
-    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
-    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
-    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
-    (
-        re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % (
-            "|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode(),
-        )),
-        rb"\1\2 (GNU coreutils) 9.1",
-    ),
-    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
-    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
-    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
-    (re.compile(rb"(?i)bashkit"), b"bash"),
-)  # fmt: skip
-_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable")
-
-
-def polish(content: bytes) -> bytes:
-    """`content` without the words by which bashkit would give itself away."""
-    if any(mark in content for mark in _MARKS):
-        for pattern, instead in _GIVE_AWAYS:
-            content = pattern.sub(instead, content)
-    return content

@@ -1,21 +1,19 @@
-"""What a specification may say: the types its nouns are declared with, and how it is read into them.
+"""What a specification may say: the types its nouns are declared with, and how it is read into them. A noun's fields
+are its keys; every refusal names the key and what would be accepted."""
 
-Owns: the wording of every refusal, which names the key and what would be accepted. A noun's fields are its keys.
-"""
-
-from __future__ import annotations
-
+import contextlib
 import datetime as dt
 import difflib
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from clawgauge.errors import SuiteError
+from clawgauge.world.effects import LATEST_S, Refusal
 
-LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
 _NOT_BLANK, _PATH, _NAME, _MODE = r"\S", r"^/[^\0]*$", "^[a-z][a-z0-9-]{0,30}$", "^(0o)?[0-7]{1,4}$"
 Word = Annotated[str, Meta(pattern=_NOT_BLANK)]
 Path = Annotated[str, Meta(pattern=_PATH)]
@@ -69,8 +67,16 @@ def read(kind: type[_T], value: Any, place: str = "") -> _T:
     raise SuiteError(f"key '{key}' must be {wanted}{f', not {_KINDS.get(got[1:-1], got)}' if got else ''}")
 
 
+@contextlib.contextmanager
+def at_key(key: str, problem: str = "") -> Iterator[None]:
+    """What the world refuses while it is set up is a fault of the key that is being read."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise SuiteError(f"key '{key}'{problem}: {refusal}") from None
+
+
 def read_size(value: Any, key: str) -> int:
-    """A number of bytes, or text such as `"18G"`."""
     if type(value) is int and 0 <= value < 2**53:
         return value
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -80,7 +86,6 @@ def read_size(value: Any, key: str) -> int:
 
 
 def read_moment(value: Any, key: str) -> int:
-    """A moment of the world, in seconds since 1970."""
     try:
         moment = dt.datetime.fromisoformat(value)
     except (ValueError, TypeError):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clawgauge.world import TOOL_NAMES
+from clawgauge.world.effects import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
 from clawgauge.world.files import resolve
 from clawgauge.world.machine import Machine, check_world
-from clawgauge.world.refusals import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
 from clawgauge.world.services import Job, Process, signal_name
 
 if TYPE_CHECKING:
@@ -27,20 +27,11 @@ _CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there m
 
 
 @dataclass(frozen=True, slots=True)
-class CallMade:
-    """One call as the world saw it; `arguments` is None where they were not an object or too large to act on."""
-
-    name: str
-    arguments: Mapping[str, Any] | None
-    is_error: bool
-
-
 class Arguments:
     """The arguments of one call; every fault is a refusal that tells the model what to send."""
 
-    def __init__(self, tool: str, values: Mapping[str, Any]) -> None:
-        self._tool = tool
-        self._values = values
+    tool: str
+    values: Mapping[str, Any]
 
     def text(self, key: str, default: str | None = None) -> str:
         return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
@@ -53,10 +44,10 @@ class Arguments:
         return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
 
     def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
-        value = self._values.get(key, default)
+        value = self.values.get(key, default)
         if value is None or not fits(value):
             problem = "is missing" if value is None else wanted
-            raise Refusal(f"{self._tool}: the argument '{key}' {problem}")
+            raise Refusal(f"{self.tool}: the argument '{key}' {problem}")
         return value
 
 
@@ -71,7 +62,8 @@ class World:
         self.machine = check_world(spec)
         # Loaded with the first world: checking a suite, and a rehearsal, do without the shell.
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
-        self.calls: list[CallMade] = []
+        # The name and the arguments of each; None where they were not an object or too large to act on.
+        self.calls: list[tuple[str, Mapping[str, Any] | None]] = []
         self._budget = ArgumentsBudget()
         self._n_acted_on = 0
 
@@ -88,7 +80,7 @@ class World:
         except OutOfFuel:
             self.machine.clock.advance(30)
             answer = ToolAnswer("Error: stopped after 30 s: too much work for one call", is_error=True)
-        self.calls.append(CallMade(name, kept, answer.is_error))
+        self.calls.append((name, kept))
         encoded = answer.text.encode("utf-8", "replace")
         if len(encoded) <= MAX_ANSWER_BYTES:
             return ToolAnswer(encoded.decode(), answer.is_error)
@@ -113,13 +105,13 @@ class World:
             return ToolAnswer(machine.errors[name].pop(0), is_error=True)
         given = Arguments(name, arguments)
         try:
-            said = run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+            said = _run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
         except FileFault as fault:
             raise Refusal(f"{_path(machine, given)[:300]}: {fault}") from None
         return ToolAnswer(said) if isinstance(said, str) else said
 
 
-def run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
+def _run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
     workdir = resolve(arguments.text("workdir", machine.home), machine.home)
     command = arguments.text("command")
     if not machine.files.is_directory(workdir):
@@ -182,7 +174,7 @@ def web_fetch(machine: Machine, arguments: Arguments) -> ToolAnswer:
 
 def message(machine: Machine, arguments: Arguments) -> str:
     if arguments.action("send", "read") == "send":
-        return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text')).who}."
+        return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text'))[0]}."
     received = machine.mailbox.incoming(arguments.text("from", ""))
     lines = [f"[{machine.clock.moment(one.at_s):%Y-%m-%d %H:%M}] {one.who}: {one.text}" for one in received]
     return "\n".join(lines) or "No messages."
@@ -233,8 +225,9 @@ def process(machine: Machine, arguments: Arguments) -> str:
         machine.processes.signal(pid, signal)
     except Refusal as refusal:
         raise Refusal(f"pid {pid}: {refusal}") from None
-    after = "it still runs" if machine.processes.get(pid) else "it has ended"
-    return f"Sent {signal} to {pid} ({found.name}); {after}."
+    return (
+        f"Sent {signal} to {pid} ({found.name}); {'it still runs' if machine.processes.get(pid) else 'it has ended'}."
+    )
 
 
 # All but `exec`, which needs the shell too.

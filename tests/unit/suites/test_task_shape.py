@@ -13,7 +13,7 @@ from clawgauge.errors import SuiteError
 from clawgauge.records import SuiteRecord
 from clawgauge.suites import load_suite
 from clawgauge.world import TOOL_NAMES
-from clawgauge.world.machine import WORLD_KEYS
+from clawgauge.world.machine import WorldSpec
 from support.rows import every_row
 
 TASK: dict[str, Any] = {
@@ -83,7 +83,7 @@ def test_world_and_turns_are_in_the_hash(tmp_path: Path) -> None:
 def test_page_names_every_key_condition_and_tool() -> None:
     """Whatever a world, a condition or a task may name is on the page about tasks."""
     page = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text("utf-8")
-    for key in (*WORLD_KEYS, *EFFECTS, *TOOL_NAMES):
+    for key in (*WorldSpec.__struct_fields__, *EFFECTS, *TOOL_NAMES):
         assert f"`{key}`" in page
     for kind in KINDS:
         assert f"{{ {kind} = " in page

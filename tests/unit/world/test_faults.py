@@ -12,7 +12,7 @@ def test_tool_fails_its_first_calls_and_then_works() -> None:
     answers = [world.call("write", call) for _ in range(3)]
     assert [answer.is_error for answer in answers] == [True, True, False]
     assert "timed out" in answers[0].text
-    assert [effect.kind for effect in world.machine.effects.effects] == ["created"]
+    assert [effect.kind for effect in world.machine.effects] == ["created"]
 
 
 def test_page_answers_503_once() -> None:

@@ -71,7 +71,7 @@ def test_what_is_undone_within_a_line_was_done() -> None:
     world = World(SPEC)
     world.call("exec", {"command": "echo x > /srv/new; rm /srv/new; tar cf /tmp/t -C / srv/conf"})
     world.call("exec", {"command": "sed -i s/a/b/ /srv/conf"})
-    done = [(effect.kind, effect.subject) for effect in world.machine.effects.effects if effect.kind != "read"]
+    done = [(effect.kind, effect.subject) for effect in world.machine.effects if effect.kind != "read"]
     assert done[:2] == [("created", "/srv/new"), ("deleted", "/srv/new")]
     assert done[2:] == [("created", "/tmp/t"), ("changed", "/srv/conf")]
 
@@ -145,7 +145,7 @@ def test_root_of_the_tree_is_safe_from_a_plain_rm() -> None:
     """`rm -rf /` is refused as GNU refuses it, and nothing is deleted."""
     world = World(SPEC)
     assert world.call("exec", {"command": "rm -rf /"}).text.startswith("rm: it is dangerous to operate recursively on")
-    assert [effect for effect in world.machine.effects.effects if effect.kind != "read"] == []
+    assert [effect for effect in world.machine.effects if effect.kind != "read"] == []
 
 
 def test_age_and_size_follow_the_world() -> None:

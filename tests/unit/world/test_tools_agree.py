@@ -170,4 +170,4 @@ def test_wrong_call_is_an_answer_that_says_what_to_mend(world: World, name: str,
     answer = world.call(name, arguments)
     assert answer.is_error
     assert said in answer.text
-    assert [effect for effect in world.machine.effects.effects if effect.kind != "read"] == []
+    assert [effect for effect in world.machine.effects if effect.kind != "read"] == []

@@ -44,6 +44,8 @@ from clawgauge.world import World, check_world
         ({"sudo": "yes"}, "key 'sudo' must be true or false"),
         ({"cron": [{"schedule": "daily", "command": "x"}]}, "key 'cron[0].schedule': bad schedule 'daily'"),
         ({"notes": [""]}, "key 'notes[0]' must be text that is not blank"),
+        ({"notes": ["x", "y" * 20_000]}, "key 'notes[1]': the note is empty or too long"),
+        ({"disks": [{"mount": "/", "size": "8K"}]}, "key 'disks': no room for a server: No space left on device"),
         ({"faults": [{"times": 1}]}, "a fault names one 'tool', one 'url' or one 'file'"),
         ({"faults": [{"tool": "browser"}]}, "key 'faults[0].tool' must be one of exec"),
         ({"faults": [{"tool": "exec", "times": 0}]}, "key 'faults[0].times' must be a whole number >= 1"),

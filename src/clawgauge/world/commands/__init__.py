@@ -3,6 +3,6 @@
 `COMMANDS` is the table: which name runs which function, and every option it reads.
 """
 
-from clawgauge.world.commands import files, network, processes, services, shaping, status  # noqa: F401
+from clawgauge.world.commands import files, processes, services, shaping, status  # noqa: F401
 from clawgauge.world.commands.call import COMMANDS as COMMANDS
 from clawgauge.world.commands.call import Call as Call

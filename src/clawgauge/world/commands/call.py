@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.files import FileTree, resolve
 from clawgauge.world.machine import Machine
-from clawgauge.world.refusals import FileFault, Refusal
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
@@ -47,19 +47,17 @@ class Options:
         return (self.all(option) or [default])[-1]
 
     def members(self, option: str) -> list[str]:
-        """The parts of a value that is a list with commas."""
         return [part.strip() for part in self.value(option).split(",") if part.strip()]
 
     def whole(self, option: str, default: int) -> int:
-        """A value that must be a whole number."""
         text = self.value(option, str(default))
         if not re.fullmatch(r"[+-]?\d{1,12}", text):
             raise UsageFault(f"invalid number: '{text[:40]}'")
         return int(text)
 
 
-_TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
-NATIVE, ABSENT = frozenset(_TABLE["native"]), tuple(_TABLE["absent"])
+TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
+NATIVE, ABSENT = frozenset(TABLE["native"]), tuple(TABLE["absent"])
 
 
 class Command:
@@ -78,7 +76,7 @@ class Command:
     def parse(self, args: Sequence[str]) -> Options:
         """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
         options = Options()
-        end = args.index("--") if "--" in args else len(args)
+        end = [*args, "--"].index("--")
         idle = self.idle - {*self.letters}
         waiting = [arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle]
         while waiting:
@@ -107,7 +105,7 @@ def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]],
 
     def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
         for name in names:
-            COMMANDS[name] = Command(function, _TABLE.get(name, _TABLE.get(names[0], {})), raw=raw)
+            COMMANDS[name] = Command(function, TABLE.get(name, TABLE.get(names[0], {})), raw=raw)
         return function
 
     return enter
@@ -115,8 +113,6 @@ def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]],
 
 @dataclass(slots=True)
 class Call:
-    """A command's arguments, streams and surroundings."""
-
     name: str
     args: list[str]
     machine: Machine
@@ -150,19 +146,19 @@ class Call:
     def resolve(self, path: str) -> str:
         return resolve(path, self.workdir)
 
-    def each(self, operands: Sequence[str], work: Callable[[str], int | None], complaint: str = "{}: {}") -> int:
-        """Do something with each operand and go on where one fails; `complaint` takes the operand and the fault."""
+    def each(self, operands: Sequence[str], work: Callable[[str, str], int | None], complaint: str = "{}: {}") -> int:
+        """Do something with each operand and its path, and go on where one fails, which `complaint` tells."""
         code = 0
         for operand in operands:
             try:
-                code = work(operand) or code
+                code = work(operand, self.resolve(operand)) or code
             except FileFault as fault:
                 code = self.complain(complaint.format(operand, fault))
         return code
 
-    def require_operands(self, message: str = "missing operand", code: int = 1) -> list[str]:
+    def require_operands(self, message: str = "missing operand") -> list[str]:
         if not self.options.operands:
-            raise UsageFault(message, code)
+            raise UsageFault(message)
         return self.options.operands
 
 
@@ -170,11 +166,9 @@ def human(size: int) -> str:
     """`4.0K`, `18G`: as GNU tools write sizes with -h, one decimal below ten, always rounded up."""
     if size < 1024:
         return str(size)
-    unit, unit_size = 0, 1024
-    while -(-size // unit_size) >= 1024 and unit < 4:
-        unit, unit_size = unit + 1, unit_size * 1024
-    tenths = -(-size * 10 // unit_size)
-    return f"{f'{tenths // 10}.{tenths % 10}' if tenths < 100 else -(-size // unit_size)}{'KMGTP'[unit]}"
+    unit = next((unit for unit in range(1, 5) if -(-size // 1024**unit) < 1024), 5)
+    tenths = -(-size * 10 // 1024**unit)
+    return f"{f'{tenths // 10}.{tenths % 10}' if tenths < 100 else -(-size // 1024**unit)}{' KMGTP'[unit]}"
 
 
 def fill(pattern: str, form: str, values: Mapping[str, str], what: str) -> str:
@@ -196,11 +190,6 @@ def unescape(form: str) -> str:
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), gap: str = " ") -> str:
     """Rows as columns, each as wide as its widest cell; those numbered in `left` begin at the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        gap.join(
-            cell.ljust(width) if number in left else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    forms = [f"{'<' if number in left else '>'}{width}" for number, width in enumerate(widths)]
+    lines = [gap.join(map(format, row, forms)).rstrip() for row in rows]
+    return "".join(f"{line}\n" for line in lines)

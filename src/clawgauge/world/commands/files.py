@@ -1,32 +1,18 @@
 """Commands on files that bashkit leaves words of out of, or that must go by this world's clock, owners and disks."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, human, table, unescape
+from clawgauge.world.commands.call import TABLE, Call, NotSimulated, UsageFault, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
+from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
-from clawgauge.world.refusals import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
 
 _LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400
-_TIME_STYLES = {
-    "long-iso": "%Y-%m-%d %H:%M", "full-iso": "%Y-%m-%d %H:%M:%S.%N +0000", "iso": "%m-%d %H:%M",
-}  # fmt: skip
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-_STAT = (
-    "  File: %n\n  Size: %s\tBlocks: %b\tIO Block: 4096   %F\nDevice: fe01h/65025d\tInode: %i\tLinks: %h\n"
-    "Access: (%04a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
-)
-
-# What find's `-printf` writes, in the letters of stat; and what find cannot know here.
-_PRINTF = {
-    "p": "%n", "s": "%s", "m": "%a", "M": "%A", "u": "%U", "U": "%u", "g": "%G", "G": "%g", "i": "%i", "b": "%b",
-    "n": "%h", "T@": "%Y.0000000000", "%": "%%",
-}  # fmt: skip
+# What find cannot know here.
 _FOREIGN = re.compile(
     r"-(fls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acBm].|samefile|links|inum"
     r"|fstype|used)"
@@ -41,8 +27,8 @@ def ls(call: Call) -> int:
     plain: list[str] = []
     waiting: list[str] = []
 
-    def sort(operand: str) -> None:
-        is_listed = call.files.node(call.resolve(operand)).is_directory and not options.has("d")
+    def sort(operand: str, path: str) -> None:
+        is_listed = call.files.node(path).is_directory and not options.has("d")
         (waiting if is_listed else plain).append(operand)
 
     code = 2 * call.each(operands, sort, "cannot access '{}': {}")
@@ -71,24 +57,22 @@ def ls(call: Call) -> int:
 
 
 def _print_entries(call: Call, entries: dict[str, str]) -> None:
-    options, clock, nodes = call.options, call.machine.clock, {n: call.files.peek(path) for n, path in entries.items()}
-    names, rows, users = list(nodes), [[""]] * len(nodes), call.machine.users()
+    options, clock, users = call.options, call.machine.clock, call.machine.users()
+    nodes = {name: call.files.peek(path) for name, path in entries.items()}
+    names, rows = list(nodes), [[""]] * len(nodes)
     if options.has("t", "S"):
         names.sort(key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size)
     names = names[::-1] if options.has("r") else names
     style = "full-iso" if options.has("full-time") else options.value("time-style")
-    form = style[1:] if style.startswith("+") else _TIME_STYLES.get(style, "")
-    if options.has(*_LONG):
-        rows = []
-        for name in names:
-            node = nodes[name]
-            is_recent = 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S
-            usual = "%b %e %H:%M" if is_recent else "%b %e  %Y"
-            time = format_moment(clock.moment(node.modified_s), form or usual)
-            size = human(node.size) if options.has("h") else str(node.size)
-            owners = [*([] if options.has("g") else [node.owner]), *([] if options.has("o") else [node.group])]
-            owners = [str(users.get(owner, 1000)) if options.has("n") else owner for owner in owners]
-            rows.append([node.shown_mode, str(call.files.n_links(entries[name])), *owners, size, time])
+    form = style[1:] if style.startswith("+") else TABLE["ls"]["time_styles"].get(style, "")
+    for index, name in enumerate(names if options.has(*_LONG) else ()):
+        node = nodes[name]
+        usual = "%b %e %H:%M" if 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S else "%b %e  %Y"
+        size = human(node.size) if options.has("h") else str(node.size)
+        owners = [owner for letter, owner in (("g", node.owner), ("o", node.group)) if not options.has(letter)]
+        owners = [str(users.get(owner, 1000)) if options.has("n") else owner for owner in owners]
+        time = format_moment(clock.moment(node.modified_s), form or usual)
+        rows[index] = [node.shown_mode, str(call.files.n_links(entries[name])), *owners, size, time]
     left = (0, *range(2, len(rows[0]) - 2), len(rows[0]) - 1) if rows else ()
     for name, before in zip(names, table(rows, left).splitlines(), strict=True):
         node, inode = nodes[name], f"{_inode(call, entries[name])} " if options.has("i") else ""
@@ -104,11 +88,10 @@ def _inode(call: Call, path: str) -> str:
 
 @command("stat")
 def stat(call: Call) -> int:
-    users = call.machine.users()
-    form = f"{call.options.value('c')}\n" if call.options.has("c") else unescape(call.options.value("printf")) or _STAT
+    users, form = call.machine.users(), unescape(call.options.value("printf")) or TABLE["stat"]["usual"]
+    form = f"{call.options.value('c')}\n" if call.options.has("c") else form
 
-    def work(operand: str) -> None:
-        path = call.resolve(operand)
+    def work(operand: str, path: str) -> None:
         node = call.files.node(path)
         moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
@@ -138,7 +121,7 @@ def find(call: Call) -> int:
             words += ["-exec", "ls", "-dil", "{}", "+"]
         elif word == "-printf" and waiting and re.search(r"%-?\d*[TACtacugUGiDnlb]", waiting[-1]):
             # bashkit knows neither owners nor this world's clock; stat does.
-            form = fill(r"%()(T.|.)", waiting.pop(), _PRINTF, "'-printf'")
+            form = fill(r"%()(T.|.)", waiting.pop(), TABLE["find"]["printf"], "'-printf'")
             words += ["-exec", "stat", f"--printf={form}", "{}", "+"]
         elif _FOREIGN.fullmatch(word):
             raise NotSimulated(f"'{word}' is not supported here")
@@ -156,9 +139,8 @@ def du(call: Call) -> int:
     def line(size: int, name: str) -> None:
         call.print(f"{human(size) if options.has('h') else -(-size // unit)}\t{name}\n")
 
-    def work(operand: str) -> None:
+    def work(operand: str, top: str) -> None:
         nonlocal total
-        top = call.resolve(operand)
         call.files.node(top)
         stem, sizes = len(top.rstrip("/")), dict.fromkeys([top, *call.files.inside(top)], 0)
         for path in sizes:
@@ -186,8 +168,8 @@ def du(call: Call) -> int:
 def rm(call: Call) -> int:
     options, files, recursive = call.options, call.files, call.options.has("r", "R")
 
-    def remove(operand: str) -> int:
-        path, code = call.resolve(operand), 0
+    def remove(operand: str, path: str) -> int:
+        code = 0
         if path == "/" and recursive and not options.has("no-preserve-root"):
             return call.complain(
                 "it is dangerous to operate recursively on '/'\nrm: use --no-preserve-root to override this failsafe"
@@ -227,8 +209,7 @@ def transfer(call: Call) -> int:
     if not into and (len(sources) > 1 or options.has("t") or (last.endswith("/") and not moves)):
         raise UsageFault(f"target '{last}': {NOT_A_DIRECTORY if files.exists(folder) else NOT_FOUND}")
 
-    def work(source: str) -> int:
-        path = call.resolve(source)
+    def work(source: str, path: str) -> int:
         name = source.strip("/") if options.has("parents") else posixpath.basename(path)
         shown = posixpath.join(last, name) if into else last
         target = call.resolve(shown)
@@ -273,9 +254,9 @@ def touch(call: Call) -> int:
     if options.has("d"):
         at_s = int(read_moment(now, options.value("d")).timestamp())
 
-    def work(operand: str) -> None:
-        if not options.has("c") or call.files.exists(call.resolve(operand)):
-            call.files.touch(call.resolve(operand), at_s)
+    def work(_: str, path: str) -> None:
+        if not options.has("c") or call.files.exists(path):
+            call.files.touch(path, at_s)
 
     return call.each(call.require_operands("missing file operand"), work, "cannot touch '{}': {}")
 
@@ -284,9 +265,7 @@ def touch(call: Call) -> int:
 def tee(call: Call) -> int:
     append = call.options.has("a")
     call.print(call.stdin)
-    return call.each(
-        call.options.operands, lambda operand: call.files.write(call.resolve(operand), call.stdin, append=append)
-    )
+    return call.each(call.options.operands, lambda _, path: call.files.write(path, call.stdin, append=append))
 
 
 @command("mktemp")
@@ -330,8 +309,7 @@ def chown(call: Call) -> int:
         if name and name not in call.machine.users():
             raise UsageFault(f"invalid {'user' if call.name == 'chown' else 'group'}: '{whom[:60]}'")
 
-    def work(operand: str) -> None:
-        path = call.resolve(operand)
+    def work(_: str, path: str) -> None:
         call.files.node(path)
         for target in [path, *(call.files.inside(path) if call.options.has("R") else [])]:
             call.files.set_owner(target, owner, group)

@@ -1,31 +1,16 @@
 """Commands on processes and what they listen on: ps, top, pgrep, pidof, pkill, kill, killall, lsof, ss."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import re2
 
-from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, Options, UsageFault, command, table
+from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, Options, UsageFault, command, table
 from clawgauge.world.commands.status import summary_line
-from clawgauge.world.refusals import Refusal
+from clawgauge.world.effects import Refusal
 from clawgauge.world.services import Process, signal_name
 
-_FORMS = {
-    "u": "user,pid,%cpu,%mem,vsz,rss,tty,stat,start,time,command",
-    "f": "uid,pid,ppid,c,stime,tty,time,cmd",
-    "l": "s,uid,pid,ppid,c,pri,ni,rss,tty,time,cmd",
-    "": "pid,tty,time,cmd",
-}
-# Columns that are not called as their titles; what others are called that mean the same.
-_TITLES = {
-    "comm": "COMMAND", "etime": "ELAPSED", "etimes": "ELAPSED", "start": "STARTED", "lstart": "STARTED", "tty": "TT",
-}  # fmt: skip
-_ALIASES = {
-    "pcpu": "%cpu", "cpu": "%cpu", "pmem": "%mem", "mem": "%mem", "args": "command", "state": "s", "cputime": "time",
-    "tt": "tty", "euser": "user", "start_time": "start", "size": "vsz", "ucmd": "comm",
-}  # fmt: skip
+_FORMS, _TITLES, _ALIASES = (TABLE["ps"][name] for name in ("forms", "titles", "aliases"))
 _LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid"})
 
 
@@ -51,15 +36,12 @@ def ps(call: Call) -> int:
         processes = _sorted(call, processes, column.lstrip("+"))
     if not options.has(*chosen, *"aAexdT"):
         # Without a selection ps shows what runs on this terminal, which is the shell itself.
-        pid, user, now_s = 31_006, call.machine.user, call.machine.clock.now_s
-        processes = [
-            Process(pid=pid, name=name, command=name, user=user, cpu=0, memory_mb=2, started_s=now_s)
-            for name in ("bash", "ps")
-        ]
+        own: Any = {"pid": 31_006, "user": call.machine.user, "started_s": call.machine.clock.now_s}
+        processes = [Process(name=name, command=name, cpu=0, memory_mb=2, **own) for name in ("bash", "ps")]
     kind = "u" if options.has("Z") else "f" if options.has("f", "F") else "l" if options.has("l") else ""
     if kind == "f" and "f" in "".join(arg for arg in call.args if not arg.startswith("-")):
         kind = ""
-    columns = [part.strip() for part in (",".join(options.all("o")) or _FORMS[kind]).split(",")]
+    columns = [part.strip() for part in (",".join(options.all("o")) or _FORMS[kind or "plain"]).split(",")]
     _print_table(call, processes, columns, headed=not options.has("no-headers"))
     return 0 if processes else 1
 
@@ -126,7 +108,6 @@ def top(call: Call) -> int:
 
 
 def _matching(call: Call, options: Options) -> list[Process]:
-    """What pgrep and pkill select by their options and their pattern."""
     users = options.members("u") or options.members("U")
     if not options.operands and not users:
         raise UsageFault("no matching criteria specified", 2)
@@ -138,14 +119,12 @@ def _matching(call: Call, options: Options) -> list[Process]:
         expression = re2.compile(pattern, settings)
     except re2.error:
         raise UsageFault(f"invalid pattern '{pattern[:60]}'", 2) from None
-    full, exact = options.has("f"), options.has("x")
-
-    def fits(process: Process) -> bool:
-        text = process.command if full else process.name
-        found = (expression.fullmatch(text) if exact else expression.search(text)) is not None
-        return found and (not users or process.user in users)
-
-    found = sorted(filter(fits, call.machine.processes), key=lambda process: process.started_s)
+    match = expression.fullmatch if options.has("x") else expression.search
+    found = [
+        process
+        for process in sorted(call.machine.processes, key=lambda process: process.started_s)
+        if match(process.command if options.has("f") else process.name) and (not users or process.user in users)
+    ]
     found = found[:1] if options.has("o") else found[-1:] if options.has("n") else found
     return sorted(found, key=lambda process: process.pid)
 
@@ -153,12 +132,8 @@ def _matching(call: Call, options: Options) -> list[Process]:
 @command("pgrep")
 def pgrep(call: Call) -> int:
     options, found = call.options, _matching(call, call.options)
-    with_command, with_name = options.has("a"), options.has("l")
-    lines = [
-        f"{process.pid}{f' {process.command}' if with_command else f' {process.name}' if with_name else ''}"
-        for process in found
-    ]
-    listed = options.value("d", "\n").join(lines) + "\n" * bool(lines)
+    form = "{0.pid} {0.command}" if options.has("a") else "{0.pid} {0.name}" if options.has("l") else "{0.pid}"
+    listed = options.value("d", "\n").join(form.format(process) for process in found) + "\n" * bool(found)
     return call.print(f"{len(found)}\n" if options.has("c") else listed, 0 if found else 1)
 
 
@@ -216,7 +191,6 @@ def _signal(call: Call, pid: int, signal: str, failure: str) -> int:
 
 @command("lsof", raw=True)
 def lsof(call: Call) -> int:
-    """Who has which file open, and who listens on which port."""
     # What follows `-i` may stand apart, or not at all, and `+D` is a folder like any other.
     text = "\n".join(word for word in call.args if word != "+D")
     text = re.sub(r"(?im)^-([tnPl]*)i\n(?=:|tcp|4)", r"-\1i", text)
@@ -243,7 +217,6 @@ def lsof(call: Call) -> int:
 
 @command("ss")
 def ss(call: Call) -> int:
-    """Who listens where."""
     options = call.options
     wanted = re.search(r"\bs?port\s*=?=?\s*:?(\d+)", " ".join(options.operands))
     if options.operands and wanted is None:

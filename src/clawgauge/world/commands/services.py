@@ -1,17 +1,19 @@
-"""Commands on services and jobs: systemctl, service, journalctl, crontab."""
-
-from __future__ import annotations
+"""Commands on services, jobs and the web: systemctl, service, journalctl, crontab, curl, wget."""
 
 import re
 from fnmatch import fnmatchcase
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, table
+from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.refusals import FileFault, Refusal
+from clawgauge.world.effects import FileFault, Refusal
+from clawgauge.world.outside import Page, read_url
 from clawgauge.world.services import Service
 
-_SUBSTATES = {"active": "running", "inactive": "dead", "failed": "failed"}
-_MARKS = {"active": ("●", "(running)"), "inactive": ("○", "(dead)"), "failed": ("×", "(Result: exit-code)")}
+# Of each state: what systemd calls it in a list, and the mark and the words of a status.
+_STATES = {
+    "active": ("running", "●", "(running)"), "inactive": ("dead", "○", "(dead)"),
+    "failed": ("failed", "×", "(Result: exit-code)"),
+}  # fmt: skip
 _CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable")
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
@@ -35,11 +37,11 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     if options.has("p", "o"):
         raise NotSimulated("options '-p' and '-o' go with 'show' and 'status' only here")
     wanted = {"failed"} if options.has("failed") else set(options.members("state"))
-    show_all, quiet = options.has("a") or bool(wanted), options.has("q", "no-legend")
+    show_all = options.has("a") or bool(wanted)
     is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
     rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
     for service in call.machine.services if is_listed else ():
-        sub, enabled = _SUBSTATES[service.state], "enabled" if service.enabled else "disabled"
+        sub, enabled = _STATES[service.state][0], _enabled(service)
         is_wanted = not wanted or wanted & {service.state, sub, enabled}
         if not is_wanted or not any(fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]):
             continue
@@ -48,8 +50,14 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
         elif show_all or service.state != "inactive":
             mark = "●" if service.state == "failed" else " "
             rows.append([f"{mark} {service.unit}", "loaded", service.state, sub, service.description])
+    if options.has("q", "no-legend"):
+        return call.print(table(rows[1:], range(5)))
     count = f"\n{len(rows) - 1} {'unit files' if files else 'loaded units'} listed.\n"
-    return call.print(table(rows[1:], range(5)) if quiet else table(rows, range(5)) + count)
+    return call.print(table(rows, range(5)) + count)
+
+
+def _enabled(service: Service) -> str:
+    return "enabled" if service.enabled else "disabled"
 
 
 @command("service", raw=True)
@@ -74,8 +82,7 @@ def _control(call: Call, action: str, name: str) -> int:
     try:
         match action:
             case "is-enabled":
-                shown = "enabled\n" if found.enabled else "disabled\n"
-                return call.print("" if quiet else shown, int(not found.enabled))
+                return call.print("" if quiet else f"{_enabled(found)}\n", int(not found.enabled))
             case "cat":
                 return call.print(f"# /etc/systemd/system/{found.unit}\n{found.unit_text}")
             case "show":
@@ -99,26 +106,24 @@ def _show(call: Call, found: Service) -> int:
     failed = found.state == "failed"
     values = {
         "Id": found.unit, "Description": found.description, "LoadState": "loaded", "ActiveState": found.state,
-        "SubState": _SUBSTATES[found.state], "MainPID": str(found.pid or 0),
-        "UnitFileState": "enabled" if found.enabled else "disabled",
+        "SubState": _STATES[found.state][0], "MainPID": str(found.pid or 0), "UnitFileState": _enabled(found),
         "FragmentPath": f"/etc/systemd/system/{found.unit}", "NRestarts": "0",
         "ExecMainStatus": "1" if failed else "0", "Result": "exit-code" if failed else "success",
         "ActiveEnterTimestamp": format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC"),
         "MemoryCurrent": str(int(found.memory_mb * 1024**2)),
     }  # fmt: skip
     wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
-    bare = call.options.has("value")
-    lines = [f"{values[name]}\n" if bare else f"{name}={values[name]}\n" for name in wanted if name in values]
-    return call.print("".join(lines))
+    titles = {name: "" if call.options.has("value") else f"{name}=" for name in wanted if name in values}
+    return call.print("".join(f"{titles[name]}{values[name]}\n" for name in wanted if name in values))
 
 
 def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
-    (mark, sub), enabled = _MARKS[found.state], "enabled" if found.enabled else "disabled"
+    _, mark, sub = _STATES[found.state]
     call.print(
         f"{mark} {found.unit} - {found.description}\n"
-        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {enabled}; preset: enabled)\n"
+        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {_enabled(found)}; preset: enabled)\n"
         f"     Active: {found.state} {sub} since {since}; {days} days ago\n"
     )
     if found.pid is not None:
@@ -144,15 +149,15 @@ _PRIORITIES = {
 @command("journalctl")
 def journalctl(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
-    is_bare = options.value("o") == "cat"
-    if options.value("o", "short") not in ("short", "cat"):
-        raise NotSimulated(f"'-o {options.value('o')[:20]}' is not supported here")
-    first_s = int(read_moment(now, options.value("S")).timestamp()) if options.has("S") else 0
-    last_s = int(read_moment(now, options.value("U")).timestamp()) if options.has("U") else 2**40
+    form = options.value("o", "short")
+    if form not in ("short", "cat"):
+        raise NotSimulated(f"'-o {form[:20]}' is not supported here")
+    first_s = read_moment(now, options.value("S", "@0")).timestamp()
+    last_s = read_moment(now, options.value("U", "@99999999999")).timestamp()
     names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t")]]
     priority, words = _PRIORITIES.get(options.value("p"), ""), options.value("g").lower()
     found = [
-        (at_s, f"{text}\n" if is_bare else _log_line(call, service, at_s, text))
+        (at_s, f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text))
         for service in call.machine.services
         if not names or any(fnmatchcase(service.name, name) for name in names)
         for at_s, text in service.lines
@@ -169,24 +174,105 @@ def journalctl(call: Call) -> int:
 
 @command("crontab")
 def crontab(call: Call) -> int:
-    options, schedule = call.options, call.machine.schedule
-    if options.has("u") and options.value("u") != call.files.user and call.files.user != "root":
+    options, schedule, user = call.options, call.machine.schedule, call.machine.ledger.user
+    if options.has("u") and user not in ("root", options.value("u")):
         raise UsageFault("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    shows = options.has("l") or not options.operands
-    if (shows or options.has("r")) and not schedule.jobs:
+    name = options.operands[0] if options.operands else None
+    if (options.has("l", "r") or name is None) and not schedule.jobs:
         return call.say(f"no crontab for {call.machine.user}\n")
     try:
         if options.has("r"):
             schedule.install("")
-        elif shows:
+        elif options.has("l") or name is None:
             call.print("".join(f"{job.schedule} {job.command}\n" for job in schedule.jobs))
         else:
-            name = options.operands[0]
             schedule.install(call.stdin if name == "-" else call.files.read(call.resolve(name)))
     except FileFault as fault:
-        return call.complain(f"{options.operands[0]}: {fault}")
+        return call.complain(f"{name}: {fault}")
     except Refusal as refusal:
         return call.say(f"{refusal}\n")
+    return 0
+
+
+# --- the web ---------------------------------------------------------------------------------------------------------
+
+
+@command("curl")
+def curl(call: Call) -> int:
+    options = call.options
+    method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
+    if (options.has("d", "F", "T") and not options.has("G")) or method not in ("GET", "HEAD"):
+        raise NotSimulated("(6) only GET requests can be made from here", 6)
+    urls = [*options.all("url"), *options.operands]
+    if not urls:
+        raise UsageFault("no URL specified", 2)
+    quiet, retries = options.has("s") and not options.has("S"), options.whole("retry", 0)
+
+    def transfer(url: str, _: str) -> int:
+        url = url if "://" in url else f"http://{url}"
+        if options.has("G") and options.has("d"):
+            url += ("&" if "?" in url else "?") + "&".join(options.all("d"))
+        try:
+            page = _fetch(call, url, retries)
+        except Refusal as refusal:
+            return 6 if quiet else call.complain(f"(6) {refusal}", 6)
+        if options.has("f") and page.status >= 400:
+            return 22 if quiet else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
+        size = len(page.body.encode())
+        head = f"HTTP/1.1 {page.status} {page.reason}\r\ncontent-type: {page.content_type}\r\n"
+        head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
+        head += f"content-length: {size}\r\n\r\n"
+        shown = head if options.has("I") else head + page.body if options.has("i") else page.body
+        code = _deliver(call, shown, options.value("o") or (_name_of(url) if options.has("O") else ""))
+        values = {
+            "http_code": str(page.status), "response_code": str(page.status), "size_download": str(size),
+            "content_type": page.content_type, "url_effective": url, "time_total": "0.084", "time_connect": "0.012",
+        }  # fmt: skip
+        return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
+
+    return call.each(urls, transfer)
+
+
+def _fetch(call: Call, url: str, retries: int) -> Page:
+    page = call.machine.web.fetch(url)
+    for _ in range(min(5, retries)):
+        if page.status not in (408, 429, 500, 502, 503, 504):
+            break
+        call.machine.clock.advance(page.retry_after_s or 1)
+        page = call.machine.web.fetch(url)
+    return page
+
+
+@command("wget")
+def wget(call: Call) -> int:
+    options, url = call.options, call.require_operands("missing URL")[0]
+    url, quiet, retries = url if "://" in url else f"http://{url}", options.has("q"), options.whole("t", 1) - 1
+    try:
+        page = _fetch(call, url, retries)
+    except Refusal as refusal:
+        return 4 if quiet else call.complain(f"{refusal}", 4)
+    if page.status >= 400 or options.has("spider"):
+        is_bad, words = page.status >= 400, f"ERROR {page.status}: {page.reason}.\n"
+        return call.say("" if quiet else words if is_bad else "Remote file exists.\n", 8 if is_bad else 0)
+    folder = f"{options.value('P').rstrip('/')}/" if options.has("P") else ""
+    target = options.value("O") or folder + _name_of(url)
+    code = _deliver(call, page.body, target)
+    call.say("" if quiet or code or target == "-" else f"'{target}' saved [{len(page.body.encode())}]\n")
+    return code
+
+
+def _name_of(url: str) -> str:
+    return read_url(url)[1].partition("?")[0].rpartition("/")[2] or "index.html"
+
+
+def _deliver(call: Call, text: str, target: str) -> int:
+    """To a file where one is named, else to standard output."""
+    if target in ("", "-"):
+        return call.print(text)
+    try:
+        call.files.write(call.resolve(target), text)
+    except FileFault as fault:
+        return call.complain(f"(23) {target}: {fault}", 23)
     return 0

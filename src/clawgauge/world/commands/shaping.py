@@ -1,13 +1,12 @@
 """Commands that bashkit has in a form that would mislead here: those that cut what they print without a word or wait by
 the wall clock, and those a small server does not have. And `sudo`, which runs any of them."""
 
-from __future__ import annotations
-
+import contextlib
 import re
 import shlex
 
 from clawgauge.world.commands.call import ABSENT, COMMANDS, NATIVE, Call, NotSimulated, UsageFault, command
-from clawgauge.world.refusals import FileFault
+from clawgauge.world.effects import FileFault
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,9})?")
@@ -20,12 +19,10 @@ _MAX_NESTING = 200
 @command("sudo", raw=True)
 def sudo(call: Call) -> int:
     """Run a line as root, or as another user, where the world lets the user do so."""
-    machine, words = call.machine, list(call.args)
-    first = 0
-    while first < len(words) and words[first].startswith("-"):
-        first += 2 if words[first] in ("-u", "-g", "--user", "--group") else 1
-    options = COMMANDS["sudo"].parse(words[:first])
-    words = words[first:]
+    machine, first = call.machine, 0
+    while first < len(call.args) and call.args[first].startswith("-"):
+        first += 2 if call.args[first] in ("-u", "-g", "--user", "--group") else 1
+    options, words = COMMANDS["sudo"].parse(call.args[:first]), call.args[first:]
     if options.has("l"):
         may = "may run" if machine.spec.sudo else "may run no"
         return call.print(f"User {machine.user} {may} commands on {machine.host}\n")
@@ -36,12 +33,11 @@ def sudo(call: Call) -> int:
     user = options.value("u", "root")
     if user not in machine.users():
         raise UsageFault(f"unknown user {user[:40]}")
-    before = machine.files.user
-    machine.files.user = machine.processes.user = user
+    before, machine.ledger.user = machine.ledger.user, user
     try:
         return call.shell.pass_on(shlex.join(words), call)
     finally:
-        machine.files.user = machine.processes.user = before
+        machine.ledger.user = before
 
 
 @command("which")
@@ -57,7 +53,7 @@ def sleep(call: Call) -> int:
         found = _DURATION.fullmatch(arg)
         if found is None:
             raise UsageFault(f"invalid time interval '{arg[:40]}'")
-        total_s += float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}[found[2]]
+        total_s += float(found[1]) * {"m": 60, "h": 3_600, "d": 86_400}.get(found[2], 1)
     if total_s > 600:
         raise NotSimulated("a call may not take longer than 600 s", 124)
     call.machine.clock.advance(total_s)
@@ -76,9 +72,8 @@ def guarded(call: Call) -> int:
     words, tool = list(call.args), call.name
     match call.name:
         case "mkdir":
-            for word in words:
-                if re.match(r"-(?!p+$|-parents$|-$)", word):
-                    raise NotSimulated(f"option '{word[:40]}' is not supported here")
+            for word in filter(re.compile(r"-(?!p+$|-parents$|-$)").match, words):
+                raise NotSimulated(f"option '{word[:40]}' is not supported here")
         case "dd" if "random" in " ".join(words):
             raise NotSimulated("random bytes are not supported here")
         case "seq":
@@ -92,9 +87,8 @@ def guarded(call: Call) -> int:
         case "sed" if _SED_LABEL.search(" ".join(words)) and re.search(r":\s*\w", " ".join(words)):
             # Its branches stop after a thousand rounds.
             if max(text.count("\n") for text in [call.stdin, *_texts(call)]) > _MAX_SED_LINES:
-                raise NotSimulated(
-                    f"a loop over more than {_MAX_SED_LINES} lines is not supported here; use tr, awk or paste"
-                )
+                too_long = f"a loop over more than {_MAX_SED_LINES} lines"
+                raise NotSimulated(f"{too_long} is not supported here; use tr, awk or paste")
         case "split" if any(word.startswith(("-n", "--number")) for word in words):
             raise NotSimulated("option '-n' is not supported here; use '-l' or '-b'")
         case "tail":
@@ -112,13 +106,10 @@ def guarded(call: Call) -> int:
 
 
 def _texts(call: Call) -> list[str]:
-    """The texts of those words that are files."""
     texts = []
     for word in call.args:
-        try:
+        with contextlib.suppress(FileFault):
             texts.append(call.files.read(call.resolve(word)))
-        except FileFault:
-            continue
     return texts
 
 

@@ -1,15 +1,10 @@
-"""Commands that ask how the machine is: date, df, free, uptime, uname, id, hostname, nproc.
-
-`date` goes by the world's own clock and reads the dates people write after `-d`.
-"""
-
-from __future__ import annotations
+"""Commands that ask how the machine is: date, df, free, uptime, uname, id, hostname, nproc."""
 
 import calendar
 import datetime as dt
 import re
 
-from clawgauge.world.commands.call import COMMANDS, Call, NotSimulated, UsageFault, command, human, table
+from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, UsageFault, command, human, table
 from clawgauge.world.machine import RELEASE, Machine
 
 _UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
@@ -51,17 +46,16 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
     """What GNU date makes of a text: a date, a time, and steps from there, in any order."""
     day: dt.date | None = None
     time: dt.time | None = None
-    month, weekday, position = 0, "", 0
+    month, weekday = 0, ""
     numbers: list[int] = []
     shifts: list[tuple[int, str]] = []
-    plain = re.sub(r"[\s,]+", " ", text.strip().lower())
+    rest = re.sub(r"[\s,]+", " ", text.strip().lower())
     try:
-        while position < len(plain):
-            found = _TOKEN.match(plain, position)
+        while rest:
+            found = _TOKEN.match(rest)
             if found is None:
                 raise ValueError(text)
-            position = found.end() + (plain[found.end() : found.end() + 1] == " ")
-            word = found["word"] or ""
+            rest, word = rest[found.end() :].removeprefix(" "), found["word"] or ""
             if found["epoch"]:
                 now = dt.datetime.fromtimestamp(int(found["epoch"][1:]), dt.UTC)
                 day, time = now.date(), now.time()
@@ -139,23 +133,18 @@ def format_moment(moment: dt.datetime, form: str) -> str:
 
 # --- disks, memory and the rest -------------------------------------------------------------------------------------
 
-_DF_COLUMNS = {
-    "source": "Filesystem", "fstype": "Type", "itotal": "Inodes", "iused": "IUsed", "iavail": "IFree",
-    "ipcent": "IUse%", "size": "", "used": "Used", "avail": "", "pcent": "Use%", "target": "Mounted on",
-}  # fmt: skip
+_DF_COLUMNS: dict[str, str] = TABLE["df"]["columns"]
 
 
 @command("df")
 def df(call: Call) -> int:
-    options, disks, code = call.options, list(call.machine.disks), 0
-    if options.operands:
-        disks = []
+    options, disks = call.options, [] if call.options.operands else list(call.machine.disks)
 
-        def work(operand: str) -> None:
-            call.files.node(call.resolve(operand))
-            disks.append(call.machine.disks.disk_of(call.resolve(operand)))
+    def work(_: str, path: str) -> None:
+        call.files.node(path)
+        disks.append(call.machine.disks.disk_of(path))
 
-        code = call.each(options.operands, work)
+    code = call.each(options.operands, work)
     if (options.has("t") and "ext4" not in options.all("t")) or "ext4" in options.all("x"):
         disks = []
     if not disks:
@@ -220,14 +209,14 @@ def uptime(call: Call) -> int:
     machine = call.machine
     if call.options.has("s"):
         return call.print(format_moment(machine.clock.moment(machine.booted_s), "%F %T\n"))
-    days, rest = divmod(machine.clock.now_s - machine.booted_s, 86_400)
+    days, rest = divmod(machine.uptime_s, 86_400)
     pretty = f"up {days // 7} weeks, {days % 7} days, {rest // 3600} hours, {rest // 60 % 60} minutes"
     return call.print(f"{pretty if call.options.has('p') else summary_line(machine)}\n")
 
 
 def summary_line(machine: Machine) -> str:
     """The first line of uptime and top."""
-    days, rest = divmod(machine.clock.now_s - machine.booted_s, 86_400)
+    days, rest = divmod(machine.uptime_s, 86_400)
     up = f"{machine.clock.moment():%H:%M:%S} up {days} days, {rest // 3600:>2}:{rest // 60 % 60:02}"
     return f" {up},  1 user,  load average: {', '.join(f'{load:.2f}' for load in machine.loads())}"
 
@@ -245,7 +234,7 @@ def uname(call: Call) -> int:
 @command("id")
 def identity(call: Call) -> int:
     options, known = call.options, call.machine.users()
-    user = options.operands[0] if options.operands else call.files.user
+    user = options.operands[0] if options.operands else call.machine.ledger.user
     if user not in known:
         raise UsageFault(f"'{user[:60]}': no such user")
     shown = "uid={0}({1}) gid={0}({1}) groups={0}({1})\n".format(known[user], user)
