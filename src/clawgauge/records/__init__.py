@@ -19,6 +19,7 @@ from clawgauge.records.run import HARMLESS as HARMLESS
 from clawgauge.records.run import THINKING_LEVELS as THINKING_LEVELS
 from clawgauge.records.run import Harmless as Harmless
 from clawgauge.records.run import Inventory as Inventory
+from clawgauge.records.run import Job as Job
 from clawgauge.records.run import ModelInfo as ModelInfo
 from clawgauge.records.run import Option as Option
 from clawgauge.records.run import Price as Price
@@ -35,7 +36,9 @@ from clawgauge.records.summary import CallBalance as CallBalance
 from clawgauge.records.summary import ClockTrust as ClockTrust
 from clawgauge.records.summary import CostSummary as CostSummary
 from clawgauge.records.summary import FailureCount as FailureCount
+from clawgauge.records.summary import Fit as Fit
 from clawgauge.records.summary import GroupSummary as GroupSummary
+from clawgauge.records.summary import JobVerdict as JobVerdict
 from clawgauge.records.summary import LatencyStats as LatencyStats
 from clawgauge.records.summary import Need as Need
 from clawgauge.records.summary import Percentiles as Percentiles

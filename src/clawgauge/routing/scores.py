@@ -10,11 +10,8 @@ from typing import TypeAlias
 from clawgauge.records import PromptKey
 from clawgauge.routing.evidence import Evidence
 from clawgauge.stats import effective_counts, wilson_interval
+from clawgauge.verdict.jobs import HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS
 
-# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
-HALF_P95_MS = 5_000.0
-HALF_TTFT_MS = 1_000.0
-HALF_COST_USD = 0.01
 _MIN_RESAMPLES, _MAX_RESAMPLES = 200, 500
 _STEPS = 1_000_000
 # A percentile of more times than these is the same to any digit a score has.
