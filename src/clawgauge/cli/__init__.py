@@ -20,6 +20,7 @@ _VERBS = {
     "summarize": "rebuild summary.json and summary.md",
     "rescore": "judge recorded answers again; no calls",
     "report": "one self-contained HTML file to look at",
+    "view": "all runs in a browser, live",
     "compare": "paired differences of two runs, and a gate for CI",
     "history": "all runs as one table, and what is missing",
     "export": "results as CSV, Parquet or JSON Lines",
