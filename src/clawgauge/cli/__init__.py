@@ -13,6 +13,7 @@ from clawgauge.errors import ClawgaugeError
 from clawgauge.reports.clean import clean_cell
 
 _VERBS = {
+    "init": "look for models and write a clawgauge.toml",
     "run": "run suites on models and record every answer",
     "doctor": "what can be reached from here",
     "suites": "list, show or check prompt suites",
