@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,7 @@ _VERBS = {
     "history": "all runs as one table, and what is missing",
     "export": "results as CSV, Parquet or JSON Lines",
     "route": "tiers and figures into OpenClaw or LiteLLM configuration",
+    "completion": "what makes a shell complete all this",
     "trust": "let the clawgauge.toml found here count in full",
 }
 _EPILOG = """\
@@ -70,6 +72,10 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The whole life of the process: parse, run, turn what went wrong into one sentence and an exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        from clawgauge.cli.completion import complete
+
+        complete(build_parser)
     interruption.listen()
     try:
         with guarded_streams():
