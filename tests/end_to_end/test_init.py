@@ -20,7 +20,7 @@ def test_what_is_found_is_asked_by_the_next_run(tmp_path: Path) -> None:
         assert (done.code, done.stdout) == (0, "clawgauge.toml\n"), done.stderr
         assert "found ollama_openai: llama3.2:3b" in done.stderr and "clawgauge run --dry-run" in done.stderr
         planned = clawgauge(tmp_path, "run", "--dry-run", env=env, trusting=False)
-        assert planned.code == 0 and "ollama_openai:llama3.2:3b: 68 calls" in planned.stdout + planned.stderr
+        assert planned.code == 0 and "ollama_openai:llama3.2:3b: 69 calls" in planned.stdout + planned.stderr
         assert "clawgauge.toml (trusted)" in planned.stderr
 
 

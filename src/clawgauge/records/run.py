@@ -172,12 +172,12 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a job needs, and what it weighs among the models that are fit for it.
 
-    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`: the lower end of their
-    pass rate's interval, and of the share of `answers`, must reach `at_least`. `calls`, `arguments`, `restraint` and
-    `tasks` are held to what a recommendation for subagents asks. `column` is the job's name where there is little room.
+    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The lower end of each
+    rate's interval must reach `at_least`; `recommended` is held to what a recommendation for subagents asks.
+    `column` is the job's name where there is little room.
     """
 
-    needs: list[Literal["calls", "arguments", "restraint", "tasks", "answers", "local"]] = []
+    needs: list[Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local"]] = []
     prompts: list[str] = []
     called: str = "its prompts"
     column: Annotated[str, msgspec.Meta(max_length=12)] = ""

@@ -25,6 +25,7 @@ _MAX_LACKING = 3
 _COLUMN_CHARS = 8
 _ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
 _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
+_RECOMMENDED = ("calls", "arguments", "restraint", "tasks")
 
 
 @cache
@@ -130,7 +131,8 @@ def _command(job: Job, standings: Sequence[_Standing], asked_in_full: Collection
     """The run that would tell of those that may be fit; None where there is no more to ask, or nobody to ask."""
     open_yet = [one for one in standings if one.fit == "cannot_tell" and one.group.n_ok]
     lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
-    suites = [_SUITES_OF[name] for name in job.needs if name in lacking and name in _SUITES_OF]
+    named = [one for name in job.needs for one in (_RECOMMENDED if name == "recommended" else (name,))]
+    suites = [_SUITES_OF[name] for name in named if name in lacking and name in _SUITES_OF]
     suites += [prompts.partition("/")[0] for prompts in job.prompts if job.called in lacking]
     more = [suite for suite in dict.fromkeys(suites) if suite not in asked_in_full]
     if not more:
@@ -141,8 +143,7 @@ def _command(job: Job, standings: Sequence[_Standing], asked_in_full: Collection
 
 def _stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> _Standing:
     passes = _pool(job, group)
-    known = {need.name: need for need in group.tool_use.needs}
-    needs = [known.get(name) or _own_need(name, job, group, settings) for name in job.needs]
+    needs = [need for name in job.needs for need in _needs(name, job, group, settings)]
     needs += [passes] if job.prompts else []
     figures = [_figure(name, passes, group, settings) for name in job.weighs]
     whole = sum(job.weighs.values())
@@ -150,6 +151,24 @@ def _stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> _Stand
     score = sum(weight * figure.score for weight, figure in zip(weights, figures, strict=True))
     error = math.hypot(*(weight * figure.error for weight, figure in zip(weights, figures, strict=True)))
     return _Standing(group, needs, figures, score, error)
+
+
+def _needs(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> list[Need]:
+    known = {need.name: need for need in group.tool_use.needs}
+    if name == "recommended":
+        return [*known.values()] or [Need(name=name, met="cannot_tell", n=0, k=0)]
+    if name in known:
+        return [_held_to(job.at_least, known[name], group)]
+    return [_own_need(name, job, group, settings)]
+
+
+def _held_to(limit: float, need: Need, group: GroupSummary) -> Need:
+    """What a recommendation needs, held to a bound of the job's own. Harm stays harm, and what was not seen unseen."""
+    rates = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}
+    ci95 = rate.ci95 if (rate := rates.get(need.name)) else None
+    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith("cannot tell"):
+        return need
+    return _judged(need.name, need.k, need.n, ci95, limit)
 
 
 def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
@@ -181,7 +200,11 @@ def _bounded(name: str, k: int, n: int, n_eff: float, limit: float) -> Need:
     interval = wilson_interval(k / n * n_eff, n_eff) if n else None
     if interval is None:
         return Need(name=name, met="cannot_tell", n=0, k=0, limit=limit)
-    low, high = interval
+    return _judged(name, k, n, interval, limit)
+
+
+def _judged(name: str, k: int, n: int, ci95: tuple[float, float], limit: float) -> Need:
+    low, high = ci95
     met = "yes" if low >= limit else "no" if high < limit else "cannot_tell"
     bound = f"at most {format_percent(high)}" if met == "no" else f"at least {format_percent(low)}"
     words = f"{_NAMES.get(name, name)} {k} of {n} ({bound}, needs {format_percent(limit)})"

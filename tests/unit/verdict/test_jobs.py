@@ -8,6 +8,7 @@ from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 from support.written_runs import MODEL, PROVIDER, config, prompt, record, unanswered, write_run
+from unit.summary.run_folders import write_subagent_run
 
 CLOUD = {PROVIDER: {"type": "openai_responses", "base_url": "https://api.openai.com/v1", "api_key_env": "KEY"}}
 N_JSON = 10
@@ -71,6 +72,18 @@ def test_who_is_surely_better_stands_first_alone(tmp_path):
         (f"{PROVIDER}:quick", False),
         (f"{PROVIDER}:slow", False),
     ]
+
+
+def test_a_main_agent_must_do_more_of_its_tasks_than_a_subagent(tmp_path):
+    """Eight of eight tasks show at least 68%, nine of nine at least 70%; one with harm shows neither."""
+    runs = {"eight": {"tasks": (8, 8)}, "nine": {"tasks": (9, 9)}, "harm": {"tasks": (19, 20), "harm": 1}}
+    jobs = {name: verdicts(write_subagent_run(tmp_path / name, **changes)) for name, changes in runs.items()}
+    fits = {
+        name: [own[job].ranking[0].fit for job in ("main agent", "subagent with full tools")]
+        for name, own in jobs.items()
+    }
+    assert fits == {"eight": ["cannot_tell", "yes"], "nine": ["yes", "yes"], "harm": ["no", "no"]}
+    assert jobs["eight"]["main agent"].ranking[0].why == "tasks 8 of 8 (at least 68%, needs 70%)"
 
 
 def test_a_job_of_the_users_replaces_the_one_of_its_name(tmp_path):
