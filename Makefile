@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 # Compiled once, not anew in every worker and every command that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test test-slow test-real check bench mutants docs format clean
+.PHONY: setup run test test-slow test-real check dist bench mutants docs format clean
 
 setup: $(READY)
 
@@ -57,6 +57,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A wheel and a source package as an index takes them, the wheel in a clean environment, the pages as a site.
+dist:
+	PYTHON=$(PYTHON) scripts/check-dist
 
 format: setup
 	$(BIN)/ruff format .

@@ -1,3 +1,24 @@
-"""clawgauge: the OpenClaw LLM benchmark. Measures models; judges answers; keeps the evidence."""
+"""clawgauge: the OpenClaw LLM benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
+
+
+def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict[str, Any]]:
+    """Every call of a run as a flat row, for pandas or Polars: the columns of `clawgauge export`.
+
+    `run` is a run id, a path to a run folder, or `latest`; `runs_dir` is where runs are kept.
+
+    >>> import pandas as pd
+    >>> calls = pd.DataFrame(clawgauge.load("latest"))
+    """
+    # Loaded only now: `clawgauge --help` needs none of it.
+    from clawgauge.export import COLUMNS, ResultStream
+    from clawgauge.journal import locate_run
+
+    results = ResultStream([locate_run(str(run), Path(runs_dir))])
+    return [{column.name: column.read(result) for column in COLUMNS} for result in results]

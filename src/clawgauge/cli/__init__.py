@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from clawgauge.errors import ClawgaugeError
 from clawgauge.reports.clean import clean_cell
 
 _VERBS = {
+    "init": "look for models and write a clawgauge.toml",
     "run": "run suites on models and record every answer",
     "doctor": "what can be reached from here",
     "suites": "list, show or check prompt suites",
@@ -21,10 +23,12 @@ _VERBS = {
     "summarize": "rebuild summary.json and summary.md",
     "rescore": "judge recorded answers again; no calls",
     "report": "one self-contained HTML file to look at",
+    "view": "all runs in a browser, live",
     "compare": "paired differences of two runs, and a gate for CI",
     "history": "all runs as one table, and what is missing",
     "export": "results as CSV, Parquet or JSON Lines",
     "route": "tiers and figures into OpenClaw or LiteLLM configuration",
+    "completion": "what makes a shell complete all this",
     "trust": "let the clawgauge.toml found here count in full",
 }
 _EPILOG = """\
@@ -63,6 +67,10 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The whole life of the process: parse, run, turn what went wrong into one sentence and an exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        from clawgauge.cli.completion import complete
+
+        complete(build_parser)
     interruption.listen()
     try:
         with guarded_streams():

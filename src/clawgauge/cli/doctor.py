@@ -57,11 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
     # The bare `openai_chat` type has no address of its own unless one was given.
     if settings["openai_chat"].base_url is None and "openai_chat" not in configured:
         del settings["openai_chat"]
-
-    async def probe_all() -> list[ProviderProbe]:
-        return await asyncio.gather(*map(_probe, settings.values()))
-
-    probes = run_async(probe_all())
+    probes = run_async(probe_all(settings.values()))
     # Masked as a whole: versions and model names are the server's words too.
     if arguments.json:
         print_json(mask_strings(msgspec.to_builtins(probes), redact))
@@ -70,12 +66,17 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
-async def _probe(setting: ProviderSettings) -> ProviderProbe:
-    try:
-        async with create_provider(setting) as provider:
-            return await provider.probe()
-    except ConfigError as wrong:
-        return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
+async def probe_all(settings: Iterable[ProviderSettings]) -> list[ProviderProbe]:
+    """What each provider says of itself, all asked at once."""
+
+    async def probe(setting: ProviderSettings) -> ProviderProbe:
+        try:
+            async with create_provider(setting) as provider:
+                return await provider.probe()
+        except ConfigError as wrong:
+            return ProviderProbe(provider=setting.name, reachable=False, detail=str(wrong))
+
+    return list(await asyncio.gather(*map(probe, settings)))
 
 
 def _lines(probe: ProviderProbe) -> str:

@@ -7,6 +7,7 @@ not the same as a cost of zero.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -14,13 +15,14 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from clawgauge.errors import ConfigError
-from clawgauge.proxies import host_of
+from clawgauge.proxies import host_of, is_loopback
 from clawgauge.records import Price as Price
 from clawgauge.small_file import read_toml
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
 _VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+_LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
 _HTTP_TYPES = frozenset({"openai_responses", "openai_chat"})
 
 
@@ -71,6 +73,26 @@ def vendor_of(settings: Mapping[str, Any]) -> str | None:
     if settings.get("type") not in _HTTP_TYPES:
         return None
     return _VENDORS.get(host_of(settings.get("base_url")))
+
+
+def is_local(settings: Mapping[str, Any]) -> bool:
+    """Whether a provider runs on the user's own machine or network, by its type or its address."""
+    if settings.get("type") == "claude_code_cli":
+        return False
+    host = host_of(settings.get("base_url"))
+    if not host:
+        return settings.get("type") in _LOCAL_TYPES
+    if is_loopback(host) or host.endswith(".local"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
+
+
+def is_free(settings: Mapping[str, Any]) -> bool:
+    """Whether nobody charges for calls. Who asks for a key may pass them on to someone who does."""
+    return is_local(settings) and not settings.get("api_key_env")
 
 
 def load_prices(own: Path | None = None) -> PriceTable:

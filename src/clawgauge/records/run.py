@@ -169,10 +169,29 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str | None = None
 
 
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job needs, and what it weighs among the models that are fit for it.
+
+    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The lower end of each
+    rate's interval must reach `at_least`; `recommended` is held to what a recommendation for subagents asks.
+    `column` is the job's name where there is little room.
+    """
+
+    needs: list[Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local"]] = []
+    prompts: list[str] = []
+    called: str = "its prompts"
+    column: Annotated[str, msgspec.Meta(max_length=12)] = ""
+    weighs: dict[
+        Literal["tasks", "restraint", "tools", "passes", "answers", "first_token", "latency", "cost"],
+        Annotated[float, msgspec.Meta(gt=0, le=1e6)],
+    ]
+    at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.7
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """config.json. `providers` names addresses and key *variables*, never a key.
 
-    `prices` has what each target's tokens cost as far as it was known, by target label.
+    `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are those of the user.
     """
 
     schema_version: int
@@ -190,6 +209,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     prices: dict[str, Price | None] = {}
     versions: dict[str, str] = {}
     argv: list[str] = []
+    jobs: dict[str, Job] = {}
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

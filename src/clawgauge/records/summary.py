@@ -38,12 +38,13 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """k of n with its 95% interval; null where n is 0."""
+    """k of n with its 95% interval; null where n is 0. `n_eff` is how many independent answers they are worth."""
 
     n: int
     k: int
     rate: float | None = None
     ci95: tuple[float, float] | None = None
+    n_eff: float | None = None
 
 
 class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,6 +284,28 @@ def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
     return Percentiles(n=part.n_success, p50=plain.p50, p95=plain.p95, p99=plain.p99, mean=plain.mean)
 
 
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on.
+
+    `tie`: fit, and by its figures no worse than the best.
+    """
+
+    target: str
+    fit: str
+    why: str
+    n: int
+    tie: bool = False
+
+
+class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one."""
+
+    job: str
+    ranking: list[Fit]
+    column: str = ""
+    needs: str | None = None
+
+
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json."""
 
@@ -293,3 +316,4 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     models: list[GroupSummary]
     n_unreadable_lines: int = 0
     source: str = "clawgauge"
+    jobs: list[JobVerdict] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.prices import Price, PriceTable, Tokens, cost_usd
+from clawgauge.prices import Price, PriceTable, Tokens, cost_usd, is_free, is_local
 from clawgauge.proxies import host_of, is_loopback
 from clawgauge.records import GroupSummary, Inventory, ModelInfo, PromptKey, RunConfig, Target
 from clawgauge.run_data import Row, Run, Schedule, read_schedule
@@ -22,7 +21,6 @@ from clawgauge.stats.proportions import Cluster
 from clawgauge.summary import Strata, summarize
 
 _JOULES_PER_KWH = 3_600_000
-_LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
 
 
 class CellName(NamedTuple):
@@ -83,7 +81,7 @@ class Evidence:
 
         Who asks for a key may pass calls on to someone who charges for them.
         """
-        return self.local and not self.settings.get("api_key_env") and not self.cost_per_call_usd
+        return is_free(self.settings) and not self.cost_per_call_usd
 
     @property
     def fails_with(self) -> str:
@@ -218,7 +216,7 @@ def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) 
         settings=settings,
         model_info=_find_model(run.inventory, target, str(settings.get("type"))),
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
-        local=_is_local(settings),
+        local=is_local(settings),
         cost_per_call_usd=mean_or_none([cell.cost_usd for cell in cells.values() if cell.answered]),
         cells=cells,
         verdicts=calls.verdicts(target, cells.values(), group.n_scheduled_judged),
@@ -248,18 +246,3 @@ def _find_model(inventory: Inventory | None, target: Target, kind: str) -> Model
     probes = [probe for probe in inventory.providers if probe.provider == target.provider] if inventory else []
     wanted = plain_model(kind, target.model)
     return next((model for probe in probes for model in probe.models if plain_model(kind, model.name) == wanted), None)
-
-
-def _is_local(settings: Mapping[str, Any]) -> bool:
-    """Whether a provider runs on the user's own machine or network, by its type or its address."""
-    if settings.get("type") == "claude_code_cli":
-        return False
-    host = host_of(settings.get("base_url"))
-    if not host:
-        return settings.get("type") in _LOCAL_TYPES
-    if is_loopback(host) or host.endswith(".local"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return False

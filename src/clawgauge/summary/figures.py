@@ -28,6 +28,7 @@ from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_cloc
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_censored, to_latency_stats
 from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
+from clawgauge.verdict import built_in, judge_jobs
 
 
 def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
@@ -44,16 +45,17 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
     schedule = read_schedule(config, with_verdict)
     settings = config.providers if config else {}
     groups = recorded.values()
+    models = [summarize_group(group, schedule, run.events, settings.get(group.target.provider, {})) for group in groups]
+    jobs = built_in() | (config.jobs if config else {})
     return RunSummary(
         schema_version=SCHEMA_VERSION,
         run_id=run.run_id,
         generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
         run_wall_clock_ms=wall_clock_ms(span for group in groups for span in group.spans()),
-        models=[
-            summarize_group(group, schedule, run.events, settings.get(group.target.provider, {})) for group in groups
-        ],
+        models=models,
         n_unreadable_lines=run.n_unreadable_lines,
         source="first_harness" if run.first_harness else "clawgauge",
+        jobs=judge_jobs(models, jobs, settings, schedule.asked_in_full),
     )
 
 
@@ -163,7 +165,8 @@ def _costs(group: GroupAccumulator, n_passed: int) -> dict[str, Any]:
 
 
 def _rate(pooled: PooledRate) -> RateWithInterval:
-    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95)
+    worth = pooled.effective or pooled.by_family
+    return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95, n_eff=worth.trials)
 
 
 def _tasks(group: GroupAccumulator, pooled: PooledRate) -> TaskSummary:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from clawgauge.run_data.schedule import asks_for_restraint, is_task
 from clawgauge.suites import SELECTION, load_suite
+from clawgauge.verdict import built_in
 from support.command import clawgauge
 
 
@@ -22,12 +23,20 @@ def test_no_two_chosen_prompts_are_variants_of_one() -> None:
 
 
 def test_the_choice_can_show_all_that_a_recommendation_needs() -> None:
-    """At least twenty native calls, fifteen prompts to leave alone and eight tasks."""
+    """At least twenty native calls, fifteen prompts to leave alone and nine tasks."""
     prompts = {(p.suite, p.id): p for suite in SELECTION for p in load_suite(suite).prompts}
     asked = [prompts[suite, prompt_id] for suite, ids in chosen().items() for prompt_id in ids]
     assert sum(bool(p.tools and p.expected_tools) for p in asked if not is_task(p)) >= 20
     assert sum(map(asks_for_restraint, asked)) >= 15
-    assert sum(map(is_task, asked)) >= 8
+    assert sum(map(is_task, asked)) >= 9
+
+
+def test_the_choice_can_show_who_is_fit_for_the_jobs_of_format_and_data() -> None:
+    """Nine prompts all passed have 70% at the lower end of their interval; fewer have not."""
+    categories = {(p.suite, p.id): f"{p.suite}/{p.category}" for suite in SELECTION for p in load_suite(suite).prompts}
+    asked = [categories[suite, prompt_id] for suite, ids in chosen().items() for prompt_id in ids]
+    for job in ("heartbeat and triage", "structured data"):
+        assert sum(category in built_in()[job].prompts for category in asked) >= 9
 
 
 def test_a_run_without_suites_asks_the_choice_and_full_asks_all(tmp_path: Path) -> None:
@@ -37,8 +46,8 @@ def test_a_run_without_suites_asks_the_choice_and_full_asks_all(tmp_path: Path) 
         words: clawgauge(tmp_path, *plan, *words.split()).stderr
         for words in ("", "--full", "-s restraint", "--prompt-ids restraint/P1")
     }
-    assert "native_tools (20 prompts), restraint (15 prompts), agentic (8 prompts)" in counts[""]
-    assert "1 target, 61 calls" in counts[""] and "long_context" not in counts[""]
+    assert "native_tools (22 prompts), restraint (15 prompts), agentic (9 prompts)" in counts[""]
+    assert "1 target, 69 calls" in counts[""] and "long_context" not in counts[""]
     assert "restraint (30 prompts)" in counts["--full"] and "long_context (20 prompts)" in counts["--full"]
     assert "1 target, 30 calls" in counts["-s restraint"]
     assert "1 target, 1 call" in counts["--prompt-ids restraint/P1"]

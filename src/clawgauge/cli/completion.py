@@ -1,0 +1,90 @@
+"""Print what makes a shell complete verbs, options, runs, targets and suites.
+
+In ~/.bashrc: eval "$(clawgauge completion bash)"; in ~/.zshrc the same with zsh;
+in ~/.config/fish/config.fish: clawgauge completion fish | source
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import argcomplete
+from argcomplete.shell_integration import shellcode
+
+from clawgauge.cli.files import configured_runs_dir
+from clawgauge.cli.process import DONE
+from clawgauge.errors import ClawgaugeError
+from clawgauge.journal import list_runs, read_config
+from clawgauge.suites import BUILTIN_SUITES
+
+EXAMPLES = """\
+examples:
+  eval "$(clawgauge completion bash)"
+"""
+_EMBEDDED = "embedded:smollm2-135m"
+_MAX_RUNS = 200
+_RUNS_READ = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    sys.stdout.write(f"{shellcode(['clawgauge'], shell=arguments.shell)}\n")
+    return DONE
+
+
+def complete(build_parser: Callable[[list[str]], argparse.ArgumentParser]) -> None:
+    """Answer the shell, which has set its question in the environment, and end the process."""
+    line = os.environ.get("COMP_LINE", "")
+    try:
+        words = shlex.split(line)
+    except ValueError:  # an open quote
+        words = line.split()
+    parser = build_parser(words[1:])
+    known = {"RUN": _runs, "A": _runs, "B": _runs, "TARGET": _targets, "NAME|FILE": _suites}
+    for action in _actions(parser):
+        if isinstance(action.metavar, str) and action.metavar in known:
+            action.completer = known[action.metavar]  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                yield from _actions(verb)
+
+
+def _folders() -> list[Path]:
+    # Where ./clawgauge.toml is not trusted or cannot be read, a completion says nothing.
+    with suppress(ClawgaugeError, OSError):
+        return list_runs(configured_runs_dir())
+    return []
+
+
+def _runs(**_: object) -> list[str]:
+    return ["latest", *(path.name for path in _folders()[:_MAX_RUNS])]
+
+
+def _targets(**_: object) -> list[str]:
+    """What was asked before: to look for servers would take longer than a key is pressed."""
+    found = {_EMBEDDED: None}
+    for path in _folders()[:_RUNS_READ]:
+        with suppress(ClawgaugeError, OSError):
+            config = read_config(path)
+            found |= {target.label: None for target in (config.targets if config else ())}
+    return list(found)
+
+
+def _suites(**_: object) -> list[str]:
+    files = [path.name for pattern in ("*.toml", "*.json", "*.yaml") for path in sorted(Path().glob(pattern))]
+    return [*BUILTIN_SUITES, *files]

@@ -1,0 +1,103 @@
+"""Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio, vLLM, keys, claude.
+
+Servers are asked only about themselves, on their usual ports of this machine. What costs money is named in the file,
+but not asked until you take the mark off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from clawgauge.cli.doctor import probe_all
+from clawgauge.cli.process import DONE, keep_secrets, run_async
+from clawgauge.config.providers import find_secrets, provider_settings
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable
+from clawgauge.config.trust import TrustStore
+from clawgauge.errors import ConfigError
+from clawgauge.records import ProviderProbe
+from clawgauge.reports.clean import one_row
+from clawgauge.small_file import replacing
+from clawgauge.words import list_names, plural
+
+EXAMPLES = """\
+examples:
+  clawgauge init
+  clawgauge init --force               a file that is there already is written anew
+"""
+_PORTS = {"llamacpp": 8080, "lmstudio": 1234, "vllm": 8000}
+_MAX_TARGETS = 8
+_EMBEDDED = "embedded:smollm2-135m"
+_PAID = {"openai_responses": "openai_responses:gpt-5-mini", "claude_code_cli": "claude_code_cli:claude-haiku-4-5"}
+_REST = """\
+# suites = ["core", "native_tools"]    # without it: some prompts of every kind
+# repeats = 3                          # ask each prompt so many times
+# timeout = 300                        # seconds until a call is given up
+# max_cost = 1.0                       # dollars
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help=f"write {DEFAULT_NAME} although there is one")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prints the path of the file alone; what was found goes to stderr."""
+    path, environ = Path(DEFAULT_NAME), dict(os.environ)
+    if path.exists() and not arguments.force:
+        raise ConfigError(f"{path} is there already: edit it, or write it anew with --force")
+    servers = {
+        name: ProviderTable(type="openai_chat", base_url=f"http://127.0.0.1:{port}/v1", local=True)
+        for name, port in _PORTS.items()
+    }
+    settings = provider_settings(Configuration(providers=servers), environ, concurrency=1, tell=_tell)
+    redact = keep_secrets(find_secrets(settings, environ))
+    probes = [probe for probe in run_async(probe_all(settings.values())) if probe.reachable]
+    text = redact(write_configuration(probes, servers))
+    with replacing(path) as file:
+        file.write(text.encode())
+    TrustStore.of(environ).add(path, hashlib.sha256(text.encode()).hexdigest())
+    for probe in probes:
+        named = f": {list_names([model.name for model in probe.models], _MAX_TARGETS)}" if probe.models else ""
+        _tell(redact(f"found {probe.provider}{named}"))
+    _tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
+    sys.stdout.write(f"{path}\n")
+    return DONE
+
+
+def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]) -> str:
+    """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
+    found = {probe.provider: probe for probe in probes}
+    local = [
+        f"{probe.provider}:{model.name}"
+        for name, probe in found.items()
+        if (name in servers or name == "ollama_openai")
+        for model in probe.models
+        if model.kind == "chat" and model.name.isprintable()
+    ]
+    paid = [target for provider, target in _PAID.items() if provider in found]
+    lines = ["# What `clawgauge run` does when nothing else is said. An option on the command line wins.", "", "[run]"]
+    lines += ["targets = [", *(f"  {_quoted(target)}," for target in local[:_MAX_TARGETS] or [_EMBEDDED])]
+    lines += [f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid]
+    lines += ["]", _REST]
+    if len(local) > _MAX_TARGETS:
+        lines.insert(0, f"# {plural(len(local) - _MAX_TARGETS, 'more model')} can be had: clawgauge doctor names them.")
+    for name, table in servers.items():
+        if name in found:
+            lines += [f"[providers.{name}]", 'type = "openai_chat"', f"base_url = {_quoted(table.base_url or '')}"]
+            lines += ["local = true", ""]
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    # A printable text in JSON is a string of TOML as well.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(one_row(line))

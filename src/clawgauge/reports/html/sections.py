@@ -1,0 +1,75 @@
+"""The sections of any report as HTML; two answers that stand beside each other have what differs marked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from html import escape
+
+from clawgauge.reports.clean import clean_cell, clean_terminal
+from clawgauge.reports.document import Part, Points, Prose, Section, Table, shown
+
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+# To find what differs takes the square of the length.
+_MAX_MARKED_WORDS = 2_000
+
+
+def as_html(sections: Sequence[Section]) -> str:
+    """One `<section>` each. Whatever stands in them may be a stranger's words: all of it is escaped."""
+    blocks = []
+    for title, parts in shown(sections):
+        heading = f"<h2>{text(title)}</h2>" if title else ""
+        blocks.append(f"<section>{heading}{''.join(map(_part, parts))}</section>")
+    return "\n".join(blocks)
+
+
+def text(words: str) -> str:
+    """A stranger's words in a page."""
+    return escape(clean_cell(words))
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Table):
+        return _table(part)
+    if isinstance(part, Prose):
+        return "".join(f"<p>{text(line.strip())}</p>" for line in part.lines)
+    if isinstance(part, Points):
+        return f"<ul>{''.join(f'<li>{text(line.strip())}</li>' for line in part.lines)}</ul>"
+    return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
+
+
+def _table(table: Table) -> str:
+    below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
+    beside = [place for place in range(len(table.columns)) if place not in below]
+    aligns = [f' class="{table.columns[place].align}"' for place in beside]
+    headings = [
+        f"<th{side}>{text(table.columns[place].heading)}</th>" for place, side in zip(beside, aligns, strict=True)
+    ]
+    head = "" if table.bare else f"<thead><tr>{''.join(headings)}</tr></thead>"
+    rows = []
+    for row in table.rows:
+        cells = [f"<td{side}>{text(row[place])}</td>" for place, side in zip(beside, aligns, strict=True)]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+        if len(below) == 2:
+            pair = mark_differences(*(row[place] for place in below))
+            titles = [text(table.columns[place].heading) for place in below]
+            columns = [
+                f"<div><h3>{title}</h3><pre>{marked}</pre></div>" for title, marked in zip(titles, pair, strict=True)
+            ]
+            rows.append(f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>')
+    return f'<div class="wide"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def mark_differences(left: str, right: str) -> tuple[str, str]:
+    """Both texts escaped, with `<mark>` around the words that the other one does not have there."""
+    texts = [clean_terminal(one) for one in (left, right)]
+    a, b = (_WORDS.findall(one) for one in texts)
+    if max(len(a), len(b)) > _MAX_MARKED_WORDS:
+        return escape(texts[0]), escape(texts[1])
+    marked: tuple[list[str], list[str]] = ([], [])
+    for kind, a_from, a_to, b_from, b_to in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for out, words in zip(marked, (a[a_from:a_to], b[b_from:b_to]), strict=True):
+            said = escape("".join(words))
+            out.append(said if kind == "equal" or not said else f"<mark>{said}</mark>")
+    return "".join(marked[0]), "".join(marked[1])

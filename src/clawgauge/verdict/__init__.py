@@ -1,0 +1,8 @@
+"""Which model for which job: one function from the figures of a run to a verdict on each job.
+
+Whoever shows an answer (terminal, summary.md, the page, `route`) shows these words in this order.
+"""
+
+from clawgauge.verdict.jobs import best_first as best_first
+from clawgauge.verdict.jobs import built_in as built_in
+from clawgauge.verdict.jobs import judge_jobs as judge_jobs

@@ -1,0 +1,59 @@
+"""The steps of the GitHub action, as a script that a runner would start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from support.command import clawgauge, clean_environment, trust_configuration
+from support.scripted_server import ScriptedServer, Text
+
+ROOT = Path(__file__).parents[2]
+
+
+def act(place: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    trust_configuration(place)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    outputs = {"GITHUB_OUTPUT": str(place / "output"), "GITHUB_STEP_SUMMARY": str(place / "step.md")}
+    environment = clean_environment(**{**outputs, **inputs, "PATH": path})
+    return subprocess.run(
+        ["bash", ROOT / "scripts" / "action"], cwd=place, env=environment, capture_output=True, text=True
+    )
+
+
+def test_a_run_its_report_and_its_summary(place: Path, server: ScriptedServer) -> None:
+    server.reply_with(Text("yes"))
+    done = act(place, TARGETS="fake:scripted-model", SUITES="small.json", ARGUMENTS="--prompt-ids\nP0,P1\n")
+    assert done.returncode == 0, done.stderr
+    folder = place / (place / "output").read_text().removeprefix("run=").strip()
+    assert (folder / "report.html").exists()
+    assert (place / "step.md").read_text() == (folder / "summary.md").read_text()
+
+
+def test_a_model_that_got_worse_fails_the_step(place: Path, server: ScriptedServer) -> None:
+    server.reply_with(Text("yes"))
+    before = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "before")
+    assert before.code == 0
+    server.reply_with(Text("no"))
+    inputs = {"TARGETS": "fake:scripted-model", "SUITES": "small.json", "BASELINE": "runs/before"}
+    done = act(place, **inputs, FAIL_ON="objective_pass_rate<0\n")
+    assert done.returncode == 1, done.stderr
+    assert "objective_pass_rate" in (place / "step.md").read_text()
+
+
+def test_inputs_are_never_commands(place: Path) -> None:
+    done = act(place, TARGETS="$(touch${IFS}owned) `touch owned` ;touch owned", ARGUMENTS="--dry-run\n$(touch owned)")
+    assert done.returncode == 2 and not (place / "owned").exists()
+
+
+def test_the_action_hands_its_inputs_on_in_variables() -> None:
+    """An expression in a script would be read as a part of it."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    steps = action["runs"]["steps"]
+    assert all("${{" not in step.get("run", "") for step in steps)
+    given = {name for step in steps for name in step.get("env", {})}
+    assert {"TARGETS", "SUITES", "ARGUMENTS", "BASELINE", "FAIL_ON"} <= given

@@ -1,0 +1,48 @@
+"""`clawgauge init`: from nothing to a file that the next `clawgauge run` goes by."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from clawgauge.cli.init import write_configuration
+from clawgauge.config.settings import ProviderTable
+from clawgauge.records import ModelInfo, ProviderProbe
+from support.command import clawgauge
+from support.scripted_server import InstalledModel, ScriptedServer
+
+
+def test_what_is_found_is_asked_by_the_next_run(tmp_path: Path) -> None:
+    """The file is trusted as it was written, and a model that only embeds is none to ask."""
+    with ScriptedServer(models=["llama3.2:3b", InstalledModel("nomic-embed-text", family="nomic-bert")]) as server:
+        env = {"OLLAMA_HOST": server.base_url}
+        done = clawgauge(tmp_path, "init", env=env, trusting=False)
+        assert (done.code, done.stdout) == (0, "clawgauge.toml\n"), done.stderr
+        assert "found ollama_openai: llama3.2:3b" in done.stderr and "clawgauge run --dry-run" in done.stderr
+        planned = clawgauge(tmp_path, "run", "--dry-run", env=env, trusting=False)
+        assert planned.code == 0 and "ollama_openai:llama3.2:3b: 69 calls" in planned.stdout + planned.stderr
+        assert "clawgauge.toml (trusted)" in planned.stderr
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "clawgauge.toml").write_text("# mine\n")
+    done = clawgauge(tmp_path, "init")
+    assert done.code == 2 and "--force" in done.stderr
+    assert (tmp_path / "clawgauge.toml").read_text() == "# mine\n"
+    assert clawgauge(tmp_path, "init", "--force").code == 0
+    assert "[run]" in (tmp_path / "clawgauge.toml").read_text()
+
+
+def test_names_of_servers_cannot_write_into_the_file() -> None:
+    """A model's name may hold quotes, brackets and line ends; what is paid for is only named."""
+    hostile = ['a"]\n[providers.evil]\nbase_url = "x', 'b"quoted', "c\\", "d\x7f"]
+    server = ProviderProbe(provider="lmstudio", reachable=True, models=[ModelInfo(name=name) for name in hostile])
+    paid = ProviderProbe(provider="openai_responses", reachable=True)
+    tables = {"lmstudio": ProviderTable(type="openai_chat", base_url="http://127.0.0.1:1234/v1", local=True)}
+    read = tomllib.loads(write_configuration([server, paid], tables))
+    assert read["run"]["targets"] == ['lmstudio:b"quoted', "lmstudio:c\\"]
+    assert list(read["providers"]) == ["lmstudio"]
+
+
+def test_where_nothing_is_found_the_embedded_model_is_asked() -> None:
+    assert tomllib.loads(write_configuration([], {}))["run"]["targets"] == ["embedded:smollm2-135m"]

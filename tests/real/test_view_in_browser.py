@@ -1,0 +1,81 @@
+"""`clawgauge view` in a real Chromium: a real run watched as it goes on, two compared, and a large one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.browser import Browser, chromium, find_chromium
+from support.command import chat_config, clean_environment, trust_configuration, write_suite
+from support.sample_runs import write_large_run
+from support.scripted_server import Held, ScriptedServer, Text
+from support.waiting import PATIENCE_S
+from unit.view.test_view import viewing
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(find_chromium() is None, reason="no Chromium here: make test-real looks for one"),
+]
+N = 12
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        running.resize(1280, 900)
+        yield running
+
+
+def test_a_run_is_watched_from_its_first_row_to_its_last(tmp_path: Path, browser: Browser) -> None:
+    said = {"prompt": "say yes", "validator": {"type": "exact", "value": "yes"}}
+    prompts = [{"id": f"P{n}", "name": f"n{n}", **said} for n in range(N)]
+    write_suite(tmp_path / "small.json", *prompts)
+    with ScriptedServer() as server, viewing(tmp_path) as view:
+        chat_config(tmp_path, fake=server.v1_url)
+        trust_configuration(tmp_path)
+        for n in range(N):
+            server.script(Held(Text("yes" if n else "no"), (tmp_path / f"go{n}").exists))
+        words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "live", "--quiet"]
+        run = subprocess.Popen([sys.executable, "-m", "clawgauge", *words], cwd=tmp_path, env=clean_environment())
+        try:
+            while not server.calls:
+                assert run.poll() is None
+            browser.open(view.address, until="document.querySelector('a.running') !== null")
+            browser.click("a.running")
+            browser.wait_for("document.querySelector('#state')?.textContent === 'running'")
+            for n in range(N):
+                (tmp_path / f"go{n}").touch()
+                browser.wait_for(f"document.querySelectorAll('#rows tbody tr').length === {n + 1}")
+            browser.wait_for("document.querySelector('#state').textContent === 'ended'")
+            assert run.wait(PATIENCE_S) == 0
+        finally:
+            run.kill()
+            run.wait()
+        done = browser.run("document.querySelector('#targets tbody tr').textContent")
+        assert f"{N}/{N}" in done and str(N - 1) in done
+        assert browser.console == [] and browser.dialogs == []
+        assert all(address.startswith(view.address.partition("?")[0]) for address in browser.requests)
+
+
+def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Browser) -> None:
+    """Twenty thousand calls: the page holds the last ones and the sums of all."""
+    write_large_run(tmp_path / "runs" / "large", 20_000)
+    write_large_run(tmp_path / "runs" / "other", 2_000, seed=3)
+    with viewing(tmp_path) as view:
+        browser.open(view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2")
+        base = view.address.partition("?")[0]
+        browser.open(f"{base}runs/large/live", until="document.querySelector('#state').textContent === 'ended'")
+        assert browser.run("document.querySelectorAll('#rows tbody tr').length") == 200
+        counts = "[...document.querySelectorAll('#targets tbody tr')].map(row => parseInt(row.cells[1].textContent))"
+        assert sum(browser.run(counts)) == 20_000
+        browser.open(base, until="document.querySelectorAll('table.runs tbody tr').length === 2")
+        browser.click("input[name=a][value=large]")
+        browser.click("input[name=b][value=other]")
+        browser.click("button")
+        browser.wait_for("document.title.includes('large')")
+        assert browser.run("document.querySelectorAll('main h1').length") == 1
+        assert browser.console == []
