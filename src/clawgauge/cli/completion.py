@@ -20,7 +20,8 @@ from argcomplete.shell_integration import shellcode
 from clawgauge.cli.files import configured_runs_dir
 from clawgauge.cli.process import DONE
 from clawgauge.errors import ClawgaugeError
-from clawgauge.journal import list_runs, read_config
+from clawgauge.journal import list_runs
+from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 
 EXAMPLES = """\
@@ -80,7 +81,7 @@ def _targets(**_: object) -> list[str]:
     found = {_EMBEDDED: None}
     for path in _folders()[:_RUNS_READ]:
         with suppress(ClawgaugeError, OSError):
-            config = read_config(path)
+            config = Run.open(path).config
             found |= {target.label: None for target in (config.targets if config else ())}
     return list(found)
 

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec

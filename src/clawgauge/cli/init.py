@@ -17,8 +17,14 @@ from pathlib import Path
 from clawgauge.cli.doctor import probe_all
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.config.providers import find_secrets, provider_settings
-from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable
-from clawgauge.config.trust import TrustStore
+from clawgauge.config.settings import (
+    DEFAULT_NAME,
+    Configuration,
+    ProviderTable,
+    place_of,
+    read_trusted,
+    write_trusted,
+)
 from clawgauge.errors import ConfigError
 from clawgauge.records import ProviderProbe
 from clawgauge.reports.clean import one_row
@@ -55,13 +61,13 @@ def execute(arguments: argparse.Namespace) -> int:
         name: ProviderTable(type="openai_chat", base_url=f"http://127.0.0.1:{port}/v1", local=True)
         for name, port in _PORTS.items()
     }
-    settings = provider_settings(Configuration(providers=servers), environ, concurrency=1, tell=_tell)
+    settings = provider_settings(Configuration(providers=servers), environ, _tell)
     redact = keep_secrets(find_secrets(settings, environ))
     probes = [probe for probe in run_async(probe_all(settings.values())) if probe.reachable]
     text = redact(write_configuration(probes, servers))
     with replacing(path) as file:
         file.write(text.encode())
-    TrustStore.of(environ).add(path, hashlib.sha256(text.encode()).hexdigest())
+    write_trusted(environ, {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()})
     for probe in probes:
         named = f": {list_names([model.name for model in probe.models], _MAX_TARGETS)}" if probe.models else ""
         _tell(redact(f"found {probe.provider}{named}"))

@@ -18,8 +18,8 @@ from clawgauge.records.summary import TaskSummary, ToolChannels, ToolUse
 __all__ = [
     "HARMLESS", "MAX_TOKENS", "SCHEMA_VERSION", "STATUSES", "THINKING_LEVELS", "TOOLS_DROPPED", "Attempt",
     "CallBalance", "CellRow", "ClockTrust", "CostSummary", "Event", "FailureCount", "Fit", "GroupSummary", "Harmless",
-    "Inventory", "Job", "JobVerdict", "LatencyStats", "ModelInfo", "Need", "Option", "Percentiles", "Price", "Prompt", "PromptKey",
-    "ProviderProbe", "RateWithInterval", "Repeatability", "Resources", "Result", "RunConfig", "RunOptions",
+    "Inventory", "Job", "JobVerdict", "LatencyStats", "ModelInfo", "Need", "Option", "Percentiles", "Price", "Prompt",
+    "PromptKey", "ProviderProbe", "RateWithInterval", "Repeatability", "Resources", "Result", "RunConfig", "RunOptions",
     "RunSummary", "Status", "SuiteBreakdown", "SuiteInfo", "SuiteRecord", "Target", "TaskSummary", "TimingsUs",
     "ToolChannels", "ToolInvocation", "ToolUse", "TranscriptTurn", "as_count",
 ]  # fmt: skip

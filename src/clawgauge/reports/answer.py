@@ -9,8 +9,7 @@ from typing import NamedTuple
 from clawgauge.records import GroupSummary, JobVerdict, RunSummary
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
-from clawgauge.reports.findings import short_names
-from clawgauge.reports.words import INDICATIVE, LEGEND, format_measure
+from clawgauge.reports.words import INDICATIVE, LEGEND, format_measure, short_names
 from clawgauge.verdict import best_first
 from clawgauge.words import ABSENT, format_bytes, format_money, format_number, format_percent, list_names
 

@@ -28,6 +28,7 @@ from clawgauge.reports.words import (
     MAX_EXAMPLE,
     MAX_HINT,
     MIN_SAMPLES_P95,
+    format_measure,
     is_passing,
     pace_ms,
     word_balance,
@@ -50,7 +51,6 @@ from clawgauge.words import (
     format_percent,
     format_rate,
     plural,
-    rounded,
 )
 
 _MAX_NAME = 120
@@ -167,19 +167,6 @@ def _memory(group: GroupSummary) -> str:
 
 def _rate(rate: RateWithInterval | TaskSummary | ToolUse | None) -> str:
     return format_rate(rate.k, rate.n, rate.ci95) if rate else ABSENT
-
-
-def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
-    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`, `> 120 s`."""
-    value = getattr(figures, name)
-    if value is None:
-        return ABSENT
-    if name in figures.beyond:
-        return f"> {rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
-    mark = INDICATIVE if name in figures.indicative else ""
-    ends = getattr(figures, f"{name}_ci95") if interval else None
-    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
-    return f"{rounded(value, digits)}{mark}{between}"
 
 
 def _source(use: ToolUse) -> str:

@@ -15,6 +15,7 @@ from clawgauge.records import (
     CallBalance,
     FailureCount,
     GroupSummary,
+    Percentiles,
     Result,
     RunConfig,
     RunOptions,
@@ -25,7 +26,16 @@ from clawgauge.records import (
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.tool_use import word_lacking
-from clawgauge.words import format_duration, format_latency, format_percent, format_rate, list_names, plural
+from clawgauge.words import (
+    ABSENT,
+    format_duration,
+    format_latency,
+    format_percent,
+    format_rate,
+    list_names,
+    plural,
+    rounded,
+)
 
 INDICATIVE = "†"
 MAX_HINT = 240
@@ -114,6 +124,19 @@ def word_balance(balance: CallBalance | None) -> str:
     called, held = format_rate(balance.k_call, balance.n_call), format_rate(balance.k_no_call, balance.n_no_call)
     figure = f"calls when it should and only then: {format_percent(balance.rate)}"
     return f"{figure} (called where it should {called}, held back where it should {held})"
+
+
+def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
+    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`, `> 120 s`."""
+    value = getattr(figures, name)
+    if value is None:
+        return ABSENT
+    if name in figures.beyond:
+        return f"> {rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
+    mark = INDICATIVE if name in figures.indicative else ""
+    ends = getattr(figures, f"{name}_ci95") if interval else None
+    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
+    return f"{rounded(value, digits)}{mark}{between}"
 
 
 def short_names(targets: Iterable[Target]) -> dict[Target, str]:

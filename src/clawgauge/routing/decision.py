@@ -21,6 +21,7 @@ from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.stats.tiers import effective_counts
+from clawgauge.verdict.jobs import HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS
 from clawgauge.words import format_ms, format_percent
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -28,10 +29,6 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 # A model is the best where it is best in this share of the resamplings; short of it, it is one of a tie.
 SURE_SHARE = 0.95
-# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
-HALF_P95_MS = 5_000.0
-HALF_TTFT_MS = 1_000.0
-HALF_COST_USD = 0.01
 _MIN_RESAMPLES, _MAX_RESAMPLES = 200, 500
 _STEPS = 1_000_000
 # A percentile of more times than these is the same to any digit a score has.

@@ -26,7 +26,8 @@ BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "l
 _SELECTED = {
     "core": "P0 P6 P7 P8 P9 P13 P16 P17 P18 P19 P22 P26 P34",
     "tool_use": "P0 P1 P3 P8 P11 P15 P16 P22 P25 P28",
-    "native_tools": "P0#1 P2 P3 P5#1 P6#1 P9 P13#1 P15#1 P18 P19 P20#1 P23#1 P26 P27 P28 P36#1 P40#1 P48 P52 P58 P59 P60",
+    "native_tools": "P0#1 P2 P3 P5#1 P6#1 P9 P13#1 P15#1 P18 P19 P20#1 P23#1 P26 P27 P28 P36#1 P40#1 P48 P52 P58 "
+    "P59 P60",
     "restraint": "P0 P3 P4 P7 P9 P10 P12 P13 P15 P16 P18 P20 P21 P23 P24",
     "agentic": "P0 P1 P2 P3 P5 P7 P9 P12 P17",
 }

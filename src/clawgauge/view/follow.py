@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import read_event_log, stat_file
+from clawgauge.journal import stat_file
 from clawgauge.journal.disk import LINE_CAP_BYTES, LOCK, RESULTS, open_file
 from clawgauge.journal.reader import line_decoder
-from clawgauge.reports.html.survey import OUTCOMES, classify
+from clawgauge.reports.html.calls import OUTCOMES, classify
 from clawgauge.run_data import Row, Run
 
 MAX_ROWS = 500
@@ -24,7 +24,7 @@ def is_running(path: Path) -> bool:
     try:
         if stat_file(path, LOCK) is None:
             return False
-        ends = [event.event for event in read_event_log(path) if event.event.startswith("stretch_")]
+        ends = [event.event for event in Run.open(path).events if event.event.startswith("stretch_")]
     except (OSError, RunFolderError):
         return False
     return not ends or ends[-1] == "stretch_started"

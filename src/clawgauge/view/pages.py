@@ -9,18 +9,19 @@ from string import Template
 from urllib.parse import quote
 
 from clawgauge import __version__
-from clawgauge.compare import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.errors import ClawgaugeError
-from clawgauge.history import Trend, read_history
+from clawgauge.history.findings import Trend
+from clawgauge.history.trends import read_history
 from clawgauge.journal import list_runs, stat_file
 from clawgauge.journal.disk import RESULTS
 from clawgauge.records import RunSummary
 from clawgauge.reports.answer import choose
 from clawgauge.reports.compare import describe_comparison, say_difference
-from clawgauge.reports.findings import describe_run
 from clawgauge.reports.history import describe_history
 from clawgauge.reports.html import Survey, read_runs, render_report
 from clawgauge.reports.html.sections import as_html, text
+from clawgauge.reports.words import describe_run
 from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 from clawgauge.view.follow import is_running

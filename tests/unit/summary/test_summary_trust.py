@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawgauge.reports.summary import format_measure
+from clawgauge.reports.words import format_measure
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.stats.tiers import confidence_sequence
 from clawgauge.summary import summarize_folder
