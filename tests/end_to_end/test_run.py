@@ -35,7 +35,7 @@ def test_a_whole_run(place: Path, server: ScriptedServer) -> None:
     present = {path.name for path in done.folder.iterdir()}
     assert {"config.json", "inventory.json", "results.jsonl", "summary.json", "summary.md", "events.jsonl"} <= present
     assert {"resources_fake_scripted-model_before.txt", "resources_fake_scripted-model_after.txt"} <= present
-    assert "Tier 1" in done.stderr and "[4/4]" in done.stderr
+    assert "which model for which job" in done.stderr and "[4/4]" in done.stderr
 
 
 def test_json_puts_the_summary_on_stdout(place: Path) -> None:

@@ -93,9 +93,9 @@ def render(
     if form == "markdown":
         return as_markdown(title, sections)
     # Loaded only now: what is not for a terminal needs none of it.
-    from clawgauge.reports.terminal import as_text
+    from clawgauge.reports.terminal import as_text, paint
 
-    return as_text(sections, shutil.get_terminal_size((0, 0)).columns or width)
+    return paint(as_text(sections, shutil.get_terminal_size((0, 0)).columns or width), sys.stdout, os.environ)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:

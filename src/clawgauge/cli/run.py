@@ -82,7 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="with --resume: go on although the plan has changed")
     add("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted")
     add("--dry-run", action="store_true", help="show the plan; ask nothing")
-    add("--quiet", action="store_true", help="no progress")
+    add("--quiet", "-q", action="store_true", help="no progress")
+    add("--verbose", "-v", action="store_true", help="every figure at the end, not only the answer")
     add("--json", action="store_true", help="the summary as JSON on stdout")
     add("--fail-under", type=float, metavar="RATE", help="exit 1 if a target's pass rate is lower")
 
@@ -114,7 +115,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.dry_run:
         from clawgauge.cli.session import run_session
 
-        return run_async(run_session(plan, resumed, arguments.run_id, tell, quiet=quiet, as_json=arguments.json))
+        shown = {"quiet": quiet, "verbose": arguments.verbose, "as_json": arguments.json}
+        return run_async(run_session(plan, resumed, arguments.run_id, tell, **shown))
     # What a run would refuse has been refused, by the same code and in the same words.
     if resumed is None:
         RunFolder.check_creatable(runs_dir, arguments.run_id)

@@ -29,7 +29,7 @@ from clawgauge.plan import Plan
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunOptions
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.summary import describe_ending
-from clawgauge.reports.terminal import as_text
+from clawgauge.reports.terminal import as_text, paint
 from clawgauge.runner.agenda import cost_budget, make_agenda
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
@@ -40,7 +40,7 @@ _VERSIONED = ("bashkit", "google-re2", "httptools", "msgspec", "psutil", "uvloop
 
 
 async def run_session(
-    plan: Plan, resumed: Resumed | None, run_id: str | None, tell: Tell, *, quiet: bool, as_json: bool
+    plan: Plan, resumed: Resumed | None, run_id: str | None, tell: Tell, *, quiet: bool, verbose: bool, as_json: bool
 ) -> int:
     """`run`: take the folder, ask, summarise, say how it went."""
     # What the user asks, and of whom, is recorded as it is, though a few letters of it may also be those of a key.
@@ -65,7 +65,7 @@ async def run_session(
                 except asyncio.CancelledError:
                     if not interruption.happened:
                         raise
-            return _conclude(plan, folder, quiet=quiet, as_json=as_json)
+            return _conclude(plan, folder, quiet=quiet, verbose=verbose, as_json=as_json)
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.
             raise MachineError(str(fault)) from fault
@@ -125,14 +125,15 @@ async def _measure(plan: Plan, folder: RunFolder, observer: Observer) -> None:
     await run(plan, folder, observer)
 
 
-def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, as_json: bool) -> int:
+def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_json: bool) -> int:
     """The summary, the tiers, what was not answered, the command that refills it, and the exit code."""
     summary = write_summary(folder, plan.config_file)
     if not quiet:
         refill = refill_command(folder.path, plan.config_file)
         width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        sections = describe_ending(summary, folder.path, refill, interrupted=interruption.happened)
-        sys.stderr.write(f"\n{as_text(sections, width)}\n")
+        interrupted = interruption.happened
+        sections = describe_ending(summary, folder.path, refill, interrupted=interrupted, verbose=verbose)
+        sys.stderr.write(f"\n{paint(as_text(sections, width), sys.stderr, plan.environ)}\n")
         sys.stderr.flush()
     if folder.n_events_lost:
         sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)")
     add("cell", metavar="CELL", nargs="?", help="one call")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("-v", "--verbose", action="store_true", help="every figure, not only the answer")
     add("--json", action="store_true", help="as JSON on stdout")
 
 
@@ -39,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
         # Computed from the records, so that it is right even where summary.json is old or missing.
         summary = summarize_folder(path)
         form = "json" if arguments.json else "text"
-        sys.stdout.write(render(describe_summary(summary), form, document=summary))
+        sys.stdout.write(render(describe_summary(summary, verbose=arguments.verbose), form, document=summary))
         return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}

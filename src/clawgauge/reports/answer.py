@@ -72,9 +72,12 @@ def describe_models(summary: RunSummary) -> Section:
     ]
     columns = [Column("model", narrow="name"), *(Column(job.column) for job in jobs)]
     columns += [Column(name, "right") for name in figures]
+    # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
+    yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
     said = [_LEGEND] if jobs else []
+    said += ["pass: unanswered prompts count as failed"] if "answered" in figures and "pass" in figures else []
     said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
-    return Section("", [Table(columns, rows, _YIELDING, ruled=True), Prose(said)])
+    return Section("", [Table(columns, rows, yielding, ruled=True), Prose(said)])
 
 
 def describe_next(summary: RunSummary) -> list[Part]:
@@ -84,9 +87,14 @@ def describe_next(summary: RunSummary) -> list[Part]:
     pairs = dict.fromkeys(pair for command in words for pair in zip(command[2::2], command[3::2], strict=True))
     if not pairs:
         return []
-    asked = [f"{option} {shlex.quote(value)}" for option, value in sorted(pairs, key=lambda pair: pair[0] != "-t")]
+    targets, suites = (
+        [f"{option} {shlex.quote(value)}" for option, value in pairs if option == kind] for kind in ("-t", "-s")
+    )
     jobs = list_names([job.job for job in summary.jobs if job.needs], len(words))
-    return [Prose([f"To tell who is fit for {jobs}:"]), Commands([" ".join(["clawgauge run", *asked])])]
+    # In pieces as a shell reads on, so that it can be pasted whatever the terminal's width.
+    pieces = ["clawgauge run", *targets, *(" ".join(suites[n : n + 3]) for n in range(0, len(suites), 3))]
+    lines = [*(f"{piece} \\" for piece in pieces[:-1]), pieces[-1]]
+    return [Prose([f"To tell who is fit for {jobs}, run:"]), Commands(lines)]
 
 
 def _rate(k: int, n: int) -> str:
@@ -98,6 +106,7 @@ def _memory(group: GroupSummary) -> str:
 
 
 _FIGURES: Mapping[str, Callable[[GroupSummary], str]] = {
+    "answered": lambda group: ABSENT if group.n_ok == group.n_scheduled else f"{group.n_ok}/{group.n_scheduled}",
     "tier": lambda group: ABSENT if (use := group.tool_use).tier is None else f"{use.tier}{'' if use.decided else '?'}",
     "pass": lambda group: _rate(group.n_passed, group.n_scheduled_judged),
     "tools": lambda group: _rate(group.tool_use.k, group.tool_use.n),

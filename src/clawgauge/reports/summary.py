@@ -20,6 +20,7 @@ from clawgauge.records import (
     TaskSummary,
     ToolUse,
 )
+from clawgauge.reports.answer import describe_jobs, describe_models, describe_next
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import (
@@ -41,6 +42,7 @@ from clawgauge.reports.words import (
     word_unreadable,
 )
 from clawgauge.summary.tool_use import word_evidence_command, word_lacking
+from clawgauge.verdict import best_first
 from clawgauge.words import (
     ABSENT,
     format_bytes,
@@ -51,9 +53,12 @@ from clawgauge.words import (
     format_percent,
     format_rate,
     plural,
+    rounded,
 )
 
 _MAX_NAME = 120
+_MAX_WARNINGS = 3
+_TOLERATED_SHARE = 0.05
 # The figures a person misses least.
 _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
 
@@ -75,6 +80,7 @@ def render_markdown(summary: RunSummary, config: RunConfig | None = None, *, ref
     sections = [
         Section("", [Prose([_verdict(summary)])]),
         Section("", [Prose(set_up)]),
+        describe_jobs(summary),
         Section("Models", [_table(groups, _MODELS, left=["Tool tier"])]),
         Section("Tool use", [_table(groups, _TOOL_USE), Points(list(map(_tier_line, groups))), *_way_to_tell(groups)]),
         Section("Beside the tier", [_table(beside, _BESIDE_THE_TIER), Points(balances)]),
@@ -387,28 +393,56 @@ def _notes(summary: RunSummary) -> list[str]:
     return [*notes, f"{word_unreadable(n)}."] if (n := summary.n_unreadable_lines) else notes
 
 
-def describe_summary(summary: RunSummary) -> list[Section]:
-    """What a terminal shows: models, tiers, clock, cost, and what went wrong."""
-    groups = summary.models
-    timed = [(group, _clock(group.clock)) for group in groups if group.clock is not None]
-    clocks = [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {words}" for group, words in timed if words]
-    priced = [f"{_title(group)}: {word_money(group.cost)}" for group in groups if group.cost is not None]
-    worth_knowing = []
-    for group in groups:
-        worth_knowing += [f"{_title(group)}: {word_failure(failure)}" for failure in group.failures]
-        worth_knowing += [f"{_title(group)}: {one_line(warning, MAX_HINT)}" for warning in group.warnings]
-    worth_knowing += [word_unreadable(n)] if (n := summary.n_unreadable_lines) else []
+def describe_summary(summary: RunSummary, *, verbose: bool = False) -> list[Section]:
+    """What a terminal shows: a line a model, the answer for each job, what went wrong, what to do next.
+
+    The rest, `verbose`: how each tier came about, the clock, what was paid, every warning.
+    """
+    groups = best_first(summary.models, summary.jobs)
+    failures = [f"{_title(group)}: {word_failure(failure)}" for group in groups for failure in group.failures]
+    warnings = [f"{_title(group)}: {one_line(warning, MAX_HINT)}" for group in groups for warning in group.warnings]
+    left_out = 0 if verbose else max(0, len(warnings) - _MAX_WARNINGS)
+    notes = [*failures, *warnings[: len(warnings) - left_out]]
+    notes += [word_unreadable(n)] if (n := summary.n_unreadable_lines) else []
+    notes += [f"{plural(left_out, 'more note')}: clawgauge show {summary.run_id} -v"] if left_out else []
+    cautions = [f"{_title(group)}: {group.tool_use.caution}" for group in groups if group.tool_use.caution]
     return [
         Section("", [Prose([f"run {summary.run_id}"])]),
-        _models_at_a_glance(groups),
-        Section("tool use", [Prose([line for group in groups for line in _tier_lines(group)]), *_way_to_tell(groups)]),
-        Section("", [Prose(clocks)]),
-        Section("cost", [Points(priced)]),
-        Section("worth knowing", [Points(worth_knowing)]),
+        describe_models(summary),
+        describe_jobs(summary),
+        *(_details(groups) if verbose else [Section("caution", [Points(cautions)]), Section("", [_timing(groups)])]),
+        Section("worth knowing", [Points(notes)]),
+        Section("", describe_next(summary)),
     ]
 
 
-def describe_ending(summary: RunSummary, path: Path, refill: str, *, interrupted: bool) -> list[Section]:
+def _timing(groups: Sequence[GroupSummary]) -> Prose:
+    """One sentence a run on how far its times can be trusted, where that is not all the way."""
+    clocks = [group.clock for group in groups if group.clock is not None]
+    flagged, watched = sum(clock.n_flagged for clock in clocks), sum(clock.n_watched for clock in clocks)
+    busy = any(clock.busy for clock in clocks)
+    if not busy and flagged <= _TOLERATED_SHARE * watched:
+        return Prose([])
+    lag_ms = max((clock.lag_p99_ms or 0.0 for clock in clocks), default=0.0)
+    why = "the machine was busy" if busy else "this program was held up"
+    return Prose([f"timing: rough, {why}{f' (±{rounded(lag_ms)} ms)' if lag_ms >= 1 else ''}"])
+
+
+def _details(groups: Sequence[GroupSummary]) -> list[Section]:
+    timed = [(group, _clock(group.clock)) for group in groups if group.clock is not None]
+    clocks = [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {words}" for group, words in timed if words]
+    priced = [f"{_title(group)}: {word_money(group.cost)}" for group in groups if group.cost is not None]
+    return [
+        _models_at_a_glance(groups),
+        Section("tool use", [Prose([line for group in groups for line in _tier_lines(group)])]),
+        Section("", [Prose(clocks)]),
+        Section("cost", [Points(priced)]),
+    ]
+
+
+def describe_ending(
+    summary: RunSummary, path: Path, refill: str, *, interrupted: bool, verbose: bool = False
+) -> list[Section]:
     """The last words of `run`: the summary, what is missing, and the way to fill it."""
     unasked = sum(max(0, group.n_scheduled - group.n_total) for group in summary.models)
     failed = sum(group.n_total - group.n_ok for group in summary.models)
@@ -420,13 +454,13 @@ def describe_ending(summary: RunSummary, path: Path, refill: str, *, interrupted
         Commands([refill] if what else []),
         Prose([f"everything is in {path}"]),
     ]
-    return [*describe_summary(summary), Section("", ending)]
+    return [*describe_summary(summary, verbose=verbose), Section("", ending)]
 
 
 def _models_at_a_glance(groups: Sequence[GroupSummary]) -> Section:
     rows = _table(groups, _GLANCE).rows
     columns = [Column("model", narrow="name"), *(Column(heading, "right") for heading in _GLANCE)]
-    said = ["of all: passes of all scheduled cells with a verdict, answered or not"]
+    said = ["of all: unanswered prompts count as failed"]
     said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
     for group in groups:
         timeouts = f"{plural(group.n_timeouts, 'timeout')}, longer than any answer" if group.n_timeouts else ""

@@ -6,9 +6,11 @@ Apart from the rest because `rich`, which lays the tables out, takes a tenth of 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import TextIO
 
 from rich.cells import chop_cells
 from rich.console import Console
@@ -29,6 +31,22 @@ _GUTTER = " │ "
 _MIN_COLUMN = 20
 _MAX_ANSWER_LINES = 40
 _TAB = "    "
+
+
+_TONES = (
+    (re.compile("✓"), 32),
+    (re.compile("✗|none of these"), 31),
+    (re.compile(r"(?<=\s)\?(?=\s)|cannot tell yet"), 33),
+)
+
+
+def paint(text: str, stream: TextIO, environ: Mapping[str, str]) -> str:
+    """The marks in colour where a person looks at a terminal that has some; each mark says the same without it."""
+    if not stream.isatty() or environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return text
+    for mark, colour in _TONES:
+        text = mark.sub(f"\x1b[{colour}m\\g<0>\x1b[0m", text)
+    return text
 
 
 def as_text(sections: Sequence[Section], width: int | None = None) -> str:

@@ -99,13 +99,14 @@ def word_options(options: RunOptions) -> str:
 
 
 def word_tier(use: ToolUse) -> str:
-    """The evidence of a tier: k of n with its interval, how sure, what the trials are worth."""
-    parts = [f"{format_rate(use.k, use.n, use.ci95)} called"]
+    """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59% sure`."""
+    likely = f", likely {rounded(use.ci95[0] * 100)}–{rounded(use.ci95[1] * 100)}%" if use.ci95 else ""
+    said = f"called a tool in {use.k} of {use.n} ({format_percent(use.rate)}{likely})"
     if use.p_tier is not None and use.tier is not None:
-        parts.append(f"{format_percent(use.p_tier[use.tier - 1])} sure")
+        said += f"; Tier {use.tier}, {format_percent(use.p_tier[use.tier - 1])} sure"
     if use.n_eff is not None and use.n_eff < use.n:
-        parts.append(f"repeats count: worth {use.n_eff:.1f} of {use.n}")
-    return ", ".join(parts)
+        said += f"; {use.n} answers, but repeats are alike: as good as {use.n_eff:.0f} independent ones"
+    return said
 
 
 def word_recommendation(use: ToolUse) -> str:

@@ -28,7 +28,7 @@ from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_cloc
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_censored, to_latency_stats
 from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
-from clawgauge.verdict import built_in, judge_jobs
+from clawgauge.verdict import BUILT_IN, judge_jobs
 
 
 def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
@@ -46,7 +46,7 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
     settings = config.providers if config else {}
     groups = recorded.values()
     models = [summarize_group(group, schedule, run.events, settings.get(group.target.provider, {})) for group in groups]
-    jobs = built_in() | (config.jobs if config else {})
+    jobs = BUILT_IN | (config.jobs if config else {})
     return RunSummary(
         schema_version=SCHEMA_VERSION,
         run_id=run.run_id,

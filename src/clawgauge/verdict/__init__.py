@@ -3,6 +3,6 @@
 Whoever shows an answer (terminal, summary.md, the page, `route`) shows these words in this order.
 """
 
+from clawgauge.verdict.jobs import BUILT_IN as BUILT_IN
 from clawgauge.verdict.jobs import best_first as best_first
-from clawgauge.verdict.jobs import built_in as built_in
 from clawgauge.verdict.jobs import judge_jobs as judge_jobs

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import Fit, GroupSummary, Job, JobVerdict, Need, Percentiles
-from clawgauge.small_file import read_toml
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, list_names
 
@@ -28,11 +25,51 @@ _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint":
 _RECOMMENDED = ("calls", "arguments", "restraint", "tasks")
 
 
-@cache
-def built_in() -> dict[str, Job]:
-    """The jobs that come with the package, in the order they are shown."""
-    jobs, _ = read_toml(Path(__file__).with_name("jobs.toml"), dict[str, Job], "jobs")
-    return jobs
+# As they are shown. [jobs."NAME"] of clawgauge.toml has the same keys; one of the same name replaces it.
+BUILT_IN: dict[str, Job] = {
+    "main agent": Job(
+        column="main",
+        needs=["calls", "arguments", "restraint", "tasks"],
+        weighs={"tasks": 3, "restraint": 2, "first_token": 1},
+    ),
+    "subagent with full tools": Job(
+        column="sub",
+        needs=["recommended"],
+        weighs={"tasks": 3, "tools": 2, "cost": 1},
+    ),
+    "heartbeat and triage": Job(
+        column="triage",
+        needs=["restraint"],
+        prompts=[
+            "core/exact",
+            "core/choice",
+            "core/routing",
+            "core/extraction",
+            "core/normalising",
+            "core/json",
+            "core/schedule",
+        ],
+        called="format and extraction",
+        weighs={"latency": 2, "cost": 1},
+    ),
+    "structured data": Job(
+        column="data",
+        prompts=["core/json", "core/extraction", "native_tools/json_schema"],
+        called="JSON and extraction",
+        weighs={"passes": 3, "cost": 1},
+    ),
+    "long context": Job(
+        column="long",
+        prompts=["long_context/16k", "long_context/32k", "long_context/64k"],
+        called="16k tokens and more",
+        weighs={"passes": 3, "first_token": 1},
+    ),
+    "offline fallback": Job(
+        column="offline",
+        needs=["local", "answers"],
+        weighs={"answers": 1, "tasks": 1},
+    ),
+}
 
 
 class _Figure(NamedTuple):
@@ -96,7 +133,7 @@ def _judge(
     asked_in_full: Collection[str],
 ) -> JobVerdict:
     standings = [_stand(job, group, settings.get(group.provider, {"type": group.provider})) for group in groups]
-    standings.sort(key=lambda one: (_ORDER[one.fit], -one.score, one.group.target.label))
+    standings.sort(key=lambda one: (_ORDER[one.fit], not one.group.n_ok, -one.score, one.group.target.label))
     fit = [one for one in standings if one.fit == "yes"]
     tied = [one for one in fit if one.tied_with(fit[0])] if len(fit) > 1 else []
     ranking = [

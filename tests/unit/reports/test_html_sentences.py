@@ -28,8 +28,9 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
     assert (
         answer == "Nobody for certain yet. sure and open could be: Tier 1 so far, but not all that it takes is shown."
     )
-    assert "sure, Tier 1 (decided): 100% · 14/14 · 78–100% called, 96% sure." in notes
-    assert "open, Tier 1 (provisional: 7 more clean passes would decide it): 100% · 6/6 · 61–100% called" in notes
+    assert "sure, Tier 1 (decided): called a tool in 14 of 14 (100%, likely 78–100%); Tier 1, 96% sure." in notes
+    provisional = "open, Tier 1 (provisional: 7 more clean passes would decide it)"
+    assert f"{provisional}: called a tool in 6 of 6 (100%, likely 61–100%)" in notes
 
 
 def test_nobody_may_be_a_subagent_without_evidence(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clawgauge.run_data.schedule import asks_for_restraint, is_task
 from clawgauge.suites import SELECTION, load_suite
-from clawgauge.verdict import built_in
+from clawgauge.verdict import BUILT_IN
 from support.command import clawgauge
 
 
@@ -36,7 +36,7 @@ def test_the_choice_can_show_who_is_fit_for_the_jobs_of_format_and_data() -> Non
     categories = {(p.suite, p.id): f"{p.suite}/{p.category}" for suite in SELECTION for p in load_suite(suite).prompts}
     asked = [categories[suite, prompt_id] for suite, ids in chosen().items() for prompt_id in ids]
     for job in ("heartbeat and triage", "structured data"):
-        assert sum(category in built_in()[job].prompts for category in asked) >= 9
+        assert sum(category in BUILT_IN[job].prompts for category in asked) >= 9
 
 
 def test_a_run_without_suites_asks_the_choice_and_full_asks_all(tmp_path: Path) -> None:

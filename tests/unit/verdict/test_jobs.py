@@ -50,8 +50,9 @@ def test_what_nobody_measured_cannot_be_told_and_the_run_that_would_is_named(tmp
 def test_one_run_is_proposed_for_all_that_is_not_known(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
     (command,) = [part for part in describe_next(summary) if isinstance(part, Commands)]
-    suites = "-s native_tools -s restraint -s agentic -s long_context"
-    assert command.lines == [f"clawgauge run -t {PROVIDER}:a -t {PROVIDER}:b {suites}"]
+    targets = [f"-t {PROVIDER}:a \\", f"-t {PROVIDER}:b \\"]
+    suites = ["-s native_tools -s restraint -s agentic \\", "-s long_context"]
+    assert command.lines == ["clawgauge run \\", *targets, *suites]
 
 
 def test_models_that_could_be_equally_good_are_called_a_tie(tmp_path):
