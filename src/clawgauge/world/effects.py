@@ -25,9 +25,11 @@ STEP = 256
 
 
 class Refusal(Exception):
-    """A tool cannot do what it was asked; the message says why, for the model to read."""
+    """A tool or a command cannot do what it was asked; the message says why, for the model to read."""
 
-    code = 1  # of a command that ends so
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class FileFault(Refusal):

@@ -18,7 +18,7 @@ import bashkit
 
 from clawgauge.world import effects
 from clawgauge.world.commands.call import NATIVE
-from clawgauge.world.effects import FileFault, Ledger, OutOfFuel
+from clawgauge.world.effects import FileFault, Ledger
 from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
 
 _KINDS = {
@@ -101,12 +101,9 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
-    def __init__(self, tree: FileTree, ledger: Ledger, on_exhausted: Callable[[], object]) -> None:
-        """`on_exhausted` is called when the tree has done all the work that one call may cost."""
-        self._tree, self._ledger = tree, ledger
-        self.on_exhausted = on_exhausted
-        # What went wrong on the way that is no refusal: it cannot cross into C, and must not pass for one.
-        self.faults: list[BaseException] = []
+    def __init__(self, tree: FileTree, ledger: Ledger, on_fault: Callable[[Exception], object]) -> None:
+        """`on_fault` is told of what cannot cross into C and is no refusal, such as too much work for one call."""
+        self._tree, self._ledger, self.on_fault = tree, ledger, on_fault
         self._scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
         instance = next(_instances)
@@ -198,14 +195,11 @@ def _guarded(operation: str) -> Callable[..., int]:
             mount.perform(operation, resolve(path.bytes().decode()), given)
         except FileFault as refused:
             words = str(refused)
-        except OutOfFuel:
-            words = "Killed"
-            mount.on_exhausted()
         except UnicodeDecodeError:
             words = effects.INVALID
         except Exception as error:
-            words = type(error).__name__
-            mount.faults.append(error)
+            words = "Killed"
+            mount.on_fault(error)
         else:
             return 0
         fault.contents.kind = _KINDS.get(words, 0)

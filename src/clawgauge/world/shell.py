@@ -19,7 +19,7 @@ import bashkit
 
 from clawgauge.world.commands import COMMANDS, Call
 from clawgauge.world.commands.call import Command, NotSimulated, Options
-from clawgauge.world.effects import OutOfFuel, Refusal
+from clawgauge.world.effects import Refusal
 from clawgauge.world.files import to_bytes
 from clawgauge.world.machine import Machine, home_of
 from clawgauge.world.mount import TreeMount, polish
@@ -64,28 +64,27 @@ class Shell:
         self._machine = machine
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
         self._me = me = weakref.proxy(self)
-        mount = TreeMount(machine.files, machine.ledger, lambda: me._exhaust())  # noqa: PLW0108
+        mount = TreeMount(machine.files, machine.ledger, lambda fault: me._fail(fault))  # noqa: PLW0108
         self._tree = bashkit.FileSystem.from_capsule(mount.capsule)
-        self._faults = mount.faults
+        # What ended the line within bashkit and is no refusal: it must not pass for one.
+        self._faults: list[BaseException] = []
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
         self._shells: dict[tuple[str, int, str], bashkit.Bash] = {}
         self._running: list[bashkit.Bash] = []
         self._stdin: list[str] = []
-        self._exhausted = False
 
     def run(self, line: str, workdir: str) -> CommandOutput:
         """Run a command line. Raises `Refusal` for what is not even tried and `OutOfFuel` for too much work."""
         _refuse_silent_limits(line)
         self._machine.fuel.spend(len(line))
-        self._exhausted = False
         self._faults.clear()
         self._machine.notices.clear()
         line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
         output = self._run_apart(f"exec 2>&1; {line}", workdir, {})
-        if self._faults:  # a defect of ours, or no memory: never an answer to the model, nor a verdict
+        if (
+            self._faults
+        ):  # too much work; or a defect of ours, or no memory: never an answer to the model, nor a verdict
             raise self._faults[0]
-        if self._exhausted:
-            raise OutOfFuel
         text = output.text + output.errors
         unseen = [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]
         if unseen:
@@ -104,8 +103,8 @@ class Shell:
         call.print(output.text)
         return call.say(output.errors, output.code)
 
-    def _exhaust(self) -> None:
-        self._exhausted = True
+    def _fail(self, fault: BaseException) -> None:
+        self._faults.append(fault)
         self._cancel()
 
     def _cancel(self) -> None:
@@ -201,7 +200,7 @@ class Shell:
             try:
                 code = shell.run_command(command, call)
             except BaseException as fault:
-                shell._faults.append(fault)
+                shell._fail(fault)
                 raise
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
@@ -219,9 +218,6 @@ class Shell:
             if isinstance(refusal, NotSimulated):
                 self._machine.notices.append(f"{call.name}: {refusal}")
             return call.complain(str(refusal), refusal.code)
-        except OutOfFuel:
-            self._exhaust()
-            return 137
 
 
 def _refuse_silent_limits(line: str) -> None:

@@ -3,8 +3,6 @@
 Nothing a model can send raises: what cannot be done is an answer that says so.
 """
 
-from __future__ import annotations
-
 import importlib
 import posixpath
 from collections.abc import Callable, Mapping
@@ -111,7 +109,7 @@ class World:
         return ToolAnswer(said) if isinstance(said, str) else said
 
 
-def _run_command(machine: Machine, shell: Shell, arguments: Arguments) -> ToolAnswer:
+def _run_command(machine: Machine, shell: "Shell", arguments: Arguments) -> ToolAnswer:
     workdir = resolve(arguments.text("workdir", machine.home), machine.home)
     command = arguments.text("command")
     if not machine.files.is_directory(workdir):

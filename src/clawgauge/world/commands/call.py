@@ -1,7 +1,5 @@
 """One command of ours being run: its options, what it is given, how it speaks, and how it says no."""
 
-from __future__ import annotations
-
 import getopt
 import pathlib
 import re
@@ -18,15 +16,7 @@ if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
 
 
-class UsageFault(Refusal):
-    """A command was called in a way it does not take; the message follows on its name."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class NotSimulated(UsageFault):
+class NotSimulated(Refusal):
     """What a real machine would do and this one does not. Told to the model even where it throws errors away."""
 
 
@@ -52,63 +42,8 @@ class Options:
     def whole(self, option: str, default: int) -> int:
         text = self.value(option, str(default))
         if not re.fullmatch(r"[+-]?\d{1,12}", text):
-            raise UsageFault(f"invalid number: '{text[:40]}'")
+            raise Refusal(f"invalid number: '{text[:40]}'")
         return int(text)
-
-
-TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
-NATIVE, ABSENT = frozenset(TABLE["native"]), tuple(TABLE["absent"])
-
-
-class Command:
-    """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
-
-    def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
-        self.run = run
-        self.raw = raw
-        long, idle = table.get("long", "").split(), table.get("idle", "")
-        self.short = table.get("short", "") + idle
-        self.idle = {*idle, *table.get("idle_words", "").split()}
-        items = [item.rstrip("=").partition(":") for item in long]
-        self.letters = {word: letter or word for word, _, letter in items}
-        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
-
-    def parse(self, args: Sequence[str]) -> Options:
-        """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
-        options = Options()
-        end = [*args, "--"].index("--")
-        idle = self.idle - {*self.letters}
-        waiting = [arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle]
-        while waiting:
-            try:
-                # Not `gnu_getopt`, which goes by a variable of the host's.
-                found, waiting = getopt.getopt(waiting, self.short, self.words)
-            except getopt.GetoptError as error:
-                if "not recognized" not in error.msg:
-                    raise UsageFault(error.msg) from None
-                dashes = "--" if "--" in error.msg else "-"
-                raise NotSimulated(f"option '{dashes}{error.opt[:60]}' is not supported here", 2) from None
-            for dashed, value in found:
-                word = dashed.lstrip("-")
-                options.values.setdefault(self.letters.get(word, word) if dashed[1] == "-" else word, []).append(value)
-            options.operands += waiting[:1]
-            waiting = waiting[1:]
-        options.operands += args[end + 1 :]
-        return options
-
-
-COMMANDS: dict[str, Command] = {}
-
-
-def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Enter a function into the table of commands, under names that share the options of the first."""
-
-    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
-        for name in names:
-            COMMANDS[name] = Command(function, TABLE.get(name, TABLE.get(names[0], {})), raw=raw)
-        return function
-
-    return enter
 
 
 @dataclass(slots=True)
@@ -116,7 +51,7 @@ class Call:
     name: str
     args: list[str]
     machine: Machine
-    shell: Shell
+    shell: "Shell"
     stdin: str
     workdir: str
     env: Mapping[str, str]
@@ -158,8 +93,63 @@ class Call:
 
     def require_operands(self, message: str = "missing operand") -> list[str]:
         if not self.options.operands:
-            raise UsageFault(message)
+            raise Refusal(message)
         return self.options.operands
+
+
+TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
+NATIVE, ABSENT = frozenset(TABLE["native"]), tuple(TABLE["absent"])
+
+
+class Command:
+    """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
+
+    def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
+        self.run = run
+        self.raw = raw
+        long, idle = table.get("long", "").split(), table.get("idle", "")
+        self.short = table.get("short", "") + idle
+        self.idle = {*idle, *table.get("idle_words", "").split()}
+        items = [item.rstrip("=").partition(":") for item in long]
+        self.letters = {word: letter or word for word, _, letter in items}
+        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
+
+    def parse(self, args: Sequence[str]) -> Options:
+        """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
+        options = Options()
+        end = [*args, "--"].index("--")
+        idle = self.idle - {*self.letters}
+        waiting = [arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle]
+        while waiting:
+            try:
+                # Not `gnu_getopt`, which goes by a variable of the host's.
+                found, waiting = getopt.getopt(waiting, self.short, self.words)
+            except getopt.GetoptError as error:
+                if "not recognized" not in error.msg:
+                    raise Refusal(error.msg) from None
+                dashes = "--" if "--" in error.msg else "-"
+                raise NotSimulated(f"option '{dashes}{error.opt[:60]}' is not supported here", 2) from None
+            for dashed, value in found:
+                word = dashed.lstrip("-")
+                options.values.setdefault(self.letters.get(word, word) if dashed[1] == "-" else word, []).append(value)
+            options.operands += waiting[:1]
+            waiting = waiting[1:]
+        options.operands += args[end + 1 :]
+        return options
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+    """Enter a function into the table of commands, under names that share the options of the first."""
+
+    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
+        for name in names:
+            COMMANDS[name] = Command(function, TABLE.get(name, TABLE.get(names[0], {})), raw=raw)
+        return function
+
+    return enter
 
 
 def human(size: int) -> str:

@@ -4,9 +4,9 @@ import posixpath
 import re
 import shlex
 
-from clawgauge.world.commands.call import TABLE, Call, NotSimulated, UsageFault, command, fill, human, table, unescape
+from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command, fill, human, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault
+from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault, Refusal
 from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
 
 _LONG = ("l", "n", "g", "o", "full-time")
@@ -203,11 +203,11 @@ def transfer(call: Call) -> int:
     options, files, moves = call.options, call.files, call.name == "mv"
     *sources, last = [*call.require_operands("missing file operand"), *options.all("t")[-1:]]
     if not sources:
-        raise UsageFault(f"missing destination file operand after '{last}'")
+        raise Refusal(f"missing destination file operand after '{last}'")
     folder, verb = call.resolve(last), "move" if moves else "copy"
     into = files.is_directory(folder) and not options.has("T")
     if not into and (len(sources) > 1 or options.has("t") or (last.endswith("/") and not moves)):
-        raise UsageFault(f"target '{last}': {NOT_A_DIRECTORY if files.exists(folder) else NOT_FOUND}")
+        raise Refusal(f"target '{last}': {NOT_A_DIRECTORY if files.exists(folder) else NOT_FOUND}")
 
     def work(source: str, path: str) -> int:
         name = source.strip("/") if options.has("parents") else posixpath.basename(path)
@@ -274,7 +274,7 @@ def mktemp(call: Call) -> int:
     options, machine = call.options, call.machine
     template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
     if "XXX" not in template:
-        raise UsageFault(f"too few X's in template '{template}'")
+        raise Refusal(f"too few X's in template '{template}'")
     machine.n_drawn += 1
     number, draw = machine.n_drawn, machine.draw
     drawn = re.sub("X(?=X*$|X+[^X]*$)", lambda found: _LETTERS[draw(0, 55, "mktemp", number, found.start())], template)
@@ -301,13 +301,13 @@ def chmod(call: Call) -> int:
 @command("chown", "chgrp")
 def chown(call: Call) -> int:
     if len(call.options.operands) < 2:
-        raise UsageFault("missing operand")
+        raise Refusal("missing operand")
     whom, *operands = call.options.operands
     owner, colon, group = whom.partition(":") if call.name == "chown" else ("", "", whom)
     group = group or (owner if colon else "")
     for name in (owner, group):
         if name and name not in call.machine.users():
-            raise UsageFault(f"invalid {'user' if call.name == 'chown' else 'group'}: '{whom[:60]}'")
+            raise Refusal(f"invalid {'user' if call.name == 'chown' else 'group'}: '{whom[:60]}'")
 
     def work(_: str, path: str) -> None:
         call.files.node(path)

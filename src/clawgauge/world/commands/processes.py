@@ -5,7 +5,7 @@ from typing import Any
 
 import re2
 
-from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, Options, UsageFault, command, table
+from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, Options, command, table
 from clawgauge.world.commands.status import summary_line
 from clawgauge.world.effects import Refusal
 from clawgauge.world.services import Process, signal_name
@@ -82,14 +82,14 @@ def _cell(call: Call, process: Process, column: str) -> tuple[Any, ...]:
         "pri": ("20",),
     }  # fmt: skip
     if column not in cells:
-        raise UsageFault(f'error: unknown format specifier "{column[:40]}"')
+        raise Refusal(f'error: unknown format specifier "{column[:40]}"')
     return cells[column]
 
 
 @command("top")
 def top(call: Call) -> int:
     if not call.options.has("b"):
-        raise UsageFault("failed tty get; use 'top -b -n 1'")
+        raise Refusal("failed tty get; use 'top -b -n 1'")
     machine, processes = call.machine, list(call.machine.processes)
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
     mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory().items()}
@@ -110,7 +110,7 @@ def top(call: Call) -> int:
 def _matching(call: Call, options: Options) -> list[Process]:
     users = options.members("u") or options.members("U")
     if not options.operands and not users:
-        raise UsageFault("no matching criteria specified", 2)
+        raise Refusal("no matching criteria specified", 2)
     pattern = options.operands[0] if options.operands else ""
     settings = re2.Options()
     settings.log_errors = False
@@ -118,7 +118,7 @@ def _matching(call: Call, options: Options) -> list[Process]:
     try:
         expression = re2.compile(pattern, settings)
     except re2.error:
-        raise UsageFault(f"invalid pattern '{pattern[:60]}'", 2) from None
+        raise Refusal(f"invalid pattern '{pattern[:60]}'", 2) from None
     match = expression.fullmatch if options.has("x") else expression.search
     found = [
         process
@@ -160,11 +160,11 @@ def kill(call: Call) -> int:
         else:
             words.append(word)
     if signal is None:
-        raise UsageFault("invalid signal specification")
+        raise Refusal("invalid signal specification")
     if call.name == "kill":
         words = [word for word in words if word != "--"]
         if not words:
-            raise UsageFault("usage: kill [-s sigspec | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
+            raise Refusal("usage: kill [-s sigspec | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
         for word in words:
             if not word.isdecimal() or len(word) > 9:
                 return call.say(f"bash: line 1: kill: {word[:40]}: arguments must be process or job IDs\n")

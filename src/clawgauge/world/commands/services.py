@@ -3,7 +3,7 @@
 import re
 from fnmatch import fnmatchcase
 
-from clawgauge.world.commands.call import Call, NotSimulated, UsageFault, command, fill, table, unescape
+from clawgauge.world.commands.call import Call, NotSimulated, command, fill, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.outside import Page, read_url
@@ -28,7 +28,7 @@ def systemctl(call: Call) -> int:
     if action not in (*_CHANGES, *_QUESTIONS):
         raise NotSimulated(f"'{action[:40]}' is not supported here")
     if not names:
-        raise UsageFault("Too few arguments.")
+        raise Refusal("Too few arguments.")
     return max(_control(call, action, name) for name in names)
 
 
@@ -176,7 +176,7 @@ def journalctl(call: Call) -> int:
 def crontab(call: Call) -> int:
     options, schedule, user = call.options, call.machine.schedule, call.machine.ledger.user
     if options.has("u") and user not in ("root", options.value("u")):
-        raise UsageFault("must be privileged to use -u")
+        raise Refusal("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
     name = options.operands[0] if options.operands else None
@@ -196,9 +196,6 @@ def crontab(call: Call) -> int:
     return 0
 
 
-# --- the web ---------------------------------------------------------------------------------------------------------
-
-
 @command("curl")
 def curl(call: Call) -> int:
     options = call.options
@@ -207,7 +204,7 @@ def curl(call: Call) -> int:
         raise NotSimulated("(6) only GET requests can be made from here", 6)
     urls = [*options.all("url"), *options.operands]
     if not urls:
-        raise UsageFault("no URL specified", 2)
+        raise Refusal("no URL specified", 2)
     quiet, retries = options.has("s") and not options.has("S"), options.whole("retry", 0)
 
     def transfer(url: str, _: str) -> int:

@@ -5,8 +5,8 @@ import contextlib
 import re
 import shlex
 
-from clawgauge.world.commands.call import ABSENT, COMMANDS, NATIVE, Call, NotSimulated, UsageFault, command
-from clawgauge.world.effects import FileFault
+from clawgauge.world.commands.call import ABSENT, COMMANDS, NATIVE, Call, NotSimulated, command
+from clawgauge.world.effects import FileFault, Refusal
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,9})?")
@@ -27,12 +27,12 @@ def sudo(call: Call) -> int:
         may = "may run" if machine.spec.sudo else "may run no"
         return call.print(f"User {machine.user} {may} commands on {machine.host}\n")
     if machine.user != "root" and not machine.spec.sudo:
-        raise UsageFault("a password is required")
+        raise Refusal("a password is required")
     if all(re.match(r"[A-Za-z_]\w*=", word) for word in words):
-        raise UsageFault("there is no terminal for a root shell; give a command")
+        raise Refusal("there is no terminal for a root shell; give a command")
     user = options.value("u", "root")
     if user not in machine.users():
-        raise UsageFault(f"unknown user {user[:40]}")
+        raise Refusal(f"unknown user {user[:40]}")
     before, machine.ledger.user = machine.ledger.user, user
     try:
         return call.shell.pass_on(shlex.join(words), call)
@@ -52,7 +52,7 @@ def sleep(call: Call) -> int:
     for arg in call.args or [""]:
         found = _DURATION.fullmatch(arg)
         if found is None:
-            raise UsageFault(f"invalid time interval '{arg[:40]}'")
+            raise Refusal(f"invalid time interval '{arg[:40]}'")
         total_s += float(found[1]) * {"m": 60, "h": 3_600, "d": 86_400}.get(found[2], 1)
     if total_s > 600:
         raise NotSimulated("a call may not take longer than 600 s", 124)

@@ -4,7 +4,8 @@ import calendar
 import datetime as dt
 import re
 
-from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, UsageFault, command, human, table
+from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, command, human, table
+from clawgauge.world.effects import Refusal
 from clawgauge.world.machine import RELEASE, Machine
 
 _UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
@@ -27,7 +28,7 @@ def date(call: Call) -> int:
     args = [{"-I": "-Idate", "--iso-8601": "-Idate", "--rfc-2822": "-R"}.get(arg, arg) for arg in call.args]
     options = COMMANDS["date"].parse(args)
     if options.has("s"):
-        raise UsageFault("cannot set date: Operation not permitted")
+        raise Refusal("cannot set date: Operation not permitted")
     moment = call.machine.clock.moment()
     if options.has("d"):
         moment = read_moment(moment, options.value("d"))
@@ -37,7 +38,7 @@ def date(call: Call) -> int:
     form = _ISO.get(options.value("I"), form)
     for operand in options.operands:
         if not operand.startswith("+"):
-            raise UsageFault(f"invalid date '{operand[:40]}'")
+            raise Refusal(f"invalid date '{operand[:40]}'")
         form = operand[1:]
     return call.print(format_moment(moment, form) + "\n")
 
@@ -95,7 +96,7 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
         return moment
     except (ValueError, OverflowError, OSError):
         known = "'2026-03-01 12:30', 'March 1 2026', 'next monday' and '2 days ago'"
-        raise UsageFault(f"invalid date '{text[:60]}': here are read dates such as {known}") from None
+        raise Refusal(f"invalid date '{text[:60]}': here are read dates such as {known}") from None
 
 
 def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.datetime:
@@ -131,8 +132,6 @@ def format_moment(moment: dt.datetime, form: str) -> str:
     return re.sub(r"%([-_^0#]?):?(3N|.)", fill, form, flags=re.DOTALL)
 
 
-# --- disks, memory and the rest -------------------------------------------------------------------------------------
-
 _DF_COLUMNS: dict[str, str] = TABLE["df"]["columns"]
 
 
@@ -154,7 +153,7 @@ def df(call: Call) -> int:
     columns = options.members("output") or columns
     for name in columns:
         if name not in _DF_COLUMNS:
-            raise UsageFault(f"option --output: field '{name[:40]}' unknown")
+            raise Refusal(f"option --output: field '{name[:40]}' unknown")
     block, is_human = options.value("B", "1M" if options.has("m") else "1K"), options.has("h")
     found = re.fullmatch("([1-9][0-9]{0,8})?([KMGT]?)", block)
     if found is None:
@@ -236,7 +235,7 @@ def identity(call: Call) -> int:
     options, known = call.options, call.machine.users()
     user = options.operands[0] if options.operands else call.machine.ledger.user
     if user not in known:
-        raise UsageFault(f"'{user[:60]}': no such user")
+        raise Refusal(f"'{user[:60]}': no such user")
     shown = "uid={0}({1}) gid={0}({1}) groups={0}({1})\n".format(known[user], user)
     named = f"{user if options.has('n') else known[user]}\n"
     return call.print(named if options.has("u", "g", "G") else shown)
@@ -245,7 +244,7 @@ def identity(call: Call) -> int:
 @command("hostname")
 def hostname(call: Call) -> int:
     if call.options.operands:
-        raise UsageFault("you must be root to change the host name")
+        raise Refusal("you must be root to change the host name")
     address = f"10.0.0.{call.machine.draw(10, 250, 'address')}"
     return call.print(f"{address if call.options.has('I') else call.machine.host}\n")
 
