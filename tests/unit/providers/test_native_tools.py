@@ -219,6 +219,19 @@ def test_two_calls_without_ids_are_two(server: ScriptedServer) -> None:
     assert failure is None and [call.arguments for call in done.native_calls] == [{"n": 1}, {"n": 2}]
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_two_calls_with_one_id_that_come_only_at_the_end_are_two(stream: bool, server: ScriptedServer) -> None:
+    """A server that gives every call the same id and sends no deltas loses none of them, streamed or whole."""
+    output = [{**ITEM, "arguments": f'{{"n": {n}}}'} for n in (1, 2)]
+    response = {"status": "completed", "output": output}
+    body = msgspec.json.encode(response)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    end = data_event({"type": "response.completed", "response": response})
+    server.script(SseBytes(end) if stream else RawBytes(head + body))
+    done, failure = attempt("openai_responses", server.v1_url, stream=stream, tools=[WEATHER])
+    assert failure is None and [call.arguments for call in done.native_calls] == [{"n": 1}, {"n": 2}]
+
+
 def message(item_id: str | None, text: str, kind: str = "output_text") -> dict[str, Any]:
     key = "refusal" if kind == "refusal" else "text"
     return {"id": item_id, "type": "message", "content": [{"type": kind, key: text}]}

@@ -17,6 +17,7 @@ _LOGIN_KINDS = frozenset(
     | {"cloud_credential_error"}
 )
 _LIMIT_ERRORS = frozenset({"usage_limit_reached", "model_requires_usage_credits", "long_context_credits_required"})
+_API_ERRORS: dict[str | None, str] = {"tls_untrusted_ca": "tls_error", "stream_idle_timeout": "timeout"}
 _FULL_CONTEXT_REASONS = frozenset({"prompt_too_long", "blocking_limit"})
 
 _UNREACHABLE = "skipped_unavailable"
@@ -78,51 +79,45 @@ def explain_failure(stream: ClaudeStream, *, model: str, exit_code: int | None, 
 
 
 def _classify(stream: ClaudeStream, words: str, model: str) -> CallFailure | None:
-    """By the fields that say more than an HTTP status does, by the status, else by the words."""
+    """By the fields that say more than an HTTP status does, by the status, by a system's code, else by the words."""
     result, limit = stream.result or ResultLine(), stream.limit
     # The CLI's own name for the error it wrote in the model's place.
     kind = stream.error.error if stream.error else None
-    status = result.api_error_status
+    status, retryable, wait_s = result.api_error_status, False, None
     if status is None and (opening := _OPENING_STATUS.match(words)):
         status = int(opening[1])
+    code = next((code for code in _SYSTEM_CODE.findall(words) if code in _SYSTEM_CODES), None)
     if result.api_error in _LIMIT_ERRORS or (limit is not None and (status == 429 or kind == "rate_limit")):
+        named = ("rate_limited", "usage_limit")
         reset_s = number(limit.get("resetsAt")) if limit else None
         wait_s = max(0.0, reset_s - time.time()) if reset_s is not None else None
-        return CallFailure("rate_limited", "usage_limit", words, retry_after_s=wait_s, http_status=status)
-    if result.terminal_reason in _FULL_CONTEXT_REASONS:
-        return CallFailure("error", "context_length_exceeded", words, http_status=status)
-    if kind == "model_not_found" or (status == 404 and model in words):
-        return CallFailure(_UNREACHABLE, "model_not_found", words, http_status=status)
-    if status is None:
-        return _classify_without_status(result, kind, words, reply_begun=stream.reply_open)
-    passing = status == 429 or status >= 500
-    availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
-    # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
-    inside = stream.reply_open and passing
-    failure_type = "stream_error" if inside else f"http_{status}"
-    # An answer that had begun is paid for and kept; only a rate limit is worth asking again.
-    retryable = passing and (status == 429 or not inside)
-    return CallFailure(availability, failure_type, words, retryable=retryable, http_status=status)
-
-
-def _classify_without_status(
-    result: ResultLine, kind: str | None, words: str, *, reply_begun: bool
-) -> CallFailure | None:
-    """By its kind, by a system's code in the words, else by how they begin."""
-    if kind in _LOGIN_KINDS:
-        return CallFailure("auth_error", "cli_auth", words)
-    if kind == "rate_limit":
-        return CallFailure("rate_limited", "http_429", words, retryable=True)
-    if named_error := {"tls_untrusted_ca": "tls_error", "stream_idle_timeout": "timeout"}.get(result.api_error or ""):
-        return CallFailure("error", named_error, words)
-    for code in _SYSTEM_CODE.findall(words):
-        if (named := _SYSTEM_CODES.get(code)) is not None:
-            availability, failure_type = named
-            if reply_begun and failure_type != "tls_error":
-                availability, failure_type = "error", "stream_interrupted"
-            return CallFailure(availability, failure_type, words, retryable=failure_type == "connection_reset")
-    found = next((named for opening, named in _OPENINGS.items() if words.startswith(opening)), None)
-    return CallFailure(*found, words) if found else None
+    elif result.terminal_reason in _FULL_CONTEXT_REASONS:
+        named = ("error", "context_length_exceeded")
+    elif kind == "model_not_found" or (status == 404 and model in words):
+        named = (_UNREACHABLE, "model_not_found")
+    elif status is not None:
+        # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
+        inside = stream.reply_open and (status == 429 or status >= 500)
+        availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
+        named = (availability, "stream_error" if inside else f"http_{status}")
+        # An answer that had begun is paid for and kept; only a rate limit is worth asking again.
+        retryable = status == 429 or (status >= 500 and not inside)
+    elif kind in _LOGIN_KINDS:
+        named = ("auth_error", "cli_auth")
+    elif kind == "rate_limit":
+        named, retryable = ("rate_limited", "http_429"), True
+    elif result.api_error in _API_ERRORS:
+        named = ("error", _API_ERRORS[result.api_error])
+    elif code is not None:
+        named = _SYSTEM_CODES[code]
+        if stream.reply_open and named[1] != "tls_error":
+            named = ("error", "stream_interrupted")
+        retryable = named[1] == "connection_reset"
+    elif found := next((opening for opening in _OPENINGS if words.startswith(opening)), None):
+        named = _OPENINGS[found]
+    else:
+        return None
+    return CallFailure(*named, words, retryable=retryable, retry_after_s=wait_s, http_status=status)
 
 
 def _ending(exit_code: int | None) -> str:

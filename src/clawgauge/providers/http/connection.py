@@ -51,9 +51,7 @@ class ReadingDesk:
 class Wire(asyncio.Protocol):
     """One connection, one call at a time. Whoever asked is woken once, when all is said."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None = None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
         self.server = ""
         # Whether the server closed the connection in good order, and had not begun to answer.

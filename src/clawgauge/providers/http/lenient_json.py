@@ -23,7 +23,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def decode_lenient(data: bytes) -> dict[str, Any] | None:
     """The object `data` holds; None for anything else."""
-    if len(data) > MAX_VALUES and _is_crowded(data):
+    if _is_crowded(data):
         return None
     try:
         try:
@@ -38,19 +38,19 @@ def decode_lenient(data: bytes) -> dict[str, Any] | None:
 
 def refuse_crowded(data: bytes) -> None:
     """Raise where decoding would swell: 16 MiB of `{},` become more than a gigabyte of objects."""
-    if len(data) > MAX_VALUES and _is_crowded(data):
+    if _is_crowded(data):
         raise CallFailure("error", "response_too_large", f"the reply holds more than {MAX_VALUES} JSON values")
 
 
 def _is_crowded(data: bytes) -> bool:
     # A value stands behind a comma, or is the first in a list or an object: no other can begin.
-    return sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES
+    return len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES
 
 
-def fit(kind: type[S], fields: Mapping[str, Any], **defaults: Any) -> S:
-    """A struct of what fits in `fields`: a member of another type is as if it were left out, or as in `defaults`."""
+def fit(kind: type[S], fields: Mapping[str, Any]) -> S:
+    """A struct of what fits in `fields`: a member of another type is as if it were left out."""
     fitted = {field.name: _fitted(field.type, fields.get(field.encode_name)) for field in msgspec.structs.fields(kind)}
-    return kind(**defaults | {name: value for name, value in fitted.items() if value is not None})
+    return kind(**{name: value for name, value in fitted.items() if value is not None})
 
 
 def _fitted(annotation: Any, value: Any) -> Any:
