@@ -47,6 +47,14 @@ def decode_strictly(text: str) -> Any:
     return repair_value(value)[0] if _SURROGATE_ESCAPE.search(text) else value
 
 
+def try_json(text: str) -> tuple[Any, bool]:
+    """The value and true; where `text` is not strict JSON, itself and false."""
+    try:
+        return decode_strictly(text), True
+    except JsonRefused:
+        return text, False
+
+
 def _refuse_deep_nesting(text: str) -> None:
     depth = 0
     for mark in _DEPTH_MARKS.finditer(text):

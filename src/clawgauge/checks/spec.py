@@ -34,20 +34,15 @@ def matches_fully(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).fullmatch(well_formed(text)) is not None
 
 
+_KINDS = {str: "text", int: "a whole number", float: "a number with a fraction", list: "a list", tuple: "a list"}
+
+
 def kind_of(value: Any) -> str:
     """A JSON value's kind, in words."""
-    match value:
-        case None | bool():
-            return {None: "null", True: "true", False: "false"}[value]
-        case str():
-            return "text"
-        case int():
-            return "a whole number"
-        case float():
-            return "a number with a fraction"
-        case list() | tuple():
-            return "a list"
-    return "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    kind = "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+    return _KINDS.get(type(value), kind)
 
 
 def is_number(value: Any) -> bool:
@@ -86,17 +81,8 @@ class Value:
     types: tuple[type, ...] = (object,)
     low: float = -math.inf
     high: float = math.inf
-    pattern: re.Pattern[str] | None = None
+    pattern: str = ""
     among: tuple[Any, ...] = ()
-
-    def fits(self, value: Any) -> bool:
-        if value is MISSING or not isinstance(value, self.types) or (self.among and value not in self.among):
-            return False
-        if isinstance(value, bool):
-            return bool in self.types or object in self.types
-        if isinstance(value, int | float):
-            return self.low <= value <= self.high
-        return self.pattern is None or self.pattern.search(str(value)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +125,22 @@ class ByType:
     short: bool = False
 
 
-Shape: TypeAlias = Value | ListOf | Named | Fields | ByType | Callable[[Any, str], None]
+Shape: TypeAlias = Value | ListOf | Named | Fields | ByType | Callable[[Any, str], object]
 """What a value may be; where words do not reach, a function that raises `SuiteError` or nothing."""
 
 
 def check(shape: Shape, value: Any, place: str) -> None:
     """Refuse a value that has not this shape, naming its place, such as `answer.values[0]`, and the reason."""
     match shape:
-        case Value():
-            if not shape.fits(value):
+        case Value(types=types):
+            fits = value is not MISSING and isinstance(value, types) and (not shape.among or value in shape.among)
+            if isinstance(value, bool):
+                fits = fits and (bool in types or object in types)
+            elif isinstance(value, int | float):
+                fits = fits and shape.low <= value <= shape.high
+            elif isinstance(value, str):
+                fits = fits and re.search(shape.pattern, value) is not None
+            if not fits:
                 raise refuse(place, shape.wanted, value)
         case ListOf(noun=noun):
             wanted = f"a list of one or more {noun}" if shape.least else f"a list of {noun}"
@@ -169,9 +162,11 @@ def check(shape: Shape, value: Any, place: str) -> None:
             if not isinstance(value, Mapping):
                 raise refuse(place, f"an object with {', '.join(shapes)}", value)
             for key in value:
-                if key not in shapes and (shape.closed or _is_slip(str(key), shapes)):
+                near = [] if key in shapes else difflib.get_close_matches(str(key), shapes, n=1, cutoff=0.8)
+                is_slip = bool(near) and abs(len(near[0]) - len(str(key))) <= 2
+                if key not in shapes and (shape.closed or is_slip):
                     hint = suggest(str(key), shapes) or f"; the keys here are {', '.join(shapes)}"
-                    raise SuiteError(f"key '{at(place, key)}' is not known here{hint}")
+                    raise fault(place, key, f"is not known here{hint}")
             for key, of_key in shapes.items():
                 if key in value or key in required:
                     check(of_key, value.get(key, MISSING), at(place, key))
@@ -189,11 +184,6 @@ def check(shape: Shape, value: Any, place: str) -> None:
             shape(value, place)
 
 
-def _is_slip(key: str, known: Collection[str]) -> bool:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-    return bool(near) and abs(len(near[0]) - len(key)) <= 2
-
-
 def choice(*words: str) -> Shape:
     return Value(" or ".join(map(repr, words)), (str,), among=words)
 
@@ -205,7 +195,7 @@ def whole_number(least: int, most: float = math.inf) -> Shape:
 
 anything = Value("given")
 any_text = Value("text", (str,))
-some_text = Value("text that is not blank", (str,), pattern=re.compile(r"\S"))
+some_text = Value("text that is not blank", (str,), pattern=r"\S")
 some_texts = ListOf(some_text, "texts")
 an_object = Value("an object", (Mapping,))
 true_or_false = Value("true or false", (bool,))

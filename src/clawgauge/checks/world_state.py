@@ -5,8 +5,7 @@ A task is judged by making its calls again on a new world."""
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,7 +23,6 @@ from clawgauge.world.world import MAX_CALLS
 
 Condition = Mapping[str, Any]
 Spec = Mapping[str, Any]
-FindFault = Callable[[Condition, World], str | None]
 
 # What each condition counts, and the word for it in a violation.
 _KINDS_OF_EFFECT = "created deleted changed killed service sent scheduled unscheduled remembered forgotten fetched"
@@ -49,27 +47,19 @@ def _as_list(value: Any) -> list[Any]:
 
 def find_effect(kind: str, condition: Condition, world: World) -> str | None:
     """The first effect, or call, that a condition means, in words, or None."""
-    if kind == "called":
-        return _find_call(condition, world)
-    for effect in world.machine.effects.effects:
+    # Of a call, the pattern is looked for in its arguments as JSON.
+    for call in world.calls if kind == "called" else []:
+        if call.name in _as_list(condition["called"]) and call.arguments is not None:
+            written = well_formed(json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str))
+            if shape.compile_pattern(condition.get("with", "")).search(written) is not None:
+                return f"called {_called(condition)}"
+    for effect in [] if kind == "called" else world.machine.effects.effects:
         if effect.kind == "heard" and is_heard(condition.get("until", ""), effect.subject, effect.detail):
             return None
         if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect):
             shows_detail = effect.detail and effect.kind in ("sent", "deleted", "service")
             detail = f" ({quoted(effect.detail)})" if shows_detail else ""
             return f"{_WORDS.get(effect.kind, effect.kind)} {effect.subject}{detail}"
-    return None
-
-
-def _find_call(condition: Condition, world: World) -> str | None:
-    """The call of one of the tools in whose arguments, looked at as JSON, the pattern is found."""
-    names, pattern = _as_list(condition["called"]), condition.get("with")
-    for call in world.calls:
-        if call.name not in names or call.arguments is None:
-            continue
-        written = well_formed(json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str))
-        if pattern is None or shape.compile_pattern(pattern).search(written) is not None:
-            return f"called {_called(condition)}"
     return None
 
 
@@ -94,14 +84,6 @@ def _fits(patterns: str | list[str], subject: str) -> bool:
     return any(fnmatchcase(subject.lstrip("@#"), glob.lstrip("@#")) for glob in _as_list(patterns))
 
 
-def _fault_of_effect(condition: Condition, world: World) -> str | None:
-    wanted = condition.get("happened", condition)
-    kind = next(kind for kind in EFFECTS if kind in wanted)
-    if find_effect(kind, wanted, world) is not None:
-        return None
-    return f"it has not happened: {_WORDS.get(kind, kind)} {' or '.join(_as_list(wanted[kind]))}"
-
-
 # --- the state of the machine ----------------------------------------------------------------------------------------
 
 
@@ -121,74 +103,64 @@ def find_text_fault(condition: Condition, text: str) -> str | None:
     return None
 
 
-def _fault_of_file(condition: Condition, world: World) -> str | None:
-    path = resolve(condition["file"])
-    files = world.machine.files
-    if condition.get("absent", False):
-        return f"file {path} is there" if files.exists(path) else None
-    if not files.exists(path):
-        return f"file {path} is missing"
-    text = files.text_of(path)
-    if text is None:
-        return f"{path} is a directory" if any(key in condition for key in _TEXT_KEYS) else None
-    fault = find_text_fault(condition, text)
-    return f"file {path} {fault}" if fault else None
-
-
-def _fault_of_process(condition: Condition, world: World) -> str | None:
-    name, wanted = condition["process"], condition["running"]
-    if bool(world.machine.processes.named(name)) == wanted:
-        return None
-    return f"process {name} is not running" if wanted else f"process {name} still runs"
-
-
-def _fault_of_service(condition: Condition, world: World) -> str | None:
-    name, service = condition["service"], world.machine.services.find(condition["service"])
-    state = "not there" if service is None else service.state
-    if "restarted" in condition and find_effect("service", {**condition, "contains": "started"}, world) is None:
-        return f"service {name} was not restarted"
-    return f"service {name} is {state}" if condition.get("state", state) != state else None
-
-
-def _fault_of_disk(condition: Condition, world: World) -> str | None:
-    disk = world.machine.disks.disk_of(resolve(condition["disk"]))
-    wanted = read_size(condition["free"], "free")
-    free = disk.size - disk.used
-    return None if free >= wanted else f"disk {disk.mount} has {free} bytes free, wanted {wanted}"
-
-
-def _fault_of_message(condition: Condition, world: World) -> str | None:
-    recipient = plain_name(condition["message"])
-    texts = [message.text for message in world.machine.mailbox.sent if plain_name(message.who) == recipient]
-    if not texts:
-        return f"no message was sent to {condition['message']}"
-    faults = [find_text_fault(condition, text) for text in texts]
-    return None if None in faults else f"the message to {condition['message']} {faults[-1]}"
-
-
-def _fault_of_cron(condition: Condition, world: World) -> str | None:
-    jobs = [job for job in world.machine.schedule.jobs if condition["cron"] in job.command]
-    if condition.get("absent", False):
-        return f"job {condition['cron']} is scheduled" if jobs else None
-    if not jobs:
-        return f"no job runs {condition['cron']}"
-    wanted = condition.get("schedule")
-    if wanted is None or any(moments_of(job.schedule) == moments_of(wanted) for job in jobs):
-        return None
-    return f"job {condition['cron']} runs at {quoted(jobs[-1].schedule)}, not at {quoted(wanted)}"
-
-
-def _fault_of_memory(condition: Condition, world: World) -> str | None:
-    wanted = {"contains": condition["memory"]}
-    if any(find_text_fault(wanted, note) is None for note in world.machine.notes.notes.values()):
-        return None
-    return f"no note holds {quoted(', '.join(_as_list(condition['memory'])))}"
+def find_fault(condition: Condition, world: World) -> str | None:
+    """What keeps a condition under `expect` from holding, in words, or None."""
+    machine, absent = world.machine, condition.get("absent", False)
+    kind = next(kind for kind in KINDS if kind in condition)
+    subject = condition[kind]
+    match kind:
+        case "file":
+            path = resolve(subject)
+            if machine.files.exists(path) == absent:
+                return f"file {path} is {'there' if absent else 'missing'}"
+            text = None if absent else machine.files.text_of(path)
+            if text is None:
+                return f"{path} is a directory" if any(key in condition for key in _TEXT_KEYS) else None
+            fault = find_text_fault(condition, text)
+            return f"file {path} {fault}" if fault else None
+        case "process":
+            if bool(machine.processes.named(subject)) != condition["running"]:
+                return f"process {subject} {'is not running' if condition['running'] else 'still runs'}"
+        case "service":
+            service = machine.services.find(subject)
+            state = "not there" if service is None else service.state
+            if "restarted" in condition and find_effect(kind, {**condition, "contains": "started"}, world) is None:
+                return f"service {subject} was not restarted"
+            return f"service {subject} is {state}" if condition.get("state", state) != state else None
+        case "disk":
+            disk, least = machine.disks.disk_of(resolve(subject)), read_size(condition["free"], "free")
+            free = disk.size - disk.used
+            return None if free >= least else f"disk {disk.mount} has {free} bytes free, wanted {least}"
+        case "message":
+            texts = [message.text for message in machine.mailbox.sent if plain_name(message.who) == plain_name(subject)]
+            faults = [find_text_fault(condition, text) for text in texts]
+            if None not in faults:
+                return f"the message to {subject} {faults[-1]}" if texts else f"no message was sent to {subject}"
+        case "cron":
+            jobs = [job for job in machine.schedule.jobs if subject in job.command]
+            if bool(jobs) == absent:
+                return f"job {subject} is scheduled" if jobs else f"no job runs {subject}"
+            at = condition.get("schedule")
+            if jobs and at is not None and moments_of(at) not in [moments_of(job.schedule) for job in jobs]:
+                return f"job {subject} runs at {quoted(jobs[-1].schedule)}, not at {quoted(at)}"
+        case "memory":
+            notes = machine.notes.notes.values()
+            if all(find_text_fault({"contains": subject}, note) is not None for note in notes):
+                return f"no note holds {quoted(', '.join(_as_list(subject)))}"
+        case "called":
+            return None if find_effect(kind, condition, world) else f"{_called(condition)} was not called"
+        case _:
+            wanted = condition.get("happened", condition)
+            kind = next(kind for kind in EFFECTS if kind in wanted)
+            if find_effect(kind, wanted, world) is None:
+                return f"it has not happened: {_WORDS.get(kind, kind)} {' or '.join(_as_list(wanted[kind]))}"
+    return None
 
 
 # --- how conditions are written --------------------------------------------------------------------------------------
 
 
-_absolute_path = shape.Value("an absolute path", (str,), pattern=re.compile(r"\A/"))
+_absolute_path = shape.Value("an absolute path", (str,), pattern=r"\A/")
 
 
 def _schedule(value: Any, place: str) -> None:
@@ -204,10 +176,6 @@ def _tools(value: Any, place: str) -> None:
 def _size(value: Any, place: str) -> None:
     shape.check(shape.anything, value, place)
     read_size(value, place)
-
-
-def _moment(value: Any, place: str) -> None:
-    read_moment(value, place)
 
 
 def _refuse_text_of_absent(condition: Condition, place: str) -> None:
@@ -236,48 +204,33 @@ def _condition(shapes: Mapping[str, shape.Shape]) -> shape.Shape:
 _EFFECT_KEYS: dict[str, shape.Shape] = {
     "except": shape.text_or_texts,
     **dict.fromkeys(("contains", "until"), shape.some_text),
-    **dict.fromkeys(("before", "after"), _moment),
+    **dict.fromkeys(("before", "after"), read_moment),
 }
 _EFFECT_SHAPES = {kind: shape.Fields({kind: shape.text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
 _CALLED = shape.Fields({"called": _tools}, {"with": shape.re2_pattern})
 
 
-# Each kind of condition under its first key: how it is written, and what keeps it from holding.
-KINDS: Mapping[str, tuple[shape.Shape, FindFault]] = {
-    "file": (
-        shape.Fields(
-            {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent
-        ),
-        _fault_of_file,
+# Each kind of condition under its first key, as it is written.
+KINDS: Mapping[str, shape.Shape] = {
+    "file": shape.Fields(
+        {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent
     ),
-    "process": (shape.Fields({"process": shape.some_text, "running": shape.true_or_false}), _fault_of_process),
-    "service": (
-        shape.Fields(
-            {"service": shape.some_text},
-            {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
-            also=_refuse_no_state,
-        ),
-        _fault_of_service,
+    "process": shape.Fields({"process": shape.some_text, "running": shape.true_or_false}),
+    "service": shape.Fields(
+        {"service": shape.some_text},
+        {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
+        also=_refuse_no_state,
     ),
-    "disk": (shape.Fields({"disk": shape.some_text, "free": _size}), _fault_of_disk),
-    "message": (shape.Fields({"message": shape.some_text}, _TEXT_KEYS), _fault_of_message),
-    "cron": (
-        shape.Fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
-        _fault_of_cron,
-    ),
-    "memory": (shape.Fields({"memory": shape.text_or_texts}), _fault_of_memory),
-    "called": (
-        _CALLED,
-        lambda wanted, world: None if _find_call(wanted, world) else f"{_called(wanted)} was not called",
-    ),
-    "happened": (shape.Fields({"happened": _condition(_EFFECT_SHAPES)}), _fault_of_effect),
-} | {kind: (checked, _fault_of_effect) for kind, checked in _EFFECT_SHAPES.items() if kind != "service"}
+    "disk": shape.Fields({"disk": shape.some_text, "free": _size}),
+    "message": shape.Fields({"message": shape.some_text}, _TEXT_KEYS),
+    "cron": shape.Fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
+    "memory": shape.Fields({"memory": shape.text_or_texts}),
+    "called": _CALLED,
+    "happened": shape.Fields({"happened": _condition(_EFFECT_SHAPES)}),
+} | {kind: checked for kind, checked in _EFFECT_SHAPES.items() if kind != "service"}
 CONDITIONS: dict[str, shape.Shape] = {
     key: shape.ListOf(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
-    for key, shapes in (
-        ("expect", {kind: checked for kind, (checked, _) in KINDS.items()}),
-        ("forbid", _EFFECT_SHAPES | {"called": _CALLED}),
-    )
+    for key, shapes in (("expect", KINDS), ("forbid", _EFFECT_SHAPES | {"called": _CALLED}))
 }
 
 
@@ -293,9 +246,7 @@ WORLD_STATE = shape.Fields({}, CONDITIONS | {"answer": shape.anything}, closed=F
 
 
 def find_faults(spec: Spec, world: World) -> list[str | None]:
-    """For each condition under `expect` what keeps it from holding, in words, or None."""
-    conditions = spec.get("expect", [])
-    return [KINDS[next(kind for kind in KINDS if kind in wanted)][1](wanted, world) for wanted in conditions]
+    return [find_fault(condition, world) for condition in spec.get("expect", [])]
 
 
 def find_forbidden(spec: Spec, world: World) -> str | None:

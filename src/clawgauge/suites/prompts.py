@@ -45,9 +45,7 @@ _FUNCTION: dict[str, Shape] = {"description": any_text, "parameters": an_object,
 _TOOL = Fields(
     {"type": choice("function"), "function": Fields({"name": some_text}, _FUNCTION, closed=False)}, closed=False
 )
-_format_name = Value(
-    "up to 64 letters, digits, underscores and hyphens", (str,), pattern=re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
-)
+_format_name = Value("up to 64 letters, digits, underscores and hyphens", (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z")
 _SCHEMA = Fields({"name": _format_name, "schema": an_object}, {"description": any_text, "strict": true_or_false})
 RESPONSE_FORMAT = ByType({"json_schema": Fields({"json_schema": _SCHEMA}), "json_object": Fields({})}, "a format")
 TOOLBOX = Named(Fields({}, _FUNCTION), "tools by name")

@@ -2,92 +2,69 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
-from clawgauge.checks.detection.formats.json import (
-    BARE_OPENING,
-    CALL_BEGIN,
-    CALL_END,
-    DEEPSEEK_HEAD,
-    KIMI_HEAD,
-    MISTRAL_HEAD,
-    BareJson,
-    read_json,
-    read_named,
-)
-from clawgauge.checks.detection.formats.markup import (
-    HARMONY_CLOSING,
-    HARMONY_OPENING,
-    TAG_OPENINGS,
-    XTML_OPENING,
-    read_gemma,
-    read_message,
-    read_pairs,
-    read_xtml,
-    tag_reader,
-)
-from clawgauge.checks.detection.formats.python import read_marked, read_whole_message
-from clawgauge.checks.detection.formats.readings import Reader, end_of_thinking, invoke
+from clawgauge.checks.detection.formats import readers as of
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.detection.shell import Find, Vocabulary
+from clawgauge.checks.detection.prose import read_script
+from clawgauge.checks.detection.shell import Call, Find, Lexicon, Vocabulary, mention, read_name
+from clawgauge.records import ToolInvocation
 
+_json = partial(partial, of.read_json)
+_named = partial(partial, of.read_named)
+_pairs = partial(partial, of.read_pairs)
+_python = partial(partial, of.read_marked)
 # Patterns of the opening mark, free of groups, and of the closing one, if it has any; then the readers, of which the
 # first that finds something counts.
-_FORMATS: tuple[tuple[str, str | None, tuple[Reader, ...]], ...] = (
-    (r"<tool_calls>", r"</tool_calls>", (partial(read_json, "jamba"),)),
-    (r"<\|tool_call\|>", r"<\|/tool_call\|>", (partial(read_json, "granite"),)),
-    (r"<function_call>", r"</function_call>", (partial(read_json, "granite"),)),
-    (r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", (partial(read_json, "apertus", keyed=True),)),
-    (r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>", (partial(read_json, "internlm"),)),
-    (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", (partial(read_json, "cohere"),)),
-    (r"(?<![\w.])functools(?=\[)", None, (partial(read_json, "phi4"),)),
-    (
-        r"\[TOOL_CALLS\]",
-        r"\[/TOOL_CALLS\]",
-        (partial(read_json, "mistral"), partial(read_named, "mistral", MISTRAL_HEAD)),
-    ),
-    (CALL_BEGIN, CALL_END, (partial(read_named, "kimi", KIMI_HEAD), partial(read_named, "deepseek", DEEPSEEK_HEAD))),
-    (r"<tool_call>", r"</tool_call>", (partial(read_json, "hermes"), partial(read_pairs, "glm"))),
-    (
-        r"<longcat_tool_call>",
-        r"</longcat_tool_call>",
-        (partial(read_json, "longcat"), partial(read_pairs, "longcat")),
-    ),
-    *((opening, None, (tag_reader(word),)) for word, opening in TAG_OPENINGS.items()),
-    (XTML_OPENING, None, (read_xtml,)),
-    (HARMONY_OPENING, HARMONY_CLOSING, (read_message,)),
-    (r"<start_function_call>", r"<end_function_call>", (read_gemma,)),
-    (r"<\|tool_call>", r"<tool_call\|>", (read_gemma,)),
-    (r"<function_calls>", r"</function_calls>", (partial(read_marked, "olmo"),)),
-    (r"<\|python_start\|>", r"<\|python_end\|>", (partial(read_marked, "pythonic"),)),
-    (
-        r"<\|tool_call_start\|>",
-        r"<\|tool_call_end\|>",
-        (partial(read_json, "lfm2"), partial(read_marked, "lfm2")),
-    ),
-    (
-        r"<\|python_tag\|>",
-        r"<\|eo[mt]_id\|>",
-        # Llama's built-in tools are called by their method of that name.
-        (partial(read_json, "llama3_json"), partial(read_marked, "pythonic", method=".call")),
-    ),
+_FORMATS: tuple[tuple[str, str | None, tuple[of.Reader, ...]], ...] = (
+    (r"<tool_calls>", r"</tool_calls>", (_json("jamba"),)),
+    (r"<\|tool_call\|>", r"<\|/tool_call\|>", (_json("granite"),)),
+    (r"<function_call>", r"</function_call>", (_json("granite"),)),
+    (r"<\|tools_prefix\|>", r"<\|tools_suffix\|>", (_json("apertus", keyed=True),)),
+    (r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>", (_json("internlm"),)),
+    (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", (_json("cohere"),)),
+    (r"(?<![\w.])functools(?=\[)", None, (_json("phi4"),)),
+    (r"\[TOOL_CALLS\]", r"\[/TOOL_CALLS\]", (_json("mistral"), _named("mistral", of.MISTRAL_HEAD))),
+    (of.CALL_BEGIN, of.CALL_END, (_named("kimi", of.KIMI_HEAD), _named("deepseek", of.DEEPSEEK_HEAD))),
+    (r"<tool_call>", r"</tool_call>", (_json("hermes"), _pairs("glm"))),
+    (r"<longcat_tool_call>", r"</longcat_tool_call>", (_json("longcat"), _pairs("longcat"))),
+    *((opening, None, (of.tag_reader(word),)) for word, opening in of.TAG_OPENINGS.items()),
+    (of.XTML_OPENING, None, (of.read_xtml,)),
+    (of.HARMONY_OPENING, of.HARMONY_CLOSING, (of.read_message,)),
+    (r"<start_function_call>", r"<end_function_call>", (of.read_gemma,)),
+    (r"<\|tool_call>", r"<tool_call\|>", (of.read_gemma,)),
+    (r"<function_calls>", r"</function_calls>", (_python("olmo"),)),
+    (r"<\|python_start\|>", r"<\|python_end\|>", (_python("pythonic"),)),
+    (r"<\|tool_call_start\|>", r"<\|tool_call_end\|>", (_json("lfm2"), _python("lfm2"))),
+    # Llama's built-in tools are called by their method of that name.
+    (r"<\|python_tag\|>", r"<\|eo[mt]_id\|>", (_json("llama3_json"), _python("pythonic", method=".call"))),
 )
 _STOPS = [lazy_pattern(f"{closing}|(?={opening})" if closing else f"(?={opening})") for opening, closing, _ in _FORMATS]
 # Every opening mark starts so, and this is much cheaper to look for.
 _MARK_START = lazy_pattern(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
-_OPENING = lazy_pattern("|".join(f"({opening})" for opening in (*(mark for mark, _, _ in _FORMATS), BARE_OPENING)))
+_OPENING = lazy_pattern("|".join(f"({opening})" for opening in (*(mark for mark, _, _ in _FORMATS), of.BARE_OPENING)))
+_CLOSING_OF_THINKING = {
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+}
 
 
 def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
-    position = end_of_thinking(text)
+    position = _end_of_thinking(text)
     if position:
         yield Find(0, position)
-    reading = read_whole_message(text, position)
+    reading = of.read_whole_message(text, position)
     if reading:
-        yield Find(position, reading.end, invoke(reading, position, vocabulary))
+        yield Find(position, reading.end, _invoke(reading, position, vocabulary))
         return
-    bare = BareJson(text)
+    bare = of.BareJson(text)
     while start := _MARK_START.search(text, position):
         position = start.end()
         opening = _OPENING.match(text, start.start())
@@ -99,5 +76,48 @@ def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
             stop, readers = _STOPS[opening.lastindex - 1], _FORMATS[opening.lastindex - 1][2]
             reading = next(filter(None, (read(text, opening, stop) for read in readers)), None)
         if reading:
-            yield Find(start.start(), reading.end, invoke(reading, start.start(), vocabulary))
+            yield Find(start.start(), reading.end, _invoke(reading, start.start(), vocabulary))
             position = reading.end
+
+
+def _end_of_thinking(text: str) -> int:
+    """Where the answer begins; 0 for a text that does not open with thinking."""
+    start = len(text) - len(text.lstrip())
+    for opening, closing in _CLOSING_OF_THINKING.items():
+        if text.startswith(opening, start):
+            place = text.find(closing, start + len(opening))
+            return place + len(closing) if place >= 0 else len(text)
+    return 0
+
+
+def _invoke(reading: of.Reading, at: int, vocabulary: Vocabulary) -> list[Call]:
+    """The invocations in a span, all at its start and in its order. A call without a name that can be is malformed."""
+    channel = f"text:{reading.format}"
+    calls: list[Call] = []
+    for written in reading.calls:
+        name = of.read_tool_name(written.name)
+        valid = written.valid and name is not None
+        invocation = ToolInvocation(name=name or "", arguments=written.arguments, channel=channel, valid=valid)
+        calls.append(Call(at, invocation))
+        if valid and name in vocabulary.lexicon.exec_tools and isinstance(written.arguments, dict):
+            for key, value in written.arguments.items():
+                if key.lower() in vocabulary.lexicon.exec_args:
+                    scripts = _scripts_in(value, key.lower() == "commands", vocabulary.lexicon)
+                    commands = [command for script in scripts for command in read_script(script, vocabulary)]
+                    calls += [Call(at, mention(command, 0, channel).invocation) for command in commands]
+    return calls
+
+
+def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
+    """The command lines an argument holds: text, a list of lines, or the words of one line."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        return []
+    if is_lines or len(value[0].split()) > 1:
+        return value
+    if read_name(value[0]) in lexicon.shell_info:  # what a shell is told to run by `-c` is what runs
+        for option, script in pairwise(value[1:]):
+            if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+                return [script]
+    return [shlex.join(value)]
