@@ -16,31 +16,23 @@ _MAX_DETAIL_CHARS = 200
 _MAX_QUOTED_CHARS = 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
-MALFORMED = "malformed"
-MENTION = "mention"
-NONE = "none"
 
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
     """The stretches of `text` that are answer, in order."""
-    if "<" not in text:
-        return [(0, len(text))]
     spans: list[tuple[int, int]] = []
     start = 0
     inside = False
-    for tag in _TAG.finditer(text):
-        closes = bool(tag[1])
-        if closes:
-            if not inside:
+    for tag in _TAG.finditer(text) if "<" in text else ():
+        if tag[1]:
+            if not inside:  # it closes thinking that was opened before the text began
                 spans.clear()
             inside = False
             start = tag.end()
         elif not inside:
             spans.append((start, tag.start()))
             inside = True
-    if not inside:
-        spans.append((start, len(text)))
-    return spans
+    return spans if inside else [*spans, (start, len(text))]
 
 
 def split_thinking(text: str, *, joint: str = "") -> str:
@@ -50,11 +42,8 @@ def split_thinking(text: str, *, joint: str = "") -> str:
 
 def answer_start(text: str) -> int | None:
     """The offset in `text` of the answer's first visible character, or None where there is only thinking or space."""
-    for start, end in _answer_spans(text):
-        visible = _VISIBLE.search(text, start, end)
-        if visible:
-            return visible.start()
-    return None
+    found = (_VISIBLE.search(text, start, end) for start, end in _answer_spans(text))
+    return next((visible.start() for visible in found if visible), None)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -70,6 +59,15 @@ class Answer(msgspec.Struct, frozen=True):
     tools: list[dict[str, Any]] = []
     world: dict[str, Any] | None = None
     max_turns: int | None = None
+
+    @property
+    def said(self) -> str:
+        """The text without thinking and outer white space."""
+        return split_thinking(self.text).strip()
+
+    @property
+    def native_calls(self) -> list[ToolInvocation]:
+        return [call for call in self.tool_invocations if call.channel == NATIVE]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -116,11 +114,9 @@ def tool_channel_of(invocations: Sequence[ToolInvocation]) -> str:
     The format is that of the first valid call written as text.
     """
     valid = [call.channel for call in invocations if call.valid]
-    if NATIVE in valid:
-        return NATIVE
-    written = next((channel for channel in valid if channel.startswith(TEXT_PREFIX)), None)
-    if written is not None:
-        return written
+    written = [channel for channel in valid if channel.startswith(TEXT_PREFIX)]
+    if NATIVE in valid or written:
+        return NATIVE if NATIVE in valid else written[0]
     if len(valid) < len(invocations):
-        return MALFORMED
-    return MENTION if valid else NONE
+        return "malformed"
+    return "mention" if valid else "none"

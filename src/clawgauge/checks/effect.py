@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import NATIVE, Answer, Verdict, failed, passed, quoted, split_thinking
+from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, split_thinking
 from clawgauge.checks.detection import STEPS, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.prose import (
@@ -196,7 +196,7 @@ def _unasked(spec: Spec) -> list[dict[str, Any]]:
 
 
 def _native_steps(answer: Answer) -> list[Step]:
-    native = [call for call in answer.tool_invocations if call.channel == NATIVE][:MAX_COMMANDS]
+    native = answer.native_calls[:MAX_COMMANDS]
     if not native:
         raise NotCalled("not_called", "no command was called")
     schemas = parameters_by_tool(answer.tools)

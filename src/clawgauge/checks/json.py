@@ -9,6 +9,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import NoneType
 from typing import Any
 
 from clawgauge.characters import repair_value
@@ -79,20 +81,11 @@ def _refuse_constant(literal: str) -> Any:
     raise JsonRefused("json_non_finite_number", f"{literal} is not JSON")
 
 
-def _refuse_long(literal: str) -> None:
+def _read_number(read: Callable[[str], float], literal: str) -> float:
     if len(literal) > MAX_DIGITS and sum(map(str.isdigit, literal)) > MAX_DIGITS:
         raise JsonRefused("json_parse_error", f"a number of more than {MAX_DIGITS} digits")
-
-
-def _read_int(literal: str) -> int:
-    _refuse_long(literal)
-    return int(literal)
-
-
-def _read_float(literal: str) -> float:
-    _refuse_long(literal)
-    number = float(literal)
-    if math.isinf(number):
+    number = read(literal)
+    if number in (math.inf, -math.inf):
         shown = literal if len(literal) <= 40 else literal[:40] + "…"
         raise JsonRefused("json_non_finite_number", f"{shown} overflows")
     return number
@@ -101,20 +94,19 @@ def _read_float(literal: str) -> float:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_refuse_duplicates,
     parse_constant=_refuse_constant,
-    parse_float=_read_float,
-    parse_int=_read_int,
+    parse_float=partial(_read_number, float),
+    parse_int=partial(_read_number, int),
 )
 
 
-TYPES: dict[str, Callable[[Any], bool]] = {
-    "number": shape.is_number,
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "null": lambda value: value is None,
-}
+_TYPES: dict[str, Any] = {"number": int | float, "integer": int, "string": str, "boolean": bool}
+_TYPES |= {"array": list, "object": dict, "null": NoneType}
+
+
+def is_type(value: Any, wanted: str) -> bool:
+    """Whether `value` is of this type of JSON Schema; of one that is not known it always is."""
+    is_bool = isinstance(value, bool) and wanted in ("number", "integer")
+    return isinstance(value, _TYPES.get(wanted, object)) and not is_bool
 
 
 def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
@@ -153,7 +145,7 @@ def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:
         if any(same_value(value, allowed) for allowed in rule["values"]):
             return None
         return "value_not_allowed", f"got {shown(value)}"
-    if not TYPES[wanted](value):
+    if not is_type(value, wanted):
         return "wrong_type", f"wanted {wanted}, got {shape.kind_of(value)}"
     if "min" in rule and value < rule["min"]:
         return "below_min", f"got {shown(value)}, minimum {rule['min']}"

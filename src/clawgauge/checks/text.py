@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import unicodedata
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 from clawgauge.characters import well_formed
@@ -12,13 +13,13 @@ from clawgauge.checks.answer import quoted
 from clawgauge.checks.spec import Fields, ListOf, at, check, compile_pattern, is_number, kind_of, re2_pattern, some_text
 from clawgauge.errors import SuiteError
 
-PATTERN_MARK = "re:"
 RULE_KEYS = ("contains_all", "contains_none")
 _PLAIN_QUOTES = str.maketrans("‘’‚‛′“”„‟″", "'" * 5 + '"' * 5)
 
 
-def is_pattern(wanted: Any) -> bool:
-    return isinstance(wanted, str) and wanted.startswith(PATTERN_MARK)
+def pattern_in(wanted: Any) -> str | None:
+    """The RE2 pattern that a suite's text stands for, or None where it stands for itself."""
+    return wanted.removeprefix("re:") if isinstance(wanted, str) and wanted.startswith("re:") else None
 
 
 def as_written(text: str) -> str:
@@ -59,8 +60,8 @@ def is_text_rule(wanted: Any) -> bool:
 
 def _text_or_pattern(value: Any, place: str) -> None:
     check(some_text, value, place)
-    if value.startswith(PATTERN_MARK):
-        re2_pattern(value.removeprefix(PATTERN_MARK), place)
+    if (pattern := pattern_in(value)) is not None:
+        re2_pattern(pattern, place)
 
 
 def _refuse_empty(rule: Mapping[str, Any], place: str) -> None:
@@ -78,19 +79,15 @@ def find_rule_fault(rule: Mapping[str, Any], text: str) -> str | None:
     """What is wrong with `text`, to follow on its name, or None. A plain text is looked for in any case and spacing."""
     text = as_written(text)
     folded = _folded(text)
-    for wanted in rule.get("contains_all", []):
-        if not _holds(text, folded, wanted):
-            return f"lacks {quoted(wanted)}"
-    for unwanted in rule.get("contains_none", []):
-        if _holds(text, folded, unwanted):
-            return f"holds {quoted(unwanted)}"
-    return None
 
+    def holds(wanted: str) -> bool:
+        if (pattern := pattern_in(wanted)) is not None:
+            return compile_pattern(pattern).search(text) is not None
+        return _folded(as_written(wanted)) in folded
 
-def _holds(text: str, folded: str, wanted: str) -> bool:
-    if is_pattern(wanted):
-        return compile_pattern(wanted.removeprefix(PATTERN_MARK)).search(text) is not None
-    return _folded(as_written(wanted)) in folded
+    lacked = (f"lacks {quoted(wanted)}" for wanted in rule.get("contains_all", []) if not holds(wanted))
+    held = (f"holds {quoted(unwanted)}" for unwanted in rule.get("contains_none", []) if holds(unwanted))
+    return next(chain(lacked, held), None)
 
 
 def _folded(text: str) -> str:

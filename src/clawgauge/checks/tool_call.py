@@ -12,29 +12,10 @@ from functools import partial
 from typing import Any
 
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import (
-    NATIVE,
-    TEXT_PREFIX,
-    Answer,
-    Verdict,
-    failed,
-    passed,
-    quoted,
-    split_thinking,
-    tool_calls_of,
-)
-from clawgauge.checks.json import TYPES
+from clawgauge.checks.answer import NATIVE, TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, tool_calls_of
+from clawgauge.checks.json import is_type
 from clawgauge.checks.speech import find_claim
-from clawgauge.checks.text import (
-    PATTERN_MARK,
-    TEXT_RULE,
-    as_written,
-    find_rule_fault,
-    is_pattern,
-    is_text_rule,
-    same_value,
-    shown,
-)
+from clawgauge.checks.text import TEXT_RULE, as_written, find_rule_fault, is_text_rule, pattern_in, same_value, shown
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
@@ -59,29 +40,16 @@ Fault = tuple[str, str]
 """A violation's code and detail."""
 
 
-def allows_anything(allowed: Any) -> bool:
-    """Whether the allowed values, as the suite writes them, leave the value open."""
-    return allowed == ANYTHING or (isinstance(allowed, list) and ANYTHING in allowed)
-
-
 def read_allowed(allowed: Any) -> tuple[Any, bool]:
-    """The allowed values of an argument, and whether the suite has them compared loosely."""
-    if isinstance(allowed, Mapping):
-        return allowed.get("values"), allowed.get("loose") is True
-    return allowed, False
+    """The allowed values of an argument, "*" where they leave it open, and whether the suite compares them loosely."""
+    loose = isinstance(allowed, Mapping) and allowed.get("loose") is True
+    values = allowed.get("values") if isinstance(allowed, Mapping) else allowed
+    return ANYTHING if isinstance(values, list) and ANYTHING in values else values, loose
 
 
-def is_allowed(value: Any, allowed: list[Any], *, exact: bool = False) -> bool:
-    """Whether `value` is one of the listed values, its texts compared `exact`ly or as `same_text` does."""
+def is_allowed(value: Any, allowed: list[Any], *, exact: bool) -> bool:
+    """Whether `value` is one of the listed values, its texts compared `exact`ly or but for case and dropped marks."""
     return any(same_value(value, wanted, partial(_fits_text, exact=exact)) for wanted in allowed)
-
-
-def same_text(text: str, wanted: str) -> bool:
-    """Whether two texts are the same but for case, outer white space and dropped marks."""
-    text, wanted = text.strip().casefold(), wanted.strip().casefold()
-    bare = wanted.translate(_DROPPED)
-    # A text of nothing but marks ("/", "*") has only its marks to be known by.
-    return text.translate(_DROPPED) == bare if bare else text == wanted
 
 
 def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
@@ -89,9 +57,14 @@ def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
         return find_rule_fault(wanted, text) is None
     if not isinstance(wanted, str):
         return False
-    if is_pattern(wanted):
-        return shape.matches_fully(wanted.removeprefix(PATTERN_MARK), as_written(text) if exact else text.strip())
-    return as_written(text) == as_written(wanted) if exact else same_text(text, wanted)
+    if (pattern := pattern_in(wanted)) is not None:
+        return shape.matches_fully(pattern, as_written(text) if exact else text.strip())
+    if exact:
+        return as_written(text) == as_written(wanted)
+    folded, other = text.strip().casefold(), wanted.strip().casefold()
+    bare = other.translate(_DROPPED)
+    # A text of nothing but marks ("/", "*") has only its marks to be known by.
+    return folded.translate(_DROPPED) == bare if bare else folded == other
 
 
 def parameters_by_tool(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
@@ -119,9 +92,7 @@ def required_names(parameters: Schema) -> list[str]:
 def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
     """The path of the first part of `value` that is of a type its schema refuses, or None; `path` is its own."""
     wanted = schema.get("type")
-    if not any(
-        TYPES.get(str(one), lambda _: True)(value) for one in (wanted if isinstance(wanted, list) else [wanted])
-    ):
+    if not any(is_type(value, str(one)) for one in (wanted if isinstance(wanted, list) else [wanted])):
         return path
     for keyword in ("anyOf", "oneOf"):
         branches = _schemas(schema.get(keyword))
@@ -135,11 +106,9 @@ def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
     return next((misfit for part in parts if (misfit := find_misfit(*part)) is not None), None)
 
 
-def is_listed(schema: Schema, value: Any, *, exact: bool = False) -> bool:
+def is_listed(schema: Schema, value: Any, *, exact: bool) -> bool:
     """Whether `value` is one of those the schema lists, where it lists any."""
-    if "const" in schema:
-        return is_allowed(value, [schema["const"]], exact=exact)
-    listed = schema.get("enum")
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
     return not isinstance(listed, list) or is_allowed(value, listed, exact=exact)
 
 
@@ -153,7 +122,7 @@ def find_mismatch(
     schemas: Mapping[str, Schema],
     *,
     strict: bool,
-    exact: bool = False,
+    exact: bool,
 ) -> Fault | None:
     """What keeps `calls` from being the `expected` ones, of which there are as many; None where nothing does."""
     faults = [[find_fault(wanted, call, schemas, exact=exact) for call in calls] for wanted in expected]
@@ -168,25 +137,27 @@ def find_mismatch(
     return faults[first][(same_tool or left)[0]]
 
 
-def find_fault(
-    expected: Expected, call: ToolInvocation, schemas: Mapping[str, Schema], *, exact: bool = False
-) -> Fault | None:
+def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, Schema], *, exact: bool) -> Fault | None:
     """What is wrong with `call` if it is meant as the `expected` one: the tool, then what is missing, types, values."""
     if not _is_named(call, expected):
         return ("unexpected_call", call.name)
     given: Mapping[str, Any] = call.arguments if isinstance(call.arguments, dict) else {}
-    required, optional = expected.get("arguments", {}), expected.get("optional", {})
+    required = expected.get("arguments", {})
     missing = [name for name in required if name not in given]
     if missing:
         return ("missing_argument", ", ".join(missing))
     parameters = schemas.get(call.name.lower(), {})
-    known = {name: allowed for name, allowed in {**required, **optional}.items() if name in given}
+    known = {name: allowed for name, allowed in {**required, **expected.get("optional", {})}.items() if name in given}
+    schema_of = {name: property_schema(parameters, name) or {} for name in known}
     for name in known:
-        misfit = find_misfit(property_schema(parameters, name) or {}, given[name], name)
+        misfit = find_misfit(schema_of[name], given[name], name)
         if misfit is not None:
             return ("wrong_type", misfit)
     for name, allowed in known.items():
-        if not _is_right(given[name], allowed, property_schema(parameters, name) or {}, exact=exact):
+        values, loose = read_allowed(allowed)
+        # One of a list of words is that word, however loosely the rest is compared.
+        listed = is_listed(schema_of[name], given[name], exact=exact) if exact or values == ANYTHING else True
+        if not listed or (values != ANYTHING and not is_allowed(given[name], values, exact=exact and not loose)):
             return ("wrong_value", f"{name}: got {shown(given[name])}")
     unexpected = [name for name in given if name not in known]
     return ("unexpected_argument", ", ".join(unexpected)) if unexpected else None
@@ -214,14 +185,6 @@ def pair_up(fitting: Sequence[Sequence[int]]) -> list[int | None]:
 
 def _is_named(call: ToolInvocation, expected: Expected) -> bool:
     return call.name.lower() == str(expected["name"]).strip().lower()
-
-
-def _is_right(value: Any, allowed: Any, schema: Schema, *, exact: bool) -> bool:
-    values, loose = read_allowed(allowed)
-    # One of a list of words is that word, however loosely the rest is compared.
-    if (allows_anything(values) or exact) and not is_listed(schema, value, exact=exact):
-        return False
-    return allows_anything(values) or is_allowed(value, values, exact=exact and not loose)
 
 
 def check_together(spec: Mapping[str, Any], place: str) -> None:
@@ -253,8 +216,8 @@ def _allowed_values(allowed: Any, place: str) -> None:
 
 def _check_patterns(value: Any, place: str) -> None:
     """Refuse a pattern that RE2 does not take, also inside a list or an object."""
-    if is_pattern(value):
-        shape.re2_pattern(value.removeprefix(PATTERN_MARK), place)
+    if (pattern := pattern_in(value)) is not None:
+        shape.re2_pattern(pattern, place)
     elif is_text_rule(value):
         shape.check(TEXT_RULE, value, place)
     elif isinstance(value, list):
@@ -278,8 +241,7 @@ TOOL_CALL_KEYS: dict[str, shape.Shape] = {
 
 
 def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
-    """The verdict on the calls of an answer."""
-    native = [call for call in answer.tool_invocations if call.channel == NATIVE]
+    native = answer.native_calls
     parsed = {"tools": tool_calls_of(native)}
     if "expected_calls" not in spec:
         return _judge_restraint(spec, answer, parsed)
@@ -301,7 +263,7 @@ def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, 
         # A call in a model's own format is meant as one, malformed or not; a command in prose is not.
         if call.channel == NATIVE or call.channel.startswith(TEXT_PREFIX):
             return failed("unexpected_call", call.name or "a call without a name", parsed)
-    text = split_thinking(answer.text).strip()
+    text = answer.said
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)
     said = Counter(part for part in map(str.strip, _SENTENCE_END.split(text.lower())) if len(part) >= _LOOP_CHARS)
@@ -323,37 +285,30 @@ def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> 
     if not schemas:
         raise SuiteError("key 'type' is 'tool_call', but the prompt offers no tools; give it 'tools'")
     for index, call in enumerate(spec.get("expected_calls", [])):
-        name, place = call["name"].strip(), f"expected_calls[{index}]"
-        if name.lower() not in schemas:
-            raise SuiteError(
-                f"key '{place}.name' is '{name}', which is not offered; the tools are {', '.join(schemas)}"
-            )
-        _check_arguments(call, name, schemas[name.lower()], place, exact=spec.get("compare") == "exact")
-
-
-def _check_arguments(call: Mapping[str, Any], tool: str, parameters: Schema, place: str, *, exact: bool) -> None:
-    listed = {key: call.get(key, {}) for key in ("arguments", "optional")}
-    for key, values in listed.items():
-        for name, allowed in values.items():
-            here = f"{place}.{key}.{name}"
-            schema = property_schema(parameters, name)
+        tool, place = call["name"].strip(), f"expected_calls[{index}]"
+        if tool.lower() not in schemas:
+            known = ", ".join(schemas)
+            raise SuiteError(f"key '{place}.name' is '{tool}', which is not offered; the tools are {known}")
+        parameters = schemas[tool.lower()]
+        arguments = [(key, *item) for key in ("arguments", "optional") for item in call.get(key, {}).items()]
+        for key, name, allowed in arguments:
+            here, schema = f"{place}.{key}.{name}", property_schema(parameters, name)
             if schema is None:
                 known = ", ".join(parameters.get("properties", {})) or "none"
                 raise SuiteError(f"key '{here}' is no argument of '{tool}'; its arguments are {known}")
-            listed_values, _ = read_allowed(allowed)
-            if not allows_anything(listed_values):
-                for index, value in enumerate(listed_values):
-                    _check_value(value, schema, f"{here}[{index}]", exact=exact)
-    for name in required_names(parameters):
-        if not any(name in values for values in listed.values()):
+            values, _ = read_allowed(allowed)
+            for number, value in enumerate([] if values == ANYTHING else values):
+                _check_value(value, schema, f"{here}[{number}]", exact=spec.get("compare") == "exact")
+        named = [name for _, name, _ in arguments]
+        if unnamed := next((name for name in required_names(parameters) if name not in named), None):
             raise SuiteError(
-                f"key '{place}.arguments' says nothing of '{name}', which '{tool}' requires; "
+                f"key '{place}.arguments' says nothing of '{unnamed}', which '{tool}' requires; "
                 f'allow some values, or "{ANYTHING}" for any'
             )
 
 
 def _check_value(value: Any, schema: Schema, place: str, *, exact: bool) -> None:
-    is_rule = is_pattern(value) or is_text_rule(value)
+    is_rule = pattern_in(value) is not None or is_text_rule(value)
     if find_misfit(schema, "" if is_rule else value, "") is not None:
         wanted = schema.get("type", "another type")
         raise SuiteError(f"key '{place}' is {shape.kind_of(value)}, but the tool's schema asks for {wanted}")

@@ -17,7 +17,6 @@ from clawgauge.checks.answer import (
     failed,
     passed,
     quoted,
-    split_thinking,
     tool_calls_of,
     tool_channel_of,
 )
@@ -286,7 +285,7 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on `answer`; `spec` must have passed `check_spec`. No empty answer passes a validator of text."""
     kind = spec["type"]
     if kind not in _OF_WHOLE_ANSWER:
-        text = well_formed(split_thinking(answer.text)).strip()
+        text = well_formed(answer.said)
         return VALIDATORS[kind][1](spec, text) if text else failed("empty_answer", "no text outside thinking", None)
     verdict = VALIDATORS[kind][1](spec, answer)
     if verdict.objective_pass and kind in ("tool_call", "world_state") and "answer" in spec:

@@ -11,7 +11,7 @@ from typing import Any
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import NATIVE, Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
+from clawgauge.checks.answer import Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES, World
 from clawgauge.world.effects import Effect
@@ -260,7 +260,7 @@ def find_forbidden(spec: Spec, world: World) -> str | None:
 
 def judge_world_state(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on what a task has done, and that it came to an answer within its calls and turns."""
-    native = [call for call in answer.tool_invocations if call.channel == NATIVE]
+    native = answer.native_calls
     parsed: dict[str, Any] = {"tools": tool_calls_of(native)}
     if answer.world is None:
         return failed("no_world", "the prompt has none, so there is nothing to look at", parsed)

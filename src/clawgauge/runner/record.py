@@ -13,7 +13,7 @@ from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import TOOLS_DROPPED, Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Cell
-from clawgauge.suites.prompts import DEFAULT_MAX_TURNS
+from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion
 from clawgauge.world import engine
 

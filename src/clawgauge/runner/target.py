@@ -31,7 +31,7 @@ from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
 from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, to_ms
-from clawgauge.suites.prompts import DEFAULT_MAX_TURNS
+from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
 
 WARM_UP_PROMPT = "Reply with OK."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import math
@@ -27,13 +26,13 @@ class Place:
     key: str = ""
 
     def at_prompt(self, number: int, entry: object) -> Place:
-        """The `number`th prompt, counted from 1, with its id where it has a usable one."""
+        """With its id, where it has a usable one; `number` counts from 1."""
         prompt_id = entry.get("id") if isinstance(entry, dict) else None
         suffix = f" ({prompt_id!r})" if isinstance(prompt_id, str) and prompt_id.strip() else ""
         return Place(self.file, f"prompt {number}{suffix}", self.key)
 
     def at(self, *keys: str | int) -> Place:
-        """One key, or one list entry, further in; with several, as many."""
+        """As many keys, or list entries, further in."""
         path = self.key
         for key in keys:
             path = f"{path}[{key}]" if isinstance(key, int) else at(path, key)
@@ -98,18 +97,16 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
     except RecursionError:
         raise place.refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it") from None
     if not isinstance(document, dict | list):
-        raise place.refusal(
-            f"holds {kind_of(document)}; a suite is a list of prompts, or an object with the key 'prompts'"
-        )
+        wanted = "a suite is a list of prompts, or an object with the key 'prompts'"
+        raise place.refusal(f"holds {kind_of(document)}; {wanted}")
     _refuse_unportable(document, place, depth=0)
     return document
 
 
 def _parse_json(text: str, place: Place) -> object:
     # NaN and Infinity pass here as floats: the walk refuses them, and can name the key.
-    read_int = functools.partial(read_integer, place=place)
     try:
-        return json.loads(text, object_pairs_hook=build_object, parse_int=read_int)
+        return json.loads(text, object_pairs_hook=build_object, parse_int=lambda digits: read_integer(digits, place))
     except json.JSONDecodeError as error:
         raise place.refusal(f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
 
@@ -165,14 +162,12 @@ def _refuse_unportable(value: Any, place: Place, depth: int, keys: tuple[str | i
 
 def _scalar_problem(value: object) -> str | None:
     match value:
-        case None | bool():
-            return None
-        case str():
-            if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value):
-                return None
+        case str() if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             return "holds half of a surrogate pair, which is not text; write the whole character"
-        case int():
-            return None if -(2**63) <= value < 2**64 else "the integer does not fit in 64 bits; use a smaller one"
-        case float():
-            return None if math.isfinite(value) else "the number is not finite; write a finite one"
+        case int() if not -(2**63) <= value < 2**64:
+            return "the integer does not fit in 64 bits; use a smaller one"
+        case float() if not math.isfinite(value):
+            return "the number is not finite; write a finite one"
+        case None | str() | int() | float():
+            return None
     return f"holds {kind_of(value)}; put it in quotes to make it text"

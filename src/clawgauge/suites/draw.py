@@ -1,7 +1,8 @@
-"""Other values for the same prompt, and long texts to find something in: both follow from the number of the drawing.
+"""Other values for the same prompt, and long texts to find something in.
 
 `draw` names texts of a prompt and what may stand in their place; drawing 0 leaves everything as it is written. `long`
-makes the text that `{long}` stands for. One number, one text, on every machine: the choices are hashes.
+makes the text that `{long}` stands for. One number, one text, on every machine: the choices are hashes. `variants`
+makes several prompts of one.
 """
 
 from __future__ import annotations
@@ -13,18 +14,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawgauge.checks.spec import Fields, ListOf, Shape, any_text, is_number, whole_number
+from clawgauge.checks import spec as shape
+from clawgauge.errors import SuiteError
 from clawgauge.suites.document import Place
 
 DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
+FILLED_KEYS = ("prompt", "system", "validator")
+_TEXTS = ("prompt", "system")
+NUMBER_MARK = "#"
 _TOGETHER = "|"
 _LONG_FIELD = "{long}"
-LONG_KEYS: dict[str, Shape] = {
-    "tokens": whole_number(1, 200_000),
-    "of": ListOf(any_text, "lines"),
-    "insert": ListOf(any_text, "lines", least=0),
+LONG_KEYS: dict[str, shape.Shape] = {
+    "tokens": shape.whole_number(1, 200_000),
+    "of": shape.ListOf(shape.any_text, "lines"),
+    "insert": shape.ListOf(shape.any_text, "lines", least=0),
 }
-_LONG = Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
+_LONG = shape.Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
+# `\p{Greek}` and `\x{FF}` belong to patterns.
+_FIELD = re.compile(r"(?<!\\[pPx])\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a mark, a new line.
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
@@ -51,10 +59,8 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
     if not isinstance(entry, dict):
         return entry
     if entry.get("draw") is not None:
-        chosen = draw_texts(entry, drawing, place.at("draw"))
-        if chosen:
-            swap = Swap(chosen)
-            entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
+        swap = Swap(draw_texts(entry, drawing, place.at("draw")))
+        entry = {key: swap.value(value) if key in DRAWN_KEYS else value for key, value in entry.items()}
     if entry.get("long") is not None:
         here, prompt = place.at("long"), entry.get("prompt")
         if not isinstance(prompt, str) or _LONG_FIELD not in prompt:
@@ -63,7 +69,14 @@ def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
         entry = {**entry, "prompt": prompt.replace(_LONG_FIELD, text)}
     world = entry.get("world")
     if isinstance(world, dict) and isinstance(world.get("files"), dict):
-        files = _with_long_files(world["files"], drawing.seed_of(entry), place.at("world", "files"))
+        files = dict(world["files"])
+        for path, file in world["files"].items():
+            if isinstance(file, dict) and "long" in file:
+                here = place.at("world", "files", path, "long")
+                if "text" in file:
+                    raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
+                text = _make_long_text(file["long"], {}, f"{drawing.seed_of(entry)}\0{path}", here)
+                files[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
         entry = {**entry, "world": {**world, "files": files}}
     return {key: value for key, value in entry.items() if key not in ("draw", "long")}
 
@@ -89,7 +102,7 @@ class Swap:
             return {self.text(key): self.value(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item) for item in value]
-        if is_number(value):
+        if shape.is_number(value):
             text = self.text(str(value))
             return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
         return value
@@ -154,22 +167,10 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
         yield value
 
 
-def _with_long_files(files: Mapping[str, Any], seed: str, place: Place) -> dict[str, Any]:
-    written = dict(files)
-    for path, file in files.items():
-        if not isinstance(file, dict) or "long" not in file:
-            continue
-        here = place.at(path, "long")
-        if "text" in file:
-            raise here.refusal("makes the text of a file that has one in 'text'; keep one of them")
-        text = _make_long_text(file["long"], {}, f"{seed}\0{path}", here)
-        written[path] = {key: value for key, value in file.items() if key != "long"} | {"text": f"{text}\n"}
-    return written
-
-
 def _make_long_text(own: object, defaults: Mapping[str, Any], seed: str, place: Place) -> str:
-    given = {key: value for key, value in own.items() if value is not None} if isinstance(own, dict) else own
-    rules: Any = {**defaults, **given} if isinstance(given, dict) else given
+    rules: Any = own
+    if isinstance(own, dict):
+        rules = {**defaults, **{key: value for key, value in own.items() if value is not None}}
     place.check(_LONG, rules)
     return long_text(rules["tokens"], rules["of"], rules.get("insert", []), seed)
 
@@ -218,3 +219,72 @@ def estimate_tokens(line: str) -> int:
     """About how many tokens a text has with the tokenizers in use; what a slot will hold is counted as is typical."""
     sample = _SLOT.sub(lambda match: _TYPICAL.get(match[1]) or match[1].partition(_TOGETHER)[0], line)
     return len(_TOKEN.findall(sample)) + 1
+
+
+def unfold(entry: object, place: Place) -> Iterator[tuple[Any, str | None]]:
+    """The forms of one entry of a suite, each with the id it is a variant of; itself, where it has no variants."""
+    variants = entry.get("variants") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or variants is None:
+        yield entry, None
+        return
+    own_id = entry.get("id")
+    if isinstance(own_id, str) and NUMBER_MARK in own_id:
+        raise place.at("id").refusal(
+            f"{own_id!r} holds a '{NUMBER_MARK}', which numbers the forms of a prompt with variants; take it out"
+        )
+    place.at("variants").check(_VARIANTS, variants)
+    bare = {key: value for key, value in entry.items() if key != "variants"}
+    for number, values in enumerate(variants, start=1):
+        form = _fill(bare, values, place.at("variants", number - 1))
+        if number > 1 and isinstance(own_id, str):
+            form["id"] = f"{own_id}{NUMBER_MARK}{number}"
+        yield form, own_id if isinstance(own_id, str) else None
+
+
+def _values(value: Any, place: str) -> None:
+    if not value or not isinstance(value, dict):
+        found = "is empty" if value == {} else f"is {shape.kind_of(value)}"
+        wanted = 'an object with a value for each field, such as {"city": "Paris"}'
+        raise SuiteError(f"key '{place}' {found}; give {wanted}")
+    for name, item in value.items():
+        if not _NAME.fullmatch(name):
+            raise shape.fault(place, name, "is no name for a field; use letters, digits and underscores")
+        if item is None:
+            raise shape.fault(place, name, "has no value; give one")
+
+
+_VARIANTS = shape.ListOf(_values, "objects, one for each form")
+
+
+def _fill(entry: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """`entry` with the values of one variant in the place of its fields."""
+    used: set[str] = set()
+
+    def value_of(name: str) -> Any:
+        if name not in values:
+            raise place.refusal(f"has no value for the field {{{name}}}; give one")
+        used.add(name)
+        return values[name]
+
+    def text_of(field: re.Match[str]) -> str:
+        value = value_of(field[1])
+        if not isinstance(value, str) and not shape.is_number(value):
+            raise place.at(field[1]).refusal(
+                f"stands in a text and must be text or a number, not {shape.kind_of(value)}"
+            )
+        return str(value)
+
+    def fill(value: Any, *, is_text: bool = False) -> Any:
+        if isinstance(value, str):
+            whole = None if is_text else _FIELD.fullmatch(value)
+            return value_of(whole[1]) if whole else _FIELD.sub(text_of, value)
+        if isinstance(value, list):
+            return [fill(item) for item in value]
+        return {key: fill(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    filled = {key: fill(value, is_text=key in _TEXTS) if key in FILLED_KEYS else value for key, value in entry.items()}
+    for name in values:
+        if name not in used:
+            where = f"{', '.join(FILLED_KEYS[:-1])} or {FILLED_KEYS[-1]}"
+            raise place.at(name).refusal(f"fills nothing; write {{{name}}} in {where}")
+    return filled

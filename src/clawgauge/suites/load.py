@@ -2,55 +2,119 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.checks import COMPARISONS, check_offer, check_spec
-from clawgauge.checks.spec import Fields, ListOf, Shape, any_text, anything, choice, suggest
+from clawgauge.checks import spec as shape
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, SuiteInfo, SuiteRecord
 from clawgauge.suites.document import SUFFIXES, Place, read_document
-from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values
-from clawgauge.suites.prompts import SAMPLING, TOOLBOX, SuiteContext, build_prompt, fold_defaults, label, unfold
+from clawgauge.suites.draw import LONG_KEYS, Drawing, draw_values, unfold
+from clawgauge.world import TOOL_NAMES, tool_definitions
+from clawgauge.world.mailbox import is_heard
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
 # What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
 # decide a tier, fifteen prompts and eight tasks can show restraint and work done (see summary/recommendation.py).
-SELECTION: dict[str, tuple[str, ...]] = {
-    "core": ("P0", "P6", "P13", "P16", "P19", "P22", "P26", "P34"),
-    "tool_use": ("P0", "P1", "P3", "P8", "P11", "P15", "P16", "P22", "P25", "P28"),
-    "native_tools": (
-        *("P0#1", "P2", "P3", "P5#1", "P6#1", "P9", "P13#1", "P15#1", "P18", "P19"),
-        *("P20#1", "P23#1", "P26", "P27", "P28", "P36#1", "P40#1", "P48", "P52", "P60"),
-    ),
-    "restraint": (
-        *("P0", "P3", "P4", "P7", "P9", "P10", "P12", "P13"),
-        *("P15", "P16", "P18", "P20", "P21", "P23", "P24"),
-    ),
-    "agentic": ("P0", "P1", "P2", "P5", "P7", "P9", "P12", "P17"),
+_SELECTED = {
+    "core": "P0 P6 P13 P16 P19 P22 P26 P34",
+    "tool_use": "P0 P1 P3 P8 P11 P15 P16 P22 P25 P28",
+    "native_tools": "P0#1 P2 P3 P5#1 P6#1 P9 P13#1 P15#1 P18 P19 P20#1 P23#1 P26 P27 P28 P36#1 P40#1 P48 P52 P60",
+    "restraint": "P0 P3 P4 P7 P9 P10 P12 P13 P15 P16 P18 P20 P21 P23 P24",
+    "agentic": "P0 P1 P2 P5 P7 P9 P12 P17",
 }
+SELECTION: dict[str, tuple[str, ...]] = {suite: tuple(ids.split()) for suite, ids in _SELECTED.items()}
 MAX_PROMPTS = 10_000
+MAX_TEXT_CHARS = 64 * 1024 * 1024
+DEFAULT_MAX_TURNS = 12
+MOST_TURNS = 100
+VALIDATOR = "world_state"
+_AS_WRITTEN = ("id", "name", "prompt", "category", "tool_choice", "response_format", "world")
 _HASHED = (
     *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
     "max_turns",
 )
-MAX_TEXT_CHARS = 64 * 1024 * 1024
-HEADER_KEYS: dict[str, Shape] = {
-    "name": label,
-    "version": any_text,
-    "description": any_text,
-    **SAMPLING,
-    "compare": choice(*COMPARISONS),
-    "effect": Fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), anything)),
-    "toolbox": TOOLBOX,
-    "long": Fields({}, LONG_KEYS),
-    "prompts": ListOf(anything, "prompts ([[prompts]] in TOML)"),
+Tool = dict[str, Any]
+Toolbox = Mapping[str, Tool]
+Shapes = dict[str, shape.Shape]
+_LABEL = re.compile(r"[^\s,\x00-\x1f\x7f](?:[^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f])?")
+
+
+def label(value: Any, place: str) -> None:
+    """A text by which something is selected on the command line, where commas separate and control characters hide."""
+    shape.check(shape.some_text, value, place)
+    if not _LABEL.fullmatch(value):
+        wanted = "a short plain word without comma, control character, or white space at an end"
+        raise shape.refuse(place, wanted, value)
+
+
+_FUNCTION: Shapes = {"description": shape.any_text, "parameters": shape.an_object, "strict": shape.anything}
+_NAMED_FUNCTION = shape.Fields({"name": shape.some_text}, _FUNCTION, closed=False)
+_TOOL = shape.Fields({"type": shape.choice("function"), "function": _NAMED_FUNCTION}, closed=False)
+_format = "up to 64 letters, digits, underscores and hyphens"
+_SCHEMA = shape.Fields(
+    {"name": shape.Value(_format, (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z"), "schema": shape.an_object},
+    {"description": shape.any_text, "strict": shape.true_or_false},
+)
+_FORMATS: Shapes = {"json_schema": shape.Fields({"json_schema": _SCHEMA}), "json_object": shape.Fields({})}
+# What a suite says for all its prompts, and each prompt may say for itself.
+SAMPLING: Shapes = {
+    "system": shape.any_text,
+    "temperature": shape.Value("a number, 0 or more", (int, float), low=0),
+    "max_tokens": shape.whole_number(1),
 }
-_HEADER = Fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
+_REQUIRED: Shapes = {
+    "id": label,
+    **dict.fromkeys(("name", "prompt"), shape.some_text),
+    "validator": shape.Value(
+        'an object such as {"type": "noop"}, which records the answer without judging it', (dict,)
+    ),
+}
+PROMPT_KEYS: Shapes = {
+    **_REQUIRED,
+    "expected_tool_calls": shape.ListOf(shape.some_text, "tool names", least=0),
+    "category": shape.any_text,
+    **SAMPLING,
+    "tools": shape.ListOf(shape.anything, "tool definitions", least=0),
+    "tool_choice": shape.anything,
+    "response_format": shape.ByType(_FORMATS, "a format"),
+    **dict.fromkeys(("variants", "draw", "long"), shape.anything),
+    "world": shape.a_world,
+    "max_turns": shape.whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
+}
+_PROMPT = shape.Fields(_REQUIRED, PROMPT_KEYS)
+HEADER_KEYS: Shapes = {
+    "name": label,
+    **dict.fromkeys(("version", "description"), shape.any_text),
+    **SAMPLING,
+    "compare": shape.choice(*COMPARISONS),
+    "effect": shape.Fields({}, dict.fromkeys(("world", "forbid", "env", "stand_ins"), shape.anything)),
+    "toolbox": shape.Named(shape.Fields({}, _FUNCTION), "tools by name"),
+    "long": shape.Fields({}, LONG_KEYS),
+    "prompts": shape.ListOf(shape.anything, "prompts ([[prompts]] in TOML)"),
+}
+_HEADER = shape.Fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
+
+
+class SuiteContext(NamedTuple):
+    """What a prompt takes from the suite it stands in: its name, its defaults, its tools by name.
+
+    `validator_defaults` holds, by the type of a validator, the keys it has unless it says otherwise. Of a built-in
+    suite the tests know that its effects can be: a run need not load the simulated world to find that out.
+    """
+
+    name: str
+    sampling: Mapping[str, Any]
+    toolbox: Toolbox
+    validator_defaults: Mapping[str, Mapping[str, Any]]
+    is_builtin: bool = False
 
 
 def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> SuiteRecord:
@@ -93,7 +157,7 @@ def suite_path(ref: str, *, base_dir: Path | None = None) -> Path:
     if Path(ref).suffix.lower() not in SUFFIXES and os.sep not in ref and "/" not in ref:
         names = f"{', '.join(BUILTIN_SUITES[:-1])} and {BUILTIN_SUITES[-1]}"
         raise SuiteError(
-            f"No built-in suite is called {ref!r}{suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
+            f"No built-in suite is called {ref!r}{shape.suggest(ref, BUILTIN_SUITES) or '.'} The built-in suites are "
             f"{names}; for a file of your own give its path, ending in {' or '.join(SUFFIXES)}"
         )
     try:
@@ -173,9 +237,8 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
             here = place.at_prompt(number, form)
             prompt = build_prompt(form, own, here, variant_of)
             if prompt.id in number_of:
-                raise here.at("id").refusal(
-                    f"{prompt.id!r} is already the id of prompt {number_of[prompt.id]}; give each its own"
-                )
+                first = number_of[prompt.id]
+                raise here.at("id").refusal(f"{prompt.id!r} is already the id of prompt {first}; give each its own")
             number_of[prompt.id] = number
             prompts.append(prompt)
             files = (prompt.world or {}).get("files", {}).values()
@@ -184,3 +247,120 @@ def _build_prompts(entries: list[Any], suite: SuiteContext, place: Place, drawin
             if n_chars > MAX_TEXT_CHARS:
                 raise here.refusal(f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite")
     return prompts
+
+
+def build_prompt(entry: object, suite: SuiteContext, place: Place, variant_of: str | None = None) -> Prompt:
+    """Check one entry and fold the suite's defaults into it. `place` already names the prompt."""
+    if isinstance(entry, dict):
+        entry = {key: value for key, value in entry.items() if value is not None or key not in PROMPT_KEYS}
+    place.check(_PROMPT, entry)
+    given: dict[str, Any] = entry  # type: ignore[assignment]  # or it would have been refused
+    world = given.get("world")
+    if world is None and "max_turns" in given:
+        raise place.at("max_turns").refusal("given without 'world'; only a task takes turns")
+    if world is not None and "response_format" in given:
+        raise place.at("response_format").refusal("given with 'world'; a task's answers may be calls, so leave it out")
+    toolbox = suite.toolbox if world is None else world_toolbox()
+    tools = read_tools(given.get("tools", []), toolbox, place.at("tools"))
+    validator = fold_defaults(given["validator"], suite)
+    if not suite.is_builtin or validator.get("type") != "effect":
+        try:
+            check_spec(validator)
+            check_offer(validator, tools)
+        except SuiteError as error:
+            raise place.refusal(f"validator: {error}") from None
+    if world is not None:
+        check_task(world, validator, tools, place)
+    elif validator["type"] == VALIDATOR:
+        raise place.at("validator").refusal(f"type '{VALIDATOR}' looks at a world; give the prompt one in 'world'")
+    if "tool_choice" in given:
+        check_tool_choice(given["tool_choice"], tools, place.at("tool_choice"))
+    expected = [*validator.get("expected_tools", []), *(call["name"] for call in validator.get("expected_calls", []))]
+    for condition in validator.get("expect", []) if validator["type"] == VALIDATOR else []:
+        called = condition.get("called", [])
+        expected += called if isinstance(called, list) else [called]
+    expected += given.get("expected_tool_calls", [])
+    sampling = {**suite.sampling, **given}
+    return Prompt(
+        **{key: given[key] for key in _AS_WRITTEN if key in given},
+        validator=validator,
+        suite=suite.name,
+        expected_tools=list(dict.fromkeys(name.strip().lower() for name in expected)),
+        system=sampling.get("system") or None,
+        temperature=None if sampling.get("temperature") is None else float(sampling["temperature"]),
+        max_tokens=sampling.get("max_tokens"),
+        tools=tools,
+        variant_of=variant_of,
+        max_turns=None if world is None else given.get("max_turns", DEFAULT_MAX_TURNS),
+    )
+
+
+def fold_defaults(validator: dict[str, Any], suite: SuiteContext) -> dict[str, Any]:
+    """A validator with what the suite says for all of its type: of a world its keys, of the files in it each one."""
+    defaults = suite.validator_defaults.get(str(validator.get("type")), {})
+    own, shared = validator.get("world"), defaults.get("world")
+    folded = {**defaults, **validator}
+    if isinstance(own, dict) and isinstance(shared, dict):
+        folded["world"] = {**shared, **own}
+        if isinstance(own.get("files"), dict) and isinstance(shared.get("files"), dict):
+            folded["world"]["files"] = {**shared["files"], **own["files"]}
+    return folded
+
+
+def read_tools(entries: list[Any], toolbox: Toolbox, place: Place) -> list[Tool]:
+    """The tools of a prompt, those named from the toolbox written out."""
+    tools: list[Tool] = []
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        here = place.at(index)
+        if isinstance(entry, str) and entry not in toolbox:
+            known = f"has no {entry!r}{shape.suggest(entry, toolbox)}"
+            found = known if toolbox else f"is missing, so {entry!r} cannot be named"
+            raise here.refusal(f"must be an object, or the name of a tool in the suite's 'toolbox', which {found}")
+        tool = toolbox[entry] if isinstance(entry, str) else entry
+        here.check(_TOOL, tool)
+        name = tool["function"]["name"]
+        # Calls are matched without regard to case, so two names that differ in it alone are one.
+        if name.lower() in seen:
+            raise here.refusal(f"{name!r} is offered twice; keep one of them")
+        seen.add(name.lower())
+        tools.append(tool)
+    return tools
+
+
+def check_tool_choice(wanted: Any, tools: list[Tool], place: Place) -> None:
+    """Refuse what the model is told about using the tools where it does not fit those on offer."""
+    if not tools:
+        raise place.refusal("given without 'tools'; offer some, or leave it out")
+    offered = [tool["function"]["name"] for tool in tools]
+    match wanted:
+        case "auto" | "none" | "required":
+            return
+        case {"type": "function", "function": {"name": name}}:
+            if name not in offered:
+                raise place.refusal(f"names {name!r}, which is not offered; the tools are {', '.join(offered)}")
+        case _:
+            raise place.refusal('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')
+
+
+@functools.cache
+def world_toolbox() -> Toolbox:
+    """The tools that a task may name: those its world answers."""
+    return {tool["function"]["name"]: tool for tool in tool_definitions(TOOL_NAMES)}
+
+
+def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], place: Place) -> None:
+    """Refuse a task without tools or with foreign ones, and one that waits for words nobody will say."""
+    if not tools:
+        raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
+    replies = world.get("replies", [])
+    for index, condition in enumerate(validator.get("forbid", [])):
+        until = condition.get("until")
+        if until is not None and not any(is_heard(until, reply["from"], reply["text"]) for reply in replies):
+            reason = f"{until!r} fits no reply of the world; write it as 'name: text', with * for any characters"
+            raise place.at("validator", "forbid", index, "until").refusal(reason)
+    for index, tool in enumerate(tools):
+        name = tool["function"]["name"]
+        if name not in TOOL_NAMES:
+            reason = f"{name!r} is not a tool of the simulated world, whose tools are {', '.join(TOOL_NAMES)}"
+            raise place.at("tools", index).refusal(reason)
