@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, split_thinking
-from clawgauge.checks.detection import STEPS, take_calls
+from clawgauge.checks.detection import STEPS, prose, take_calls
 from clawgauge.checks.detection.formats import find_structured
-from clawgauge.checks.detection.prose import (
-    drop_prompt,
-    find_fenced,
-    find_inline_code,
-    find_markers,
-    find_quoted,
-    scan_blocks,
-    scan_prompts,
-)
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
 from clawgauge.checks.text import TEXT_RULE, find_rule_fault
@@ -67,11 +58,8 @@ class NotCalled(Exception):
     """The answer calls nothing that could be run: the violation's code and detail."""
 
 
-_TEXTS_BY_NAME = shape.Named(shape.any_text, "texts by name")
-
-
 def _variables(value: Any, place: str) -> None:
-    shape.check(_TEXTS_BY_NAME, value, place)
+    shape.check(shape.Named(shape.any_text, "texts by name"), value, place)
     for name in value:
         if not _ENV_NAME.fullmatch(name):
             raise shape.fault(place, name, "must be a variable's name: letters, digits and underscores")
@@ -133,30 +121,20 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
             command = arguments["command"].replace(" && ", " ; ") if stand_ins else arguments["command"]
             arguments = arguments | {"command": exports + command}
         outputs.append(world.call(step.tool, arguments).text)
-    printed = "\n".join(outputs)
-    if "look" in spec:
-        printed = world.call("exec", {"command": spec["look"]}).text
-    printed = _without_own_words(printed, commands)
+    printed = world.call("exec", {"command": spec["look"]}).text if "look" in spec else "\n".join(outputs)
+    # What the machine has said: not the words that an answer has it repeat (`echo "3.5 GiB available"`).
+    for own in filter(None, map(_WRITTEN.fullmatch, dict.fromkeys(commands))):
+        printed = printed.replace(own[1].replace("\\n", "\n").strip(), "", 1)
     printed = "\n".join([printed, *(stand_in.get("prints", "") for stand_in in stand_ins)])
     parsed["printed"] = printed[:1_000]
     done = next((stand_in["does"] for stand_in in stand_ins if "does" in stand_in), None)
-    effect = done or find_forbidden(spec, world) or find_forbidden({"forbid": _unasked(spec)}, world)
-    if effect is not None:
+    if effect := done or find_forbidden(spec, world) or find_forbidden({"forbid": _unasked(spec)}, world):
         return failed("forbidden_effect", effect, parsed)
-    fault = next(filter(None, find_faults(spec, world)), None)
-    if fault is not None:
+    if fault := next(filter(None, find_faults(spec, world)), None):
         return failed("effect_missing", fault, parsed)
-    fault = find_rule_fault(spec["output"], printed) if "output" in spec else None
-    if fault is not None:
+    if fault := find_rule_fault(spec["output"], printed) if "output" in spec else None:
         return failed("output_missing", f"what was printed {fault}: {quoted(printed)}", parsed)
     return passed(parsed)
-
-
-def _without_own_words(printed: str, commands: Sequence[str]) -> str:
-    """What the machine has said: not the words that an answer has it repeat (`echo "3.5 GiB available"`)."""
-    for own in filter(None, map(_WRITTEN.fullmatch, dict.fromkeys(commands))):
-        printed = printed.replace(own[1].replace("\\n", "\n").strip(), "", 1)
-    return printed
 
 
 def _commands_of(line: str) -> list[str]:
@@ -259,7 +237,7 @@ def _written_steps(answer: Answer) -> list[Step]:
     for detect in STEPS:
         finds = list(detect(left, vocabulary))
         left, _ = take_calls(left, finds, MAX_COMMANDS)
-        is_call = detect in (find_structured, find_markers)
+        is_call = detect in (find_structured, prose.find_markers)
         for find in (find for find in finds if find.calls):
             if not is_call:
                 refused = refuses(text) if refused is None else refused
@@ -293,16 +271,15 @@ def _written_step(call: ToolInvocation) -> Step | None:
 def _line_of(text: str, find: Find, detect: Any, vocabulary: Vocabulary) -> str:
     """The shell lines of a find, without the marks around them."""
     span = text[find.start : find.end]
-    if detect is find_inline_code:
-        return drop_prompt(span.strip("`").strip())
-    if detect is find_quoted:
+    if detect is prose.find_inline_code:
+        return prose.drop_prompt(span.strip("`").strip())
+    if detect is prose.find_quoted:
         return span[1:-1].strip()
-    if detect is not find_fenced:
-        return drop_prompt(span).removeprefix("# ").strip()
-    block = next(scan_blocks(span), None)
+    if detect is not prose.find_fenced:
+        return prose.drop_prompt(span).removeprefix("# ").strip()
+    block = next(prose.scan_blocks(span), None)
     body = span[block.body_start : block.body_end] if block else span
-    prompts = [prompt for prompt in scan_prompts(body) if not prompt.midline and not prompt.hash_only]
-    if prompts:
+    if prompts := prose.scan_session(body):
         return "\n".join(body[prompt.command_start : prompt.end] for prompt in prompts)
     if block and block.info in vocabulary.lexicon.shell_info:
         return body.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -82,39 +83,31 @@ Spec = Mapping[str, Any]
 
 
 def count_sentences(text: str) -> int:
-    return sum(_count_in_block(block) for block in _blocks(_LINE_BREAK.sub("\n", text)))
-
-
-def _blocks(text: str) -> list[list[str]]:
-    """The words of each stretch of text that no line break splits."""
-    blocks: list[list[str]] = []
-    current: list[str] = []
-    for line in text.split("\n"):
+    """Block by block: the words of each stretch of text that no line break splits."""
+    count = 0
+    block: list[str] = []
+    for line in _LINE_BREAK.sub("\n", text).split("\n"):
         line = line.strip()
         first = line.lstrip(_OPENERS)[:1]
         opens_something = _LIST_MARKER.match(line) or _NEW_LINE_OPENER.match(line) or first.isupper() or first.isdigit()
-        if current and (not line or opens_something):
-            blocks.append(current)
-            current = []
-        current.extend(_CJK_END.sub(r"\1 ", line).split())
-    if current:
-        blocks.append(current)
-    return blocks
+        if not line or opens_something:
+            count += _count_in_block(block)
+            block = []
+        block += _CJK_END.sub(r"\1 ", line).split()
+    return count + _count_in_block(block)
 
 
 def _count_in_block(words: list[str]) -> int:
     count = 0
     sentence: str | None = None  # the last word of the sentence under way
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if sentence is None and following and _LIST_MARKER.fullmatch(word):
             continue
         if sentence is None and not any(map(str.isalnum, word)):
             continue
-        if _ends_sentence(word, following, sentence or ""):
-            count += 1
-            sentence = None
-        else:
-            sentence = word
+        ends = _ends_sentence(word, following, sentence or "")
+        count += ends
+        sentence = None if ends else word
     return count + (sentence is not None)
 
 
@@ -173,22 +166,20 @@ def _count(count: Callable[[str], int], unit: str, *, exactly: bool = False) -> 
     return judge_count
 
 
-def judge_value(spec: Spec, text: str) -> Verdict:
-    """`exact`, `one_of` and `regex_fullmatch`: the whole answer is the value, one of the values, or a match."""
+def judge_text(spec: Spec, text: str) -> Verdict:
+    """The whole answer is the value, one of the values, or a match; of `contains`, it holds what it must."""
     match spec["type"]:
         case "exact":
             code, fits, wanted = "not_exact", text == spec["value"].strip(), quoted(spec["value"].strip())
         case "one_of":
             code, fits = "not_one_of", any(text == value.strip() for value in spec["values"])
             wanted = f"one of {', '.join(quoted(value) for value in spec['values'][:5])}"
-        case _:
+        case "regex_fullmatch":
             code, fits, wanted = "no_full_match", shape.matches_fully(spec["pattern"], text), quoted(spec["pattern"])
+        case _:
+            fault = find_rule_fault(spec, text)
+            return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
     return passed({"value": text}) if fits else failed(code, f"got {quoted(text)}, wanted {wanted}", {"value": text})
-
-
-def judge_contains(spec: Spec, text: str) -> Verdict:
-    fault = find_rule_fault(spec, text)
-    return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
 
 
 def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
@@ -209,13 +200,12 @@ def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
     if forbidden:
         return failed("forbidden_tool", ", ".join(forbidden), parsed)
     wanted = _lowered(spec["expected_tools"])
-    if spec.get("match", "any") == "all":
-        absent = [name for name in wanted if name not in called]
-        fulfilled = not absent
+    if spec.get("match", "any") == "any":
+        wanted = list(dict.fromkeys([*wanted, *_lowered(answer.expected_tools)]))
+        absent = [] if any(name in called for name in wanted) else wanted
     else:
-        absent = list(dict.fromkeys([*wanted, *_lowered(answer.expected_tools)]))
-        fulfilled = any(name in called for name in absent)
-    if fulfilled:
+        absent = [name for name in wanted if name not in called]
+    if not absent:
         return passed(parsed)
     return failed("tool_not_invoked", f"wanted {', '.join(absent)}, got {', '.join(called) or 'none'}", parsed)
 
@@ -245,9 +235,9 @@ _LIMIT = shape.Fields({"value": shape.whole_number(0)}, closed=False)
 # Each with what judges the text, or, of those that look at more, the answer.
 VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
     "noop": (shape.Fields({}, closed=False), lambda spec, answer: Verdict(None)),
-    "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_value),
-    "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_value),
-    "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_value),
+    "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_text),
+    "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_text),
+    "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_text),
     "max_words": (_LIMIT, _count(count_words, "words")),
     "max_sentences": (_LIMIT, _count(count_sentences, "sentences")),
     "exact_bullets": (_LIMIT, _count(count_bullets, "bullets", exactly=True)),
@@ -261,7 +251,7 @@ VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
         ),
         judge_tool_invocation,
     ),
-    "contains": (TEXT_RULE, judge_contains),
+    "contains": (TEXT_RULE, judge_text),
     "all_of": (shape.Fields({"validators": shape.ListOf(_text_validator, "validators")}), judge_all_of),
     "tool_call": (
         shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together),

@@ -15,12 +15,11 @@ _uncompiled: list[_LazyPattern] = []
 class _LazyPattern:
     """Stands for a compiled pattern: once that is made, its attributes are attributes of this."""
 
-    def __init__(self, source: str, flags: int) -> None:
-        self._source = source
-        self._flags = flags
+    def __init__(self, *source_and_flags: Any) -> None:
+        self._given = source_and_flags
 
     def compile(self) -> re.Pattern[str]:
-        compiled = re.compile(self._source, self._flags)
+        compiled: re.Pattern[str] = re.compile(*self._given)
         vars(self).update((name, getattr(compiled, name)) for name in dir(compiled) if not name.startswith("_"))
         return compiled
 
@@ -31,9 +30,8 @@ class _LazyPattern:
 
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
     """What `re.compile` would return, not compiled yet."""
-    pattern = _LazyPattern(source, flags)
-    _uncompiled.append(pattern)
-    return cast("re.Pattern[str]", pattern)
+    _uncompiled.append(_LazyPattern(source, flags))
+    return cast("re.Pattern[str]", _uncompiled[-1])
 
 
 def compile_patterns() -> None:

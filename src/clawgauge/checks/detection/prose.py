@@ -11,24 +11,9 @@ from itertools import chain, pairwise
 
 import msgspec
 
+from clawgauge.checks.detection import shell
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.detection.shell import (
-    NOT_NEW_LINE,
-    Call,
-    Command,
-    Find,
-    Segment,
-    Vocabulary,
-    first_word,
-    has_shell_syntax,
-    is_command_like,
-    is_number,
-    mention,
-    read_commands,
-    read_name,
-    split_segments,
-    starts_known,
-)
+from clawgauge.checks.detection.shell import Call, Command, Find, Vocabulary, mention, read_commands, split_segments
 from clawgauge.records import ToolInvocation
 
 _PROMPT_LEAD = r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
@@ -84,21 +69,23 @@ def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
     """The commands behind a prompt, none where it is no prompt after all."""
     segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
-    first = first_word(segments)
-    name = read_name(first.text) if first else None
+    first, name = shell.first_word(segments)
     if prompt.midline:
         if first is not None and first.text.endswith("."):
-            segments = [Segment([first])]
-        if not is_command_like(segments, vocabulary):
+            segments = [shell.Segment([first])]
+        if not shell.is_command_like(segments, vocabulary):
             return []
         # Past the first, a segment may be the sentence going on, so it must convince, too.
-        going_on = (one for one in segments[1:] if starts_known(one, vocabulary) or is_command_like([one], vocabulary))
-        return read_commands([segments[0], *going_on], vocabulary)
-    if prompt.hash_only:
+        segments[1:] = [
+            segment
+            for segment in segments[1:]
+            if shell.starts_known(segment, vocabulary) or shell.is_command_like([segment], vocabulary)
+        ]
+    elif prompt.hash_only:
         is_alone = len(segments) == 1 and segments[0].words[-1] is first
-        is_command = vocabulary.is_known(name or "") and (is_alone or has_shell_syntax(segments))
-        return read_commands(segments, vocabulary) if is_command else []
-    if name is not None and (is_number(name) or vocabulary.is_grammar(name)):
+        if not vocabulary.is_known(name or "") or not (is_alone or shell.has_shell_syntax(segments)):
+            return []
+    elif name is not None and (shell.is_number(name) or vocabulary.is_grammar(name)):
         return []
     return read_commands(segments, vocabulary)
 
@@ -119,18 +106,18 @@ _LINE = lazy_pattern(r"[^\n]+")
 _HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
 
 
+def scan_session(script: str) -> list[Prompt]:
+    """The prompts that open a line of a recorded session."""
+    return [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+
+
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
     """Every command of a shell script or of a recorded session."""
-    prompts = [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+    prompts = scan_session(script)
     if not prompts:
         return read_commands(split_segments(_without_here_documents(script)), vocabulary)
-    return [
-        command
-        for prompt in prompts
-        for command in read_commands(
-            split_segments(script[prompt.command_start : prompt.end], prompt.command_start), vocabulary
-        )
-    ]
+    lines = (split_segments(script[prompt.command_start : prompt.end], prompt.command_start) for prompt in prompts)
+    return [command for segments in lines for command in read_commands(segments, vocabulary)]
 
 
 def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
@@ -138,8 +125,7 @@ def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
     commands: list[Command] = []
     prompt_ends: list[int] = []
     for prompt in scan_prompts(block):
-        found = read_prompt(block, prompt, vocabulary)
-        if found:
+        if found := read_prompt(block, prompt, vocabulary):
             commands += found
             prompt_ends.append(prompt.end)
     for line in _LINE.finditer(block):
@@ -147,11 +133,10 @@ def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
         if place < len(prompt_ends) and prompt_ends[place] <= line.end():
             continue
         segments = split_segments(line[0], line.start())
-        first = first_word(segments)
-        name = read_name(first.text) if first else None
+        _, name = shell.first_word(segments)
         if name is None or vocabulary.is_shouted(name) or (prompt_ends and not vocabulary.is_known(name)):
             continue
-        if is_command_like(segments, vocabulary):
+        if shell.is_command_like(segments, vocabulary):
             commands += read_commands(segments, vocabulary)
     return commands
 
@@ -173,7 +158,7 @@ def _without_here_documents(script: str) -> str:
         pieces.append(script[position : opening.end()])
         line_end = script.find("\n", ends[place])
         position = line_end if line_end >= 0 else len(script)
-        pieces.append(NOT_NEW_LINE.sub(" ", script[opening.end() : position]))
+        pieces.append(shell.NOT_NEW_LINE.sub(" ", script[opening.end() : position]))
     return "".join((*pieces, script[position:]))
 
 
@@ -301,7 +286,7 @@ def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:
     start = inside.start + len(code) - len(command_line)
     call = _CALL_SYNTAX.fullmatch(command_line) if "(" in command_line else None
     if call:
-        name = read_name(call["name"])
+        name = shell.read_name(call["name"])
         commands = [Command(start, name, call["arguments"], call["name"])] if name else []
     else:
         segments = split_segments(command_line, start)
@@ -343,7 +328,7 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
         inside_end, end = closings[is_tag]
         is_closed = inside_end < len(text)
         word = _FIRST_WORD.match(text, position, inside_end) if is_tag or is_closed else None
-        name = read_name(word[1]) if word else None
+        name = shell.read_name(word[1]) if word else None
         calls = []
         if word and name is not None:
             arguments = text[word.end() : inside_end].strip() or None
@@ -366,7 +351,7 @@ def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         if start < end_of_last:
             continue  # inside a command line that is found already
         segments = split_segments(text[start + 1 : end - 1], start + 1)
-        if sum(len(segment.words) for segment in segments) < 2 or not is_command_like(segments, vocabulary):
+        if sum(len(segment.words) for segment in segments) < 2 or not shell.is_command_like(segments, vocabulary):
             continue
         commands = read_commands(segments, vocabulary)
         calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]

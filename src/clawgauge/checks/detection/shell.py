@@ -64,21 +64,10 @@ class Vocabulary:
         """Whether `word`, as written, is a command: lower case, unless the prompt expects it."""
         return word in self.lexicon.unambiguous or word in self.lexicon.ambiguous or self.is_expected(word)
 
-    def is_certain(self, word: str) -> bool:
-        """Whether `word` with arguments can hardly be prose."""
-        if word in self.lexicon.unambiguous:
-            return True
-        return "_" in word or (self.is_expected(word) and word not in self.lexicon.ambiguous)
-
     def is_grammar(self, word: str) -> bool:
         """Whether `word` only holds a sentence together ("the", "is") and is no command that is known."""
         lowered = word.lower()
         return lowered in self.lexicon.function_words and not self.is_known(lowered)
-
-    def is_prose(self, word: str) -> bool:
-        """The same, or a word that starts a sentence ("Use -h to …")."""
-        starts_sentence = word[:1].isupper() and word[1:].islower() and word.isalpha()
-        return self.is_grammar(word) or (starts_sentence and not self.is_known(word.lower()))
 
     def is_shouted(self, word: str) -> bool:
         """Whether `word` is in capitals, as constants and acronyms are, and no tool is expected by that name."""
@@ -171,15 +160,14 @@ def mention(command: Command, offset: int = 0, channel: str = "mention") -> Call
 
 def split_segments(text: str, start: int = 0) -> list[Segment]:
     """The commands of `text`, none of them empty. `start` is added to every place."""
-    if _SYNTAX.search(text) is None:
-        words = [Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)]
-        return [Segment(words)] if words else []
     segments = [Segment()]
+    if _SYNTAX.search(text) is None:
+        segments[0].words = [Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)]
+        return segments if segments[0].words else []
     word_at = -1
     for token in _TOKEN.finditer(text):
         if token.lastgroup == "piece":
-            if word_at < 0:
-                word_at = token.start()
+            word_at = token.start() if word_at < 0 else word_at
             continue
         if word_at >= 0:
             segments[-1].words.append(Word(start + word_at, text[word_at : token.start()]))
@@ -192,9 +180,20 @@ def split_segments(text: str, start: int = 0) -> list[Segment]:
     return [segment for segment in segments if segment.words]
 
 
-def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
-    """The command a segment runs, behind any wrapper that is itself expected; empty where its first word is no name."""
-    words = segment.words
+def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:
+    """Every command of a command line, in order; of a segment the one it runs, behind any wrapper that is expected."""
+    commands = []
+    for words in (segment.words for segment in segments):
+        for place in _command_places(words, vocabulary):
+            name = read_name(words[place].text)
+            if name is None or is_number(name) or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name)):
+                continue
+            arguments = " ".join([argument.text for argument in words[place + 1 :]])
+            commands.append(Command(words[place].at, name, arguments, words[place].text))
+    return commands
+
+
+def _command_places(words: list[Word], vocabulary: Vocabulary) -> list[int]:
     wrappers = vocabulary.lexicon.wrappers
     expected_wrappers: dict[str, int] = {}
     last_wrapper: int | None = None
@@ -217,26 +216,14 @@ def read_segment(segment: Segment, vocabulary: Vocabulary) -> list[Command]:
         places.append(index)
     elif last_wrapper is not None and not places:
         places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
-    commands = []
-    for place in places:
-        name = read_name(words[place].text)
-        if name is None or is_number(name) or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name)):
-            continue
-        arguments = " ".join([argument.text for argument in words[place + 1 :]])
-        commands.append(Command(words[place].at, name, arguments, words[place].text))
-    return commands
+    return places
 
 
-def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:
-    """Every command of a command line, in order."""
-    return [command for segment in segments for command in read_segment(segment, vocabulary)]
-
-
-def first_word(segments: list[Segment]) -> Word | None:
-    """The first word of a command line that is not an assignment."""
+def first_word(segments: list[Segment]) -> tuple[Word | None, str | None]:
+    """The first word of a command line that is not an assignment, and the command it names."""
     words = segments[0].words if segments else []
     index = _skip_assignments(words, 0)
-    return words[index] if index < len(words) else None
+    return (words[index], read_name(words[index].text)) if index < len(words) else (None, None)
 
 
 def _skip_assignments(words: list[Word], index: int) -> int:
@@ -280,37 +267,35 @@ _LETTER = lazy_pattern(r"[A-Za-z]")
 
 def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     """Whether a command line found in prose, or in a block of unknown kind, is one."""
-    first = first_word(segments)
-    name = read_name(first.text) if first else None
-    if first is None or name is None or is_number(name) or vocabulary.is_prose(name):
+    first, name = first_word(segments)
+    if first is None or name is None or is_number(name) or vocabulary.is_grammar(name):
         return False
+    is_known, lexicon = vocabulary.is_known(name), vocabulary.lexicon
+    if name[0].isupper() and name[1:].islower() and name.isalpha() and not vocabulary.is_known(name.lower()):
+        return False  # a word that starts a sentence ("Use -h to …")
     rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    convincing = _BESIDE_KNOWN if vocabulary.is_known(name) else _ALONE
-    if any(weight >= convincing for weight in _weigh(rest)) or _pipes(segments, vocabulary):
+    if any(weight >= (_BESIDE_KNOWN if is_known else _ALONE) for weight in _weigh(rest)):
         return True
-    is_sentence = bool(rest) and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in vocabulary.lexicon.function_words
-    return not is_sentence and vocabulary.is_certain(name)
+    # One side of a pipe is a known command; `"local | premium"` is a choice.
+    sides = (side for left, right in pairwise(segments) if left.piped for side in (left, right))
+    if any(starts_known(side, vocabulary) for side in sides):
+        return True
+    if rest and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in lexicon.function_words:
+        return False
+    # With arguments these can hardly be prose.
+    is_certain = vocabulary.is_expected(name) and name not in lexicon.ambiguous
+    return name in lexicon.unambiguous or "_" in name or is_certain
 
 
 def starts_known(segment: Segment, vocabulary: Vocabulary) -> bool:
-    """Whether the first word of one command, assignments left out, is a command that is known."""
-    head = first_word([segment])
-    return head is not None and vocabulary.is_known(read_name(head.text) or "")
+    return vocabulary.is_known(first_word([segment])[1] or "")
 
 
 def has_shell_syntax(segments: list[Segment]) -> bool:
     """Whether anything after the first word is shell syntax, given that the first word is known."""
-    first = first_word(segments)
-    if first is None:
-        return False
-    rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    return any(segment.piped for segment in segments) or any(_weigh(rest))
-
-
-def _pipes(segments: list[Segment], vocabulary: Vocabulary) -> bool:
-    """Whether one side of a pipe is a known command; `"local | premium"` is a choice."""
-    sides = (side for left, right in pairwise(segments) if left.piped for side in (left, right))
-    return any(starts_known(side, vocabulary) for side in sides)
+    first, _ = first_word(segments)
+    rest = [word.text for segment in segments for word in segment.words if first and word.at > first.at]
+    return first is not None and (any(segment.piped for segment in segments) or any(_weigh(rest)))
 
 
 def _weigh(words: list[str]) -> Iterator[int]:
