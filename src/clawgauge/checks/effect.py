@@ -17,8 +17,7 @@ from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, spl
 from clawgauge.checks.detection import STEPS, prose, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
-from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
-from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.speech import TEXT_RULE, find_rule_fault, makes_up_result, refuses, why_not_meant
 from clawgauge.checks.tool_call import find_misfit, parameters_by_tool, property_schema, required_names
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation
@@ -65,22 +64,20 @@ def _variables(value: Any, place: str) -> None:
             raise shape.fault(place, name, "must be a variable's name: letters, digits and underscores")
 
 
-def _says_or_does(stand_in: Spec, place: str) -> None:
-    if "prints" not in stand_in and "does" not in stand_in:
-        raise shape.fault(place, "prints", "is missing; say there what the command prints")
-
-
-def _refuse_idle(spec: Spec, place: str) -> None:
+def _find_idle(spec: Spec) -> tuple[str, str] | None:
     if "output" in spec:
-        return
+        return None
     if not spec.get("expect"):
-        raise shape.fault(place, "expect", "is missing; give at least one condition there, or an 'output'")
-    if not any(find_faults(spec, World(spec.get("world", {})))):
-        raise shape.fault(place, "expect", "holds before anything is done; expect what a command has to bring about")
+        return "expect", "is missing; give at least one condition there, or an 'output'"
+    holds = not any(find_faults(spec, World(spec.get("world", {}))))
+    return ("expect", "holds before anything is done; expect what a command has to bring about") if holds else None
 
 
+_SAYS_NOTHING = ("prints", "is missing; say there what the command prints")
 _STAND_IN = shape.Fields(
-    {"command": shape.re2_pattern}, {"prints": shape.some_text, "does": shape.some_text}, also=_says_or_does
+    {"command": shape.re2_pattern},
+    dict.fromkeys(("prints", "does"), shape.some_text),
+    also=lambda given: None if "prints" in given or "does" in given else _SAYS_NOTHING,
 )
 EFFECT = shape.Fields(
     {"expected_tools": shape.some_texts},
@@ -93,7 +90,7 @@ EFFECT = shape.Fields(
         **CONDITIONS,
         "world": shape.a_world,
     },
-    also=_refuse_idle,
+    also=_find_idle,
 )
 
 

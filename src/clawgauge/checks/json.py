@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,8 +17,6 @@ from typing import Any
 from clawgauge.characters import repair_value
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
-from clawgauge.checks.text import same_value, shown
-from clawgauge.errors import SuiteError
 
 MAX_DEPTH = 200
 MAX_DIGITS = 4300
@@ -109,12 +108,12 @@ def is_type(value: Any, wanted: str) -> bool:
     return isinstance(value, _TYPES.get(wanted, object)) and not is_bool
 
 
-def _refuse_crossed(rule: Mapping[str, Any], place: str) -> None:
-    if "min" in rule and "max" in rule and rule["min"] > rule["max"]:
-        raise SuiteError(f"key '{place}.min' is {rule['min']}, above 'max', which is {rule['max']}")
+def _find_crossed(rule: Mapping[str, Any]) -> tuple[str, str] | None:
+    crossed = "min" in rule and "max" in rule and rule["min"] > rule["max"]
+    return ("min", f"is {rule['min']}, above 'max', which is {rule['max']}") if crossed else None
 
 
-_BOUNDS = shape.Fields({}, {"min": shape.finite_number, "max": shape.finite_number}, also=_refuse_crossed)
+_BOUNDS = shape.Fields({}, dict.fromkeys(("min", "max"), shape.finite_number), also=_find_crossed)
 _RULE = shape.ByType(
     {
         "number": _BOUNDS,
@@ -135,6 +134,31 @@ JSON_KEYS = shape.Fields(
     },
     closed=False,
 )
+
+
+def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = operator.eq) -> bool:
+    """Equality that keeps JSON's kinds apart: numbers by value, texts as `fits_text` has it, the rest kind by kind."""
+    if isinstance(value, str):
+        return fits_text(value, wanted)
+    if shape.is_number(value) and shape.is_number(wanted):
+        return bool(value == wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(
+            same_value(*pair, fits_text) for pair in zip(value, wanted, strict=True)
+        )
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(same_value(value[key], wanted[key], fits_text) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def shown(value: Any) -> str:
+    """A value for use in a detail."""
+    if isinstance(value, str):
+        return quoted(value)
+    if not shape.is_number(value):
+        return shape.kind_of(value)
+    is_long = isinstance(value, int) and value.bit_length() > 64
+    return f"a whole number of {value.bit_length()} bits" if is_long else str(value)
 
 
 def find_fault(rule: Any, value: Any) -> tuple[str, str] | None:

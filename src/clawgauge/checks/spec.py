@@ -7,9 +7,8 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import re2
 
@@ -73,8 +72,7 @@ def suggest(word: str, known: Collection[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A single value; `wanted` is what it is, in words. True is no number; `pattern` is to be found in a text."""
 
     wanted: str
@@ -85,8 +83,7 @@ class Value:
     among: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(NamedTuple):
     """A list; `noun` is what it holds."""
 
     item: Shape
@@ -95,29 +92,26 @@ class ListOf:
     most: float = math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """An object whose keys are the author's own names; `noun` is what they name."""
 
     item: Shape
     noun: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """An object with these keys; `also` looks at what they say together.
+class Fields(NamedTuple):
+    """An object with these keys; `also` tells the key that is wrong beside the others, and the words that follow on it.
 
     One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
     """
 
     required: Mapping[str, Shape]
-    optional: Mapping[str, Shape] = field(default_factory=dict)
+    optional: Mapping[str, Shape] = {}
     closed: bool = True
-    also: Callable[[Any, str], None] | None = None
+    also: Callable[[Any], tuple[str, str] | None] = lambda value: None
 
 
-@dataclass(frozen=True, slots=True)
-class ByType:
+class ByType(NamedTuple):
     """An object of the shape that its `type` names; `noun` is what it is. With `short`, the type alone will do."""
 
     shapes: Mapping[str, Shape]
@@ -170,8 +164,8 @@ def check(shape: Shape, value: Any, place: str) -> None:
             for key, of_key in shapes.items():
                 if key in value or key in required:
                     check(of_key, value.get(key, MISSING), at(place, key))
-            if shape.also is not None:
-                shape.also(value, place)
+            if wrong := shape.also(value):
+                raise fault(place, *wrong)
         case ByType(shapes=shapes):
             value = {"type": value} if shape.short and isinstance(value, str) else value
             if not isinstance(value, Mapping):

@@ -1,17 +1,25 @@
-"""What an answer says about acting: that it will not, that it has, or that somebody else should.
+"""What a text says: what must and must not stand in it, and what an answer says about acting.
 
-Looked for by a few turns of phrase in the prose of an answer, code and quotations left out. English, because the
-built-in suites are; an answer in another language is taken at its calls. Every repetition is bounded: this is done on
-hostile text, too, and beside the clock.
+That it will not, that it has, or that somebody else should is looked for by a few turns of phrase in the prose of an
+answer, code and quotations left out. English, because the built-in suites are; an answer in another language is taken
+at its calls. Every repetition is bounded: this is done on hostile text, too, and beside the clock.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
 
+from clawgauge.characters import well_formed
+from clawgauge.checks import spec as shape
+from clawgauge.checks.answer import quoted
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
-from clawgauge.checks.text import as_written
 
+RULE_KEYS = ("contains_all", "contains_none")
+_PLAIN_QUOTES = str.maketrans("‘’‚‛′“”„‟″", "'" * 5 + '"' * 5)
 _CODE_OR_QUOTE = lazy_pattern(
     r"```.*?(?:```|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|(?<!\w)\"[^\"\n]*\"", re.DOTALL | re.MULTILINE
 )  # fmt: skip
@@ -88,6 +96,55 @@ _UNLESS = lazy_pattern(
     r"\b(?:no|nothing|none|neither|not|never|if|once|when|until|after|before|unless)\b[^.!?\n]{0,50}\Z", re.IGNORECASE
 )
 _CONTEXT_CHARS = 200
+
+
+def pattern_in(wanted: Any) -> str | None:
+    """The RE2 pattern that a suite's text stands for, or None where it stands for itself."""
+    return wanted.removeprefix("re:") if isinstance(wanted, str) and wanted.startswith("re:") else None
+
+
+def as_written(text: str) -> str:
+    """`text` but for what two keyboards differ in: NFC, straight quotation marks, no white space at the ends."""
+    text = well_formed(text).strip()
+    return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_PLAIN_QUOTES)
+
+
+def is_text_rule(wanted: Any) -> bool:
+    """Whether a value allowed by a suite is no value but a rule for a text."""
+    return isinstance(wanted, Mapping) and bool(wanted) and all(key in RULE_KEYS for key in wanted)
+
+
+def _text_or_pattern(value: Any, place: str) -> None:
+    shape.check(shape.some_text, value, place)
+    if (pattern := pattern_in(value)) is not None:
+        shape.re2_pattern(pattern, place)
+
+
+_EMPTY = ("contains_all", "is missing or empty; give some texts there or in 'contains_none'")
+TEXT_RULE = shape.Fields(
+    {},
+    dict.fromkeys(RULE_KEYS, shape.ListOf(_text_or_pattern, "texts or patterns", least=0)),
+    also=lambda rule: None if any(rule.get(key) for key in RULE_KEYS) else _EMPTY,
+)
+
+
+def find_rule_fault(rule: Mapping[str, Any], text: str) -> str | None:
+    """What is wrong with `text`, to follow on its name, or None. A plain text is looked for in any case and spacing."""
+    text = as_written(text)
+    folded = _folded(text)
+
+    def holds(wanted: str) -> bool:
+        if (pattern := pattern_in(wanted)) is not None:
+            return shape.compile_pattern(pattern).search(text) is not None
+        return _folded(as_written(wanted)) in folded
+
+    lacked = (f"lacks {quoted(wanted)}" for wanted in rule.get("contains_all", []) if not holds(wanted))
+    held = (f"holds {quoted(unwanted)}" for unwanted in rule.get("contains_none", []) if holds(unwanted))
+    return next(chain(lacked, held), None)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def prose_of(text: str) -> str:

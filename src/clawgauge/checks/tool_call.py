@@ -13,9 +13,8 @@ from typing import Any
 
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, tool_calls_of
-from clawgauge.checks.json import is_type
-from clawgauge.checks.speech import find_claim
-from clawgauge.checks.text import TEXT_RULE, as_written, find_rule_fault, is_text_rule, pattern_in, same_value, shown
+from clawgauge.checks.json import is_type, same_value, shown
+from clawgauge.checks.speech import TEXT_RULE, as_written, find_claim, find_rule_fault, is_text_rule, pattern_in
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
 
@@ -187,24 +186,23 @@ def _is_named(call: ToolInvocation, expected: Expected) -> bool:
     return call.name.lower() == str(expected["name"]).strip().lower()
 
 
-def check_together(spec: Mapping[str, Any], place: str) -> None:
-    """Refuse keys that do not go together: a specification expects calls, or none, or a question."""
+def check_together(spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What does not go together: a specification expects calls, or none, or a question."""
     given = [key for key in WANTS if key in spec]
     if len(given) != 1:
         found = f"keys '{given[0]}' and '{given[1]}' stand together" if given else "key 'expected_calls' is missing"
         raise SuiteError(f"{found}; give one of expected_calls, no_call and ask")
-    for key in ("answer",) if given == ["expected_calls"] else ("order", "loose"):
-        if key in spec:
-            raise shape.fault(place, key, f"does not go with '{given[0]}'; take one of them out")
+    others = ("answer",) if given == ["expected_calls"] else ("order", "loose")
+    astray = [key for key in others if key in spec]
+    return (astray[0], f"does not go with '{given[0]}'; take one of them out") if astray else None
 
 
 _only_true = shape.Value("true, or left out", (bool,), among=(True,))
 
 
-def _refuse_needed_and_optional(call: Mapping[str, Any], place: str) -> None:
+def _find_needed_and_optional(call: Mapping[str, Any]) -> tuple[str, str] | None:
     both = [name for name in call.get("optional", {}) if name in call.get("arguments", {})]
-    if both:
-        raise SuiteError(f"key '{place}.optional.{both[0]}' is in 'arguments' too; an argument is needed or it is not")
+    return (f"optional.{both[0]}", "is in 'arguments' too; an argument is needed or it is not") if both else None
 
 
 def _allowed_values(allowed: Any, place: str) -> None:
@@ -228,7 +226,7 @@ def _check_patterns(value: Any, place: str) -> None:
 
 _ARGUMENTS = shape.Named(_allowed_values, "allowed values")
 _CALL = shape.Fields(
-    {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_refuse_needed_and_optional
+    {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_find_needed_and_optional
 )
 TOOL_CALL_KEYS: dict[str, shape.Shape] = {
     "expected_calls": shape.ListOf(_CALL, "calls", most=MAX_EXPECTED_CALLS),

@@ -23,7 +23,7 @@ from clawgauge.checks.answer import (
 )
 from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
-from clawgauge.checks.text import TEXT_RULE, find_rule_fault
+from clawgauge.checks.speech import TEXT_RULE, find_rule_fault
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.refusals import ArgumentsBudget, encoded_size
@@ -154,20 +154,15 @@ def count_bullets(text: str) -> int:
     return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
 
 
-def _count(count: Callable[[str], int], unit: str, *, exactly: bool = False) -> Callable[[Spec, str], Verdict]:
-    def judge_count(spec: Spec, text: str) -> Verdict:
-        got, wanted = count(text), spec["value"]
-        if got == wanted or (got < wanted and not exactly):
-            return passed({unit: got})
-        if exactly:
-            return failed(f"wrong_{unit.removesuffix('s')}_count", f"got {got}, wanted {wanted}", {unit: got})
-        return failed(f"too_many_{unit}", f"got {got}, limit {wanted}", {unit: got})
-
-    return judge_count
+_COUNTED: Mapping[str, tuple[str, Callable[[str], int]]] = {
+    "max_words": ("words", count_words),
+    "max_sentences": ("sentences", count_sentences),
+    "exact_bullets": ("bullets", count_bullets),
+}
 
 
 def judge_text(spec: Spec, text: str) -> Verdict:
-    """The whole answer is the value, one of the values, or a match; of `contains`, it holds what it must."""
+    """The validators of the text as a whole."""
     match spec["type"]:
         case "exact":
             code, fits, wanted = "not_exact", text == spec["value"].strip(), quoted(spec["value"].strip())
@@ -176,9 +171,17 @@ def judge_text(spec: Spec, text: str) -> Verdict:
             wanted = f"one of {', '.join(quoted(value) for value in spec['values'][:5])}"
         case "regex_fullmatch":
             code, fits, wanted = "no_full_match", shape.matches_fully(spec["pattern"], text), quoted(spec["pattern"])
-        case _:
+        case "contains":
             fault = find_rule_fault(spec, text)
             return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
+        case kind:
+            unit, count = _COUNTED[kind]
+            got, limit = count(text), spec["value"]
+            if got == limit or (got < limit and kind != "exact_bullets"):
+                return passed({unit: got})
+            if kind == "exact_bullets":
+                return failed("wrong_bullet_count", f"got {got}, wanted {limit}", {unit: got})
+            return failed(f"too_many_{unit}", f"got {got}, limit {limit}", {unit: got})
     return passed({"value": text}) if fits else failed(code, f"got {quoted(text)}, wanted {wanted}", {"value": text})
 
 
@@ -187,10 +190,9 @@ def judge_all_of(spec: Spec, answer: Answer) -> Verdict:
     return next((verdict for verdict in verdicts if verdict.objective_pass is False), verdicts[0])
 
 
-def _refuse_wanted_and_forbidden(spec: Spec, place: str) -> None:
+def _find_wanted_and_forbidden(spec: Spec) -> tuple[str, str] | None:
     both = sorted({*_lowered(spec["expected_tools"])} & {*_lowered(spec.get("forbidden_tools", []))})
-    if both:
-        raise shape.fault(place, "forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for")
+    return ("forbidden_tools", f"names '{both[0]}', which 'expected_tools' asks for") if both else None
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
@@ -238,16 +240,14 @@ VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
     "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_text),
     "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_text),
     "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_text),
-    "max_words": (_LIMIT, _count(count_words, "words")),
-    "max_sentences": (_LIMIT, _count(count_sentences, "sentences")),
-    "exact_bullets": (_LIMIT, _count(count_bullets, "bullets", exactly=True)),
+    **dict.fromkeys(_COUNTED, (_LIMIT, judge_text)),
     "json_keys": (JSON_KEYS, judge_json_keys),
     "tool_invocation": (
         shape.Fields(
             {"expected_tools": shape.some_texts},
             {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
             closed=False,
-            also=_refuse_wanted_and_forbidden,
+            also=_find_wanted_and_forbidden,
         ),
         judge_tool_invocation,
     ),
@@ -286,12 +286,9 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     return verdict
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Judgement(Verdict, frozen=True, kw_only=True):
     """The judged fields of a record, under their names in the record."""
 
-    objective_pass: bool | None
-    violation: str | None
-    parsed_output: dict[str, Any] | None
     parsed_output_dropped: bool
     tool_calls: list[str]
     tool_call_count: int

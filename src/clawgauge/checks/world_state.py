@@ -178,14 +178,14 @@ def _size(value: Any, place: str) -> None:
     read_size(value, place)
 
 
-def _refuse_text_of_absent(condition: Condition, place: str) -> None:
-    if condition.get("absent", False) and any(key in condition for key in _TEXT_KEYS):
-        raise shape.fault(place, "absent", "leaves no text to look at; take the other keys out")
+def _find_text_of_absent(condition: Condition) -> tuple[str, str] | None:
+    both = condition.get("absent", False) and any(key in condition for key in _TEXT_KEYS)
+    return ("absent", "leaves no text to look at; take the other keys out") if both else None
 
 
-def _refuse_no_state(condition: Condition, place: str) -> None:
-    if condition.get("restarted", True) is not True or not ("state" in condition or "restarted" in condition):
-        raise shape.fault(place, "state", "is missing; give it, or restarted = true")
+def _find_no_state(condition: Condition) -> tuple[str, str] | None:
+    is_told = condition.get("restarted", "state" in condition)
+    return None if is_told else ("state", "is missing; give it, or restarted = true")
 
 
 def _condition(shapes: Mapping[str, shape.Shape]) -> shape.Shape:
@@ -213,13 +213,13 @@ _CALLED = shape.Fields({"called": _tools}, {"with": shape.re2_pattern})
 # Each kind of condition under its first key, as it is written.
 KINDS: Mapping[str, shape.Shape] = {
     "file": shape.Fields(
-        {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_refuse_text_of_absent
+        {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_find_text_of_absent
     ),
     "process": shape.Fields({"process": shape.some_text, "running": shape.true_or_false}),
     "service": shape.Fields(
         {"service": shape.some_text},
         {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
-        also=_refuse_no_state,
+        also=_find_no_state,
     ),
     "disk": shape.Fields({"disk": shape.some_text, "free": _size}),
     "message": shape.Fields({"message": shape.some_text}, _TEXT_KEYS),
@@ -234,12 +234,13 @@ CONDITIONS: dict[str, shape.Shape] = {
 }
 
 
-def _refuse_empty(spec: Spec, place: str) -> None:
-    if not spec.get("expect") and not spec.get("forbid"):
-        raise shape.fault(place, "expect", "is empty; give at least one condition in 'expect' or 'forbid'")
-
-
-WORLD_STATE = shape.Fields({}, CONDITIONS | {"answer": shape.anything}, closed=False, also=_refuse_empty)
+_EMPTY = ("expect", "is empty; give at least one condition in 'expect' or 'forbid'")
+WORLD_STATE = shape.Fields(
+    {},
+    CONDITIONS | {"answer": shape.anything},
+    closed=False,
+    also=lambda spec: None if spec.get("expect") or spec.get("forbid") else _EMPTY,
+)
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------------

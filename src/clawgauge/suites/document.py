@@ -5,20 +5,19 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.checks.spec import Shape, at, check, kind_of
 from clawgauge.errors import SuiteError
 from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A file, a prompt in it, a key of that prompt; each as far as it is known."""
 
     file: str
@@ -29,14 +28,14 @@ class Place:
         """With its id, where it has a usable one; `number` counts from 1."""
         prompt_id = entry.get("id") if isinstance(entry, dict) else None
         suffix = f" ({prompt_id!r})" if isinstance(prompt_id, str) and prompt_id.strip() else ""
-        return Place(self.file, f"prompt {number}{suffix}", self.key)
+        return self._replace(prompt=f"prompt {number}{suffix}")
 
     def at(self, *keys: str | int) -> Place:
         """As many keys, or list entries, further in."""
         path = self.key
         for key in keys:
             path = f"{path}[{key}]" if isinstance(key, int) else at(path, key)
-        return Place(self.file, self.prompt, path)
+        return self._replace(key=path)
 
     def refusal(self, message: str) -> SuiteError:
         """The error to raise for what is wrong here."""
@@ -56,6 +55,9 @@ _TOO_LARGE = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into severa
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 30
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
+_YAML_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_YAML_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_YAML_WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 class RepeatedKeyDict(dict[str, Any]):
@@ -124,8 +126,61 @@ def _parse_toml(text: str, place: Place) -> object:
 
 
 def _parse_yaml(text: str, place: Place) -> object:
+    """Read from the parser's events alone: no constructor ever runs, so no tag can make an object and no alias multiply
+    one. Unquoted words are read as JSON would read them, all else is text: `yes`, `12:30` and `2026-02-13`, too."""
     # PyYAML takes longer to import than most suites take to load: only those who write YAML pay for it.
-    return importlib.import_module("clawgauge.suites.yaml_format").parse_yaml(text, place)
+    yaml: Any = importlib.import_module("yaml")
+
+    def refusal(event: Any, message: str) -> SuiteError:
+        mark = event.start_mark
+        return place.refusal(f"line {mark.line + 1}: {message}" if mark is not None else message)
+
+    def build(event: Any, depth: int) -> Any:
+        """The value an event opens, refused before it is built where it is a bomb; it is inside `depth` others."""
+        if event.anchor is not None:
+            mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
+            why = f"anchors and aliases ({mark}{event.anchor}) are not allowed; write the value out or quote it"
+            raise refusal(event, why)
+        if event.tag is not None:
+            raise refusal(event, f"tags ({event.tag}) are not allowed; leave it out, or quote the text")
+        if isinstance(event, yaml.ScalarEvent):
+            return _read_scalar(event.value, place) if event.implicit[0] else event.value
+        if depth == MAX_DEPTH:
+            raise refusal(event, f"nested deeper than {MAX_DEPTH} levels; flatten it")
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        items: list[Any] = []
+        for inner in events:
+            if isinstance(inner, yaml.CollectionEndEvent):
+                break
+            if not is_list and not isinstance(inner, yaml.ScalarEvent):
+                raise refusal(inner, "a key must be text; put it in quotes")
+            items.append(build(inner, depth + 1) if is_list else (inner.value, build(next(events), depth + 1)))
+        return items if is_list else build_object(items)
+
+    events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    document: object = None
+    n_documents = 0
+    try:
+        for event in events:
+            n_documents += isinstance(event, yaml.DocumentStartEvent)
+            if n_documents > 1:
+                raise refusal(event, "a second YAML document; put each suite in a file of its own")
+            if isinstance(event, yaml.NodeEvent):
+                document = build(event, 0)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise place.refusal(f"not YAML{where}: {problem}") from None
+    return document
+
+
+def _read_scalar(word: str, place: Place) -> str | int | float | bool | None:
+    if word in _YAML_WORDS:
+        return _YAML_WORDS[word]
+    if _YAML_INTEGER.fullmatch(word):
+        return read_integer(word, place)
+    return float(word) if _YAML_FLOAT.fullmatch(word) else word
 
 
 _PARSERS: dict[str, Callable[[str, Place], object]] = {

@@ -11,8 +11,7 @@ import hashlib
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.checks import spec as shape
 from clawgauge.errors import SuiteError
@@ -42,13 +41,12 @@ _DAY_S = 86_399
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(NamedTuple):
     """One drawing of a suite; `long_defaults` are for prompts with a long text that leave these keys out."""
 
     number: int
     suite: str
-    long_defaults: Mapping[str, Any] = field(default_factory=dict)
+    long_defaults: Mapping[str, Any] = {}
 
     def seed_of(self, entry: Mapping[str, Any]) -> str:
         return f"{self.number}\0{self.suite}\0{entry.get('id')}"
@@ -96,16 +94,14 @@ class Swap:
 
     def value(self, value: Any) -> Any:
         """`value` with every text in it replaced, and every number."""
-        if isinstance(value, str):
-            return self.text(value)
+        if shape.is_number(value):
+            text = self.text(str(value))
+            return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
         if isinstance(value, dict):
             return {self.text(key): self.value(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item) for item in value]
-        if shape.is_number(value):
-            text = self.text(str(value))
-            return value if text == str(value) else int(text) if text.lstrip("-").isdecimal() else float(text)
-        return value
+        return self.text(value) if isinstance(value, str) else value
 
 
 def draw_texts(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> dict[str, str]:
@@ -229,9 +225,8 @@ def unfold(entry: object, place: Place) -> Iterator[tuple[Any, str | None]]:
         return
     own_id = entry.get("id")
     if isinstance(own_id, str) and NUMBER_MARK in own_id:
-        raise place.at("id").refusal(
-            f"{own_id!r} holds a '{NUMBER_MARK}', which numbers the forms of a prompt with variants; take it out"
-        )
+        why = f"holds a '{NUMBER_MARK}', which numbers the forms of a prompt with variants; take it out"
+        raise place.at("id").refusal(f"{own_id!r} {why}")
     place.at("variants").check(_VARIANTS, variants)
     bare = {key: value for key, value in entry.items() if key != "variants"}
     for number, values in enumerate(variants, start=1):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,8 +45,7 @@ def load_lexicon() -> Lexicon:
     return msgspec.json.decode(_LEXICON.read_bytes(), type=Lexicon)
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """The lexicon and the tools one prompt expects, lower case."""
 
     lexicon: Lexicon

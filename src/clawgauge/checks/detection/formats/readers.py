@@ -53,7 +53,9 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     calls: list[WrittenCall]
 
 
-Reader = Callable[[str, re.Match[str], re.Pattern[str]], Reading | None]
+Mark = re.Match[str]
+Pattern = re.Pattern[str]
+Reader = Callable[[str, Mark, Pattern], Reading | None]
 
 
 def read_tool_name(written: str) -> str | None:
@@ -114,9 +116,7 @@ def _is_definition(item: dict[str, Any]) -> bool:
     )
 
 
-def read_json(
-    format_id: str, text: str, mark: re.Match[str], stop: re.Pattern[str], *, keyed: bool = False
-) -> Reading | None:
+def read_json(format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bool = False) -> Reading | None:
     """The calls behind a mark, malformed ones included.
 
     `keyed` where an object's keys are the names and its values the arguments: `[{"f": {"a": 1}}]`.
@@ -150,15 +150,13 @@ DEEPSEEK_HEAD = lazy_pattern(
 KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{_WRITTEN_NAME}?)(?::[0-9]+)?\s*+<\|tool_call_argument_begin\|>")
 
 
-def read_named(
-    format_id: str, head: re.Pattern[str], text: str, mark: re.Match[str], stop: re.Pattern[str]
-) -> Reading | None:
+def read_named(format_id: str, head: Pattern, text: str, mark: Mark, stop: Pattern) -> Reading | None:
     """One call behind a mark: its `head`, which has the name, then the object of its arguments."""
     found = head.match(text, mark.end())
     return _read_object(format_id, text, found.end(), stop, found["name"]) if found else None
 
 
-def _read_object(format_id: str, text: str, start: int, stop: re.Pattern[str], name: str) -> Reading:
+def _read_object(format_id: str, text: str, start: int, stop: Pattern, name: str) -> Reading:
     """The call of `name` with the object at `start` as its arguments."""
     values, written, end = read_payload(text, start, stop, most=1)
     arguments = written if values is None else values[0] if values else {}
@@ -243,9 +241,7 @@ def read_whole_message(text: str, start: int) -> Reading | None:
     return Reading(end, "pythonic", calls) if calls and list_end == end else None
 
 
-def read_marked(
-    format_id: str, text: str, mark: re.Match[str], stop: re.Pattern[str], *, method: str = ""
-) -> Reading | None:
+def read_marked(format_id: str, text: str, mark: Mark, stop: Pattern, *, method: str = "") -> Reading | None:
     """Calls between marks; `method` is what ends a name without being part of it."""
     head = _STARTS_LIKE_CALLS.match(text, mark.end())
     if head is None:
@@ -328,7 +324,7 @@ def tag_reader(word: str) -> Reader:
     stop = lazy_pattern(rf"</{tool}\s*>|(?=<{tool}[\s=])")
     closing = lazy_pattern(rf"\s*+</{tool}\s*>")
 
-    def read(text: str, mark: re.Match[str], _: re.Pattern[str]) -> Reading | None:
+    def read(text: str, mark: Mark, _: Pattern) -> Reading | None:
         head = head_of.match(text, mark.start())
         body = body_of.match(text, mark.end())
         if head is None or body is None:
@@ -351,7 +347,7 @@ def tag_reader(word: str) -> Reader:
     return read
 
 
-def _read_arguments(text: str, start: int, name: str, value_stop: re.Pattern[str]) -> tuple[WrittenCall, int]:
+def _read_arguments(text: str, start: int, name: str, value_stop: Pattern) -> tuple[WrittenCall, int]:
     arguments: dict[str, Any] = {}
     valid = True
     end = start
@@ -385,7 +381,7 @@ _PAIR_CLOSING = lazy_pattern(rf"\s*+</{_LONGCAT}tool_call>")
 _KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_LONGCAT}arg_key>")
 
 
-def read_pairs(format_id: str, text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
+def read_pairs(format_id: str, text: str, mark: Mark, stop: Pattern) -> Reading | None:
     head = _PAIR_HEAD.match(text, mark.end())
     if head is None:
         return None
@@ -412,7 +408,7 @@ _JSON_STOP = lazy_pattern(r"<\|close\|>json<\|sep\|>|(?=<\|(?:open|close)\|>)")
 _XTML_CLOSING = lazy_pattern(r"\s*+<\|close\|>call<\|sep\|>")
 
 
-def read_xtml(text: str, mark: re.Match[str], _: re.Pattern[str]) -> Reading:
+def read_xtml(text: str, mark: Mark, _: Pattern) -> Reading:
     name = _attributes(mark[0]).get("tool", "")
     if whole := _JSON.match(text, mark.end()):
         reading = _read_object("kimi", text, whole.end(), _JSON_STOP, name)
@@ -448,7 +444,7 @@ _PEOPLE = frozenset(("assistant", "user", "system", "developer"))
 _CODE_TOOL = "python"
 
 
-def read_message(text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
+def read_message(text: str, mark: Mark, stop: Pattern) -> Reading | None:
     head = _HARMONY_HEAD.match(text, mark.start())
     if head is None:
         return None
@@ -465,7 +461,7 @@ def read_message(text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Readi
 _GEMMA_HEAD = lazy_pattern(rf"\s*+call:\s*+(?P<name>{_WRITTEN_NAME})\s*+\{{")
 
 
-def read_gemma(text: str, mark: re.Match[str], stop: re.Pattern[str]) -> Reading | None:
+def read_gemma(text: str, mark: Mark, stop: Pattern) -> Reading | None:
     calls: list[WrittenCall] = []
     end = mark.end()
     while head := _GEMMA_HEAD.match(text, end):
