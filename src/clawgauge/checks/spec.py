@@ -29,7 +29,6 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def matches_fully(pattern: str, text: str) -> bool:
-    """Whether the whole of `text` matches."""
     return compile_pattern(pattern).fullmatch(well_formed(text)) is not None
 
 
@@ -108,7 +107,7 @@ class Fields(NamedTuple):
     required: Mapping[str, Shape]
     optional: Mapping[str, Shape] = {}
     closed: bool = True
-    also: Callable[[Any], tuple[str, str] | None] = lambda value: None
+    also: Callable[[Any], tuple[str, str] | None] | None = None
 
 
 class ByType(NamedTuple):
@@ -164,7 +163,7 @@ def check(shape: Shape, value: Any, place: str) -> None:
             for key, of_key in shapes.items():
                 if key in value or key in required:
                     check(of_key, value.get(key, MISSING), at(place, key))
-            if wrong := shape.also(value):
+            if shape.also and (wrong := shape.also(value)):
                 raise fault(place, *wrong)
         case ByType(shapes=shapes):
             value = {"type": value} if shape.short and isinstance(value, str) else value

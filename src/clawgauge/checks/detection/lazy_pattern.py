@@ -35,6 +35,5 @@ def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def compile_patterns() -> None:
-    """Compile every pattern made so far."""
     while _uncompiled:
         _uncompiled.pop().compile()
