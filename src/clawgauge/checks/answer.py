@@ -20,10 +20,12 @@ TEXT_PREFIX = "text:"
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
     """The stretches of `text` that are answer, in order."""
+    if "<" not in text:
+        return [(0, len(text))]
     spans: list[tuple[int, int]] = []
     start = 0
     inside = False
-    for tag in _TAG.finditer(text) if "<" in text else ():
+    for tag in _TAG.finditer(text):
         if tag[1]:
             if not inside:  # it closes thinking that was opened before the text began
                 spans.clear()
@@ -42,8 +44,10 @@ def split_thinking(text: str, *, joint: str = "") -> str:
 
 def answer_start(text: str) -> int | None:
     """The offset in `text` of the answer's first visible character, or None where there is only thinking or space."""
-    found = (_VISIBLE.search(text, start, end) for start, end in _answer_spans(text))
-    return next((visible.start() for visible in found if visible), None)
+    for start, end in _answer_spans(text):
+        if visible := _VISIBLE.search(text, start, end):
+            return visible.start()
+    return None
 
 
 class Answer(msgspec.Struct, frozen=True):

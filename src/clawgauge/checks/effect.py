@@ -18,7 +18,7 @@ from clawgauge.checks.detection import STEPS, prose, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import TEXT_RULE, find_rule_fault, makes_up_result, refuses, why_not_meant
-from clawgauge.checks.tool_call import find_misfit, parameters_by_tool, property_schema, required_names
+from clawgauge.checks.tool_call import find_misfit, listed, parameters_by_tool, property_schema
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation
 from clawgauge.world import World
@@ -36,9 +36,7 @@ _UNASKED = ("changed", "killed", "service", "sent", "scheduled", "unscheduled")
 _SCRATCH = ["/tmp/*", "/dev/*", "/var/tmp/*"]  # noqa: S108 - simulated
 # The effects each kind of expectation asks for, so that they are not unasked.
 _ASKED: Mapping[str, tuple[str, ...]] = {
-    "file": ("changed",),
-    "created": ("changed",),
-    "deleted": ("changed",),
+    **dict.fromkeys(("file", "created", "deleted"), ("changed",)),
     "process": ("killed",),
     "message": ("sent",),
     "cron": ("scheduled", "unscheduled"),
@@ -182,7 +180,7 @@ def _native_steps(answer: Answer) -> list[Step]:
         # A call with arguments that its tool does not take would not have been run.
         parameters = schemas.get(call.name.lower(), {})
         given = call.arguments if isinstance(call.arguments, dict) else {}
-        missing = [name for name in required_names(parameters) if name not in given]
+        missing = [name for name in listed(parameters.get("required"), str) if name not in given]
         if missing:
             raise NotCalled("missing_argument", ", ".join(missing))
         for name, value in given.items():

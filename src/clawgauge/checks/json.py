@@ -24,6 +24,7 @@ MAX_DIGITS = 4300
 # A string that never ends must still match, up to the end of the text: a failed match would be tried again at every
 # escaped quote inside it, which is quadratic.
 _DEPTH_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+_DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _FENCED = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[^\n`]*\n(?P<body>.*)(?P=fence)", re.DOTALL)
 
@@ -39,7 +40,11 @@ class JsonRefused(ValueError):
 
 def decode_strictly(text: str) -> Any:
     """The value `text` holds; raises `JsonRefused`, and nothing else, where it holds none."""
-    _refuse_deep_nesting(text)
+    depth = 0
+    for mark in _DEPTH_MARKS.finditer(text):
+        depth += _DEEPER.get(mark[0], 0)
+        if depth > MAX_DEPTH:
+            raise JsonRefused("json_parse_error", f"nested deeper than {MAX_DEPTH} levels")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -54,18 +59,6 @@ def try_json(text: str) -> tuple[Any, bool]:
         return decode_strictly(text), True
     except JsonRefused:
         return text, False
-
-
-def _refuse_deep_nesting(text: str) -> None:
-    depth = 0
-    for mark in _DEPTH_MARKS.finditer(text):
-        kind = mark[0][0]
-        if kind in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise JsonRefused("json_parse_error", f"nested deeper than {MAX_DEPTH} levels")
-        elif kind in "]}":
-            depth -= 1
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -139,9 +132,8 @@ def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = 
     if shape.is_number(value) and shape.is_number(wanted):
         return bool(value == wanted)
     if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(
-            same_value(*pair, fits_text) for pair in zip(value, wanted, strict=True)
-        )
+        pairs = zip(value, wanted, strict=False)
+        return len(value) == len(wanted) and all(same_value(*pair, fits_text) for pair in pairs)
     if isinstance(value, dict) and isinstance(wanted, dict):
         return value.keys() == wanted.keys() and all(same_value(value[key], wanted[key], fits_text) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import NATIVE, TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, tool_calls_of
@@ -20,6 +20,7 @@ from clawgauge.records import ToolInvocation
 
 Expected = Mapping[str, Any]
 Schema = Mapping[str, Any]
+Schemas = Mapping[str, Schema]
 ANYTHING = "*"
 _DROPPED = str.maketrans("", "", " ,./-_*^")
 MAX_EXPECTED_CALLS = 100
@@ -35,6 +36,7 @@ _ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%
 _QUESTION = re.compile("[?？؟]")
 
 
+T = TypeVar("T")
 Fault = tuple[str, str]
 """A violation's code and detail."""
 
@@ -83,9 +85,9 @@ def property_schema(parameters: Schema, name: str) -> Schema | None:
     return {} if others is True else None
 
 
-def required_names(parameters: Schema) -> list[str]:
-    required = parameters.get("required")
-    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+def listed(value: Any, kind: type[T]) -> list[T]:
+    """The items of this kind, where `value` is a list at all: nobody has checked the schema."""
+    return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
 
 
 def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
@@ -94,10 +96,10 @@ def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
     if not any(is_type(value, str(one)) for one in (wanted if isinstance(wanted, list) else [wanted])):
         return path
     for keyword in ("anyOf", "oneOf"):
-        branches = _schemas(schema.get(keyword))
+        branches = listed(schema.get(keyword), dict)
         if branches and all(find_misfit(branch, value, path) is not None for branch in branches):
             return path
-    parts = [(part, value, path) for part in _schemas(schema.get("allOf"))]
+    parts: list[tuple[Schema, Any, str]] = [(part, value, path) for part in listed(schema.get("allOf"), dict)]
     if isinstance(value, dict):
         parts += [(property_schema(schema, name) or {}, member, f"{path}.{name}") for name, member in value.items()]
     elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
@@ -107,23 +109,14 @@ def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
 
 def is_listed(schema: Schema, value: Any, *, exact: bool) -> bool:
     """Whether `value` is one of those the schema lists, where it lists any."""
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    return not isinstance(listed, list) or is_allowed(value, listed, exact=exact)
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return not isinstance(values, list) or is_allowed(value, values, exact=exact)
 
 
-def _schemas(value: Any) -> list[Schema]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def find_mismatch(
-    expected: Sequence[Expected],
-    calls: Sequence[ToolInvocation],
-    schemas: Mapping[str, Schema],
-    *,
-    strict: bool,
-    exact: bool,
-) -> Fault | None:
-    """What keeps `calls` from being the `expected` ones, of which there are as many; None where nothing does."""
+def find_mismatch(spec: Mapping[str, Any], calls: Sequence[ToolInvocation], schemas: Schemas) -> Fault | None:
+    """What keeps `calls` from being the expected ones, of which there are as many; None where nothing does."""
+    expected, strict = spec["expected_calls"], spec.get("order", "any") == "strict"
+    exact = spec.get("compare") == "exact" and not spec.get("loose", False)
     faults = [[find_fault(wanted, call, schemas, exact=exact) for call in calls] for wanted in expected]
     if strict and all(faults[place][place] is None for place in range(len(expected))):
         return None
@@ -155,8 +148,8 @@ def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, S
     for name, allowed in known.items():
         values, loose = read_allowed(allowed)
         # One of a list of words is that word, however loosely the rest is compared.
-        listed = is_listed(schema_of[name], given[name], exact=exact) if exact or values == ANYTHING else True
-        if not listed or (values != ANYTHING and not is_allowed(given[name], values, exact=exact and not loose)):
+        is_one = is_listed(schema_of[name], given[name], exact=exact) if exact or values == ANYTHING else True
+        if not is_one or (values != ANYTHING and not is_allowed(given[name], values, exact=exact and not loose)):
             return ("wrong_value", f"{name}: got {shown(given[name])}")
     unexpected = [name for name in given if name not in known]
     return ("unexpected_argument", ", ".join(unexpected)) if unexpected else None
@@ -200,7 +193,7 @@ def check_together(spec: Mapping[str, Any]) -> tuple[str, str] | None:
 _only_true = shape.Value("true, or left out", (bool,), among=(True,))
 
 
-def _find_needed_and_optional(call: Mapping[str, Any]) -> tuple[str, str] | None:
+def _find_both(call: Mapping[str, Any]) -> tuple[str, str] | None:
     both = [name for name in call.get("optional", {}) if name in call.get("arguments", {})]
     return (f"optional.{both[0]}", "is in 'arguments' too; an argument is needed or it is not") if both else None
 
@@ -225,9 +218,7 @@ def _check_patterns(value: Any, place: str) -> None:
 
 
 _ARGUMENTS = shape.Named(_allowed_values, "allowed values")
-_CALL = shape.Fields(
-    {"name": shape.some_text}, {"arguments": _ARGUMENTS, "optional": _ARGUMENTS}, also=_find_needed_and_optional
-)
+_CALL = shape.Fields({"name": shape.some_text}, dict.fromkeys(("arguments", "optional"), _ARGUMENTS), also=_find_both)
 TOOL_CALL_KEYS: dict[str, shape.Shape] = {
     "expected_calls": shape.ListOf(_CALL, "calls", most=MAX_EXPECTED_CALLS),
     "order": shape.choice("any", "strict"),
@@ -247,12 +238,10 @@ def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
     if malformed:
         name = malformed[0].name or "a call without a name"
         return failed("malformed_call", f"{name}: the arguments are not a JSON object", parsed)
-    expected = spec["expected_calls"]
-    if len(native) != len(expected):
-        return failed("wrong_call_count", f"got {len(native)}, expected {len(expected)}", parsed)
-    strict = spec.get("order", "any") == "strict"
-    exact = spec.get("compare") == "exact" and not spec.get("loose", False)
-    fault = find_mismatch(expected, native, parameters_by_tool(answer.tools), strict=strict, exact=exact)
+    n_expected = len(spec["expected_calls"])
+    if len(native) != n_expected:
+        return failed("wrong_call_count", f"got {len(native)}, expected {n_expected}", parsed)
+    fault = find_mismatch(spec, native, parameters_by_tool(answer.tools))
     return failed(*fault, parsed) if fault else passed(parsed)
 
 
@@ -298,7 +287,7 @@ def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> 
             for number, value in enumerate([] if values == ANYTHING else values):
                 _check_value(value, schema, f"{here}[{number}]", exact=spec.get("compare") == "exact")
         named = [name for _, name, _ in arguments]
-        if unnamed := next((name for name in required_names(parameters) if name not in named), None):
+        if unnamed := next((name for name in listed(parameters.get("required"), str) if name not in named), None):
             raise SuiteError(
                 f"key '{place}.arguments' says nothing of '{unnamed}', which '{tool}' requires; "
                 f'allow some values, or "{ANYTHING}" for any'

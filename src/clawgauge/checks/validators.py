@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
@@ -42,9 +42,7 @@ _COMMON_OPENINGS = _words(
     "it its my no not note now of on once only or our please see she so some that the their then there these they this "
     "those thus to use we what when where which while who why with yes you your"
 )
-_GOES_ON_BEFORE_FIGURE = _words(
-    "no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v"
-)
+_BEFORE_FIGURE = _words("no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v")
 # A lone capital is an initial, unless it is a label: "Option B. Restart it."
 _BEFORE_LABELS = _words(
     "is was be option plan answer choice grade class type section part group step drive appendix vitamin"
@@ -61,7 +59,6 @@ _OPENERS = "\"'“”‘’«»([{¿¡" + _EMPHASIS
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 # A dash that opens a line, unless the line is only dashes (a rule) or the dash is the sign of a number.
 _BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
-_CARRIAGE_RETURN = re.compile(r"\r\n?")
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
 VALIDATORS_VERSION = "clawgauge.checks/4"
 MAX_PARSED_OUTPUT_BYTES = 65_536
@@ -130,7 +127,7 @@ def _stop_ends_sentence(stem: str, following: str, previous: str) -> bool:
         return capital and not is_zone and following.lower() not in _DAY_NAMES
     if known in _ENDS_BEFORE_OPENING_WORD:
         return capital and following.lower() in _COMMON_OPENINGS
-    if known in _GOES_ON_BEFORE_FIGURE and following[:1].isdigit():
+    if known in _BEFORE_FIGURE and following[:1].isdigit():
         return known == "no" and not previous  # "No. 1% is safe" answers; "see no. 5" goes on
     if capital and _INITIALS.fullmatch(stem):
         return following.lower() in _COMMON_OPENINGS or previous.rstrip(":").lower() in _BEFORE_LABELS
@@ -143,7 +140,7 @@ def count_words(text: str) -> int:
 
 def count_bullets(text: str) -> int:
     """Lines that start with `-`; `---` and `- - -` are rules, `-5` is a number, `-` alone is an empty bullet point."""
-    return sum(1 for _ in _BULLET.finditer(_CARRIAGE_RETURN.sub("\n", text)))
+    return sum(1 for _ in _BULLET.finditer(text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 _COUNTED: Mapping[str, tuple[str, Callable[[str], int]]] = {
@@ -313,9 +310,7 @@ def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocatio
     names = tool_calls_of(invocations, native=bool(prompt.tools))
     # Arguments too large to keep are left out: the same that a simulated world does not act on.
     budget = ArgumentsBudget()
-    kept = [
-        call if budget.admit(call.arguments) else msgspec.structs.replace(call, arguments=None) for call in invocations
-    ]
+    kept = [call if budget.admit(call.arguments) else replace(call, arguments=None) for call in invocations]
     size = encoded_size(verdict.parsed_output)
     dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
     return Judgement(

@@ -47,13 +47,14 @@ def _as_list(value: Any) -> list[Any]:
 
 def find_effect(kind: str, condition: Condition, world: World) -> str | None:
     """The first effect, or call, that a condition means, in words, or None."""
-    # Of a call, the pattern is looked for in its arguments as JSON.
-    for name, arguments in world.calls if kind == "called" else []:
-        if name in _as_list(condition["called"]) and arguments is not None:
+    if kind == "called":
+        for arguments in (arguments for name, arguments in world.calls if name in _as_list(condition["called"])):
+            # The pattern is looked for in the arguments as JSON.
             written = well_formed(json.dumps(arguments, ensure_ascii=False, sort_keys=True, default=str))
-            if shape.compile_pattern(condition.get("with", "")).search(written) is not None:
+            if arguments is not None and shape.compile_pattern(condition.get("with", "")).search(written):
                 return f"called {_called(condition)}"
-    for effect in [] if kind == "called" else world.machine.effects:
+        return None
+    for effect in world.machine.effects:
         if effect.kind == "heard" and is_heard(condition.get("until", ""), effect.subject, effect.detail):
             return None
         if effect.kind in EFFECTS[kind] and _is_meant(condition, kind, effect):
@@ -269,9 +270,8 @@ def judge_world_state(spec: Spec, answer: Answer) -> Verdict:
     for call in native:
         world.call(call.name, call.arguments)
     faults = find_faults(spec, world)
-    parsed["state"] = [
-        {"holds": True} if fault is None else {"holds": False, "fault": fault[:_MAX_STATE_CHARS]} for fault in faults
-    ]
+    told = [{} if fault is None else {"fault": fault[:_MAX_STATE_CHARS]} for fault in faults]
+    parsed["state"] = [{"holds": not fault, **fault} for fault in told]
     effect = find_forbidden(spec, world)
     if effect is not None:
         return failed("forbidden_effect", effect, parsed)

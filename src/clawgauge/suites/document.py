@@ -8,7 +8,6 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,26 +51,19 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 _TOO_LARGE = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 30
+_REPEATED = object()  # the key, in an object, of a key that was given twice
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
 _YAML_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _YAML_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _YAML_WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
-class RepeatedKeyDict(dict[str, Any]):
-    """An object in which `repeated_key` stands twice: made by a syntax, refused by the walk, which knows its place."""
-
-    repeated_key: str = ""
-
-
-def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object from its keys and values as written, remembering a key that was given twice."""
-    fields = dict(pairs)
-    if len(fields) == len(pairs):
-        return fields
-    marked = RepeatedKeyDict(fields)
-    ((marked.repeated_key, _),) = Counter(key for key, _ in pairs).most_common(1)
-    return marked
+def build_object(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    """An object from its keys and values as written. One given twice is refused by the walk, which knows its place."""
+    fields: dict[Any, Any] = dict(pairs)
+    if len(fields) < len(pairs):
+        ((fields[_REPEATED], _),) = Counter(key for key, _ in pairs).most_common(1)
+    return fields
 
 
 def read_integer(digits: str, place: Place) -> int:
@@ -181,21 +173,16 @@ def _read_scalar(word: str, place: Place) -> str | int | float | bool | None:
     return float(word) if _YAML_FLOAT.fullmatch(word) else word
 
 
-_PARSERS: dict[str, Callable[[str, Place], object]] = {
-    ".json": _parse_json,
-    ".toml": _parse_toml,
-    ".yaml": _parse_yaml,
-    ".yml": _parse_yaml,
-}
+_PARSERS = {".json": _parse_json, ".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml}
 
 
 def _refuse_unportable(value: Any, place: Place, depth: int, keys: tuple[str | int, ...] = ()) -> None:
     """Walk the document once; every refusal names the prompt, and the key in it that `keys` lead to."""
     if depth > MAX_DEPTH:
         raise place.at(*keys).refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it")
-    if isinstance(value, RepeatedKeyDict):
-        raise place.at(*keys, value.repeated_key).refusal("given twice in one object; keep one of them")
     if isinstance(value, dict):
+        if _REPEATED in value:
+            raise place.at(*keys, value[_REPEATED]).refusal("given twice in one object; keep one of them")
         for key, inner in value.items():
             if (problem := _scalar_problem(key)) is not None:
                 raise place.at(*keys).refusal(f"the key {key!r} {problem}")

@@ -162,22 +162,17 @@ def _leaves_of(value: Any) -> Iterator[str | int | float]:
 
 
 def _make_long_text(own: object, defaults: Mapping[str, Any], seed: str, place: Place) -> str:
+    """About `tokens` of lines made from the patterns in `of`, with those of `insert` in their order, each in a part of
+    its own. In every line `{time}` is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex
+    digits and `{a|b|c}` one of the three."""
     rules: Any = own
     if isinstance(own, dict):
         rules = {**defaults, **{key: value for key, value in own.items() if value is not None}}
     place.check(_LONG, rules)
-    return long_text(rules["tokens"], rules["of"], rules.get("insert", []), seed)
-
-
-def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str) -> str:
-    """About `n_tokens` of lines made from `patterns`, with `inserts` in their order, each in a part of its own.
-
-    In every line `{time}` is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex digits
-    and `{a|b|c}` one of the three.
-    """
+    patterns, inserts = rules["of"], rules.get("insert", [])
     drawn = random.Random(_pick(seed, 2**63)).random  # which alone is promised to stay the same between versions
     costs = [estimate_tokens(line) for line in patterns]
-    n_left = n_tokens - sum(map(estimate_tokens, inserts))
+    n_left = rules["tokens"] - sum(map(estimate_tokens, inserts))
     lines: list[str] = []
     while n_left > 0 or not lines:
         index = int(drawn() * len(patterns))
@@ -185,8 +180,8 @@ def long_text(n_tokens: int, patterns: list[str], inserts: list[str], seed: str)
         n_left -= costs[index]
     share = len(lines) / max(len(inserts), 1)
     places = [int((number + drawn()) * share) for number in range(len(inserts))]
-    for place, line in reversed(list(zip(places, inserts, strict=True))):
-        lines.insert(place, line)
+    for index, line in reversed(list(zip(places, inserts, strict=True))):
+        lines.insert(index, line)
     text = "\n".join(lines)
     step_s = min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))
     now_s = 0.0

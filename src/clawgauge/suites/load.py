@@ -38,10 +38,7 @@ DEFAULT_MAX_TURNS = 12
 MOST_TURNS = 100
 VALIDATOR = "world_state"
 _AS_WRITTEN = ("id", "name", "prompt", "category", "tool_choice", "response_format", "world")
-_HASHED = (
-    *("system", "temperature", "max_tokens", "expected_tools", "tools", "tool_choice", "response_format", "world"),
-    "max_turns",
-)
+_SETTINGS = "system temperature max_tokens expected_tools tools tool_choice response_format world max_turns"
 Tool = dict[str, Any]
 Toolbox = Mapping[str, Tool]
 Shapes = dict[str, shape.Shape]
@@ -59,10 +56,9 @@ def label(value: Any, place: str) -> None:
 _FUNCTION: Shapes = {"description": shape.any_text, "parameters": shape.an_object, "strict": shape.anything}
 _NAMED_FUNCTION = shape.Fields({"name": shape.some_text}, _FUNCTION, closed=False)
 _TOOL = shape.Fields({"type": shape.choice("function"), "function": _NAMED_FUNCTION}, closed=False)
-_format = "up to 64 letters, digits, underscores and hyphens"
+_NAME = shape.Value("up to 64 letters, digits, underscores and hyphens", (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z")
 _SCHEMA = shape.Fields(
-    {"name": shape.Value(_format, (str,), pattern=r"\A[A-Za-z0-9_-]{1,64}\Z"), "schema": shape.an_object},
-    {"description": shape.any_text, "strict": shape.true_or_false},
+    {"name": _NAME, "schema": shape.an_object}, {"description": shape.any_text, "strict": shape.true_or_false}
 )
 _FORMATS: Shapes = {"json_schema": shape.Fields({"json_schema": _SCHEMA}), "json_object": shape.Fields({})}
 # What a suite says for all its prompts, and each prompt may say for itself.
@@ -71,13 +67,8 @@ SAMPLING: Shapes = {
     "temperature": shape.Value("a number, 0 or more", (int, float), low=0),
     "max_tokens": shape.whole_number(1),
 }
-_REQUIRED: Shapes = {
-    "id": label,
-    **dict.fromkeys(("name", "prompt"), shape.some_text),
-    "validator": shape.Value(
-        'an object such as {"type": "noop"}, which records the answer without judging it', (dict,)
-    ),
-}
+_VALIDATOR = shape.Value('an object such as {"type": "noop"}, which records the answer without judging it', (dict,))
+_REQUIRED: Shapes = {"id": label, "name": shape.some_text, "prompt": shape.some_text, "validator": _VALIDATOR}
 PROMPT_KEYS: Shapes = {
     **_REQUIRED,
     "expected_tool_calls": shape.ListOf(shape.some_text, "tool names", least=0),
@@ -210,7 +201,7 @@ def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     """
     digest = hashlib.sha256()
     for prompt in prompts:
-        settings = {key: getattr(prompt, key) for key in _HASHED}
+        settings = {key: getattr(prompt, key) for key in _SETTINGS.split()}
         asked = {"id": prompt.id, "prompt": prompt.prompt}
         asked |= {key: value for key, value in settings.items() if value is not None and value != []}
         verdict = json.dumps(prompt.validator, sort_keys=True, separators=(",", ":"))

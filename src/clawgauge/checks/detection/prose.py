@@ -248,35 +248,24 @@ def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, slice]]:
-    """Each code span, with its back-ticks and without."""
-    if "`" not in text:
-        return
-    starts, ends = array("I"), array("I")  # of one line, which may be the whole of a large answer
-    for match in _TICK_RUN.finditer(text):
-        if ends and text.find("\n", ends[-1], match.start()) >= 0:
-            yield from _paired(starts, ends)
-            del starts[:], ends[:]
-        starts.append(match.start())
-        ends.append(match.end())
-    yield from _paired(starts, ends)
-
-
-def _paired(starts: array[int], ends: array[int]) -> Iterator[tuple[int, int, slice]]:
-    """Pair each run of one line with the next of its length."""
-    n_runs = len(starts)
-    partners = array("I", bytes(starts.itemsize * n_runs))
-    nearest: dict[int, int] = {}
-    for index in range(n_runs - 1, -1, -1):
-        length = ends[index] - starts[index]
-        partners[index] = nearest.get(length, 0)  # the first run is nobody's partner
-        nearest[length] = index
-    index = 0
-    while index < n_runs:
-        partner = partners[index]
-        if partner:
-            yield starts[index], ends[partner], slice(ends[index], starts[partner])
-            index = partner
-        index += 1
+    """Each code span, with its back-ticks and without: a run of a line and the next of its length."""
+    for line in _LINE.finditer(text) if "`" in text else ():
+        starts, ends = array("I"), array("I")  # the line may be the whole of a large answer
+        for run in _TICK_RUN.finditer(text, *line.span()):
+            starts.append(run.start())
+            ends.append(run.end())
+        partners = array("I", starts)
+        nearest: dict[int, int] = {}
+        for index in reversed(range(len(starts))):
+            length = ends[index] - starts[index]
+            partners[index] = nearest.get(length, 0)  # the first run is nobody's partner
+            nearest[length] = index
+        index = 0
+        while index < len(starts):
+            if partner := partners[index]:
+                yield starts[index], ends[partner], slice(ends[index], starts[partner])
+                index = partner
+            index += 1
 
 
 def _read_span(text: str, inside: slice, vocabulary: Vocabulary) -> list[Call]:

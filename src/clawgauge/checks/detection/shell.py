@@ -256,9 +256,7 @@ _VARIABLE = lazy_pattern(r"\$(?:[A-Za-z_]|[({][^\s])")
 _KEY_VALUE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
 _PLACEHOLDER = lazy_pattern(r"<[^<>]+>")
 _REDIRECT = lazy_pattern(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
-_FILE_NAME = lazy_pattern(
-    r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+"
-)
+_FILE = lazy_pattern(r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+")
 _ROOTED_PATH = lazy_pattern(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
 _INITIALS = lazy_pattern(r"[A-Za-z](?:\.[A-Za-z])+")
 _LETTER = lazy_pattern(r"[A-Za-z]")
@@ -321,5 +319,5 @@ def _weigh(words: list[str]) -> Iterator[int]:
         else:
             is_redirect = _REDIRECT.match(inside) and not _PLACEHOLDER.fullmatch(inside)
             is_path = _ROOTED_PATH.match(path) or ("/" in path and "." in path and _LETTER.search(path))
-            is_file = _FILE_NAME.fullmatch(bare) and not _INITIALS.fullmatch(bare)
+            is_file = _FILE.fullmatch(bare) and not _INITIALS.fullmatch(bare)
             yield _BESIDE_KNOWN if is_redirect or is_path or is_file else 0

@@ -28,8 +28,8 @@ _FORMATS: tuple[tuple[str, str | None, tuple[of.Reader, ...]], ...] = (
     (r"<\|action_start\|>\s*<\|plugin\|>", r"<\|action_end\|>", (_json("internlm"),)),
     (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", (_json("cohere"),)),
     (r"(?<![\w.])functools(?=\[)", None, (_json("phi4"),)),
-    (r"\[TOOL_CALLS\]", r"\[/TOOL_CALLS\]", (_json("mistral"), _named("mistral", of.MISTRAL_HEAD))),
-    (of.CALL_BEGIN, of.CALL_END, (_named("kimi", of.KIMI_HEAD), _named("deepseek", of.DEEPSEEK_HEAD))),
+    (r"\[TOOL_CALLS\]", r"\[/TOOL_CALLS\]", (_json("mistral"), _named("mistral", of.MISTRAL))),
+    (of.CALL_BEGIN, of.CALL_END, (_named("kimi", of.KIMI), _named("deepseek", of.DEEPSEEK))),
     (r"<tool_call>", r"</tool_call>", (_json("hermes"), _pairs("glm"))),
     (r"<longcat_tool_call>", r"</longcat_tool_call>", (_json("longcat"), _pairs("longcat"))),
     *((opening, None, (of.tag_reader(word),)) for word, opening in of.TAG_OPENINGS.items()),
@@ -57,37 +57,30 @@ _CLOSING_OF_THINKING = {
 
 
 def find_structured(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
-    position = _end_of_thinking(text)
-    if position:
-        yield Find(0, position)
+    position, start = 0, len(text) - len(text.lstrip())
+    for opening, closing in _CLOSING_OF_THINKING.items():
+        if text.startswith(opening, start):
+            place = text.find(closing, start + len(opening))
+            position = place + len(closing) if place >= 0 else len(text)
+            yield Find(0, position)
     reading = of.read_whole_message(text, position)
     if reading:
         yield Find(position, reading.end, _invoke(reading, position, vocabulary))
         return
     bare = of.BareJson(text)
-    while start := _MARK_START.search(text, position):
-        position = start.end()
-        opening = _OPENING.match(text, start.start())
-        if opening is None or opening.lastindex is None:
+    while found := _MARK_START.search(text, position):
+        position, start = found.end(), found.start()
+        mark = _OPENING.match(text, start)
+        if mark is None or mark.lastindex is None:
             continue
-        if opening.lastindex > len(_FORMATS):
-            reading = bare.read(opening.start())
+        if mark.lastindex > len(_FORMATS):
+            reading = bare.read(start)
         else:
-            stop, readers = _STOPS[opening.lastindex - 1], _FORMATS[opening.lastindex - 1][2]
-            reading = next(filter(None, (read(text, opening, stop) for read in readers)), None)
+            stop, readers = _STOPS[mark.lastindex - 1], _FORMATS[mark.lastindex - 1][2]
+            reading = next(filter(None, (read(text, mark, stop) for read in readers)), None)
         if reading:
-            yield Find(start.start(), reading.end, _invoke(reading, start.start(), vocabulary))
+            yield Find(start, reading.end, _invoke(reading, start, vocabulary))
             position = reading.end
-
-
-def _end_of_thinking(text: str) -> int:
-    """Where the answer begins; 0 for a text that does not open with thinking."""
-    start = len(text) - len(text.lstrip())
-    for opening, closing in _CLOSING_OF_THINKING.items():
-        if text.startswith(opening, start):
-            place = text.find(closing, start + len(opening))
-            return place + len(closing) if place >= 0 else len(text)
-    return 0
 
 
 def _invoke(reading: of.Reading, at: int, vocabulary: Vocabulary) -> list[Call]:

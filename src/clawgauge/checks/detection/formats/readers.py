@@ -25,7 +25,7 @@ from clawgauge.checks.detection.formats.values import (
     skip,
     skip_comma,
     skip_space,
-)  # fmt: skip
+)
 from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import Block, scan_blocks
 from clawgauge.checks.detection.shell import is_number, read_name
@@ -111,9 +111,8 @@ def _is_definition(item: dict[str, Any]) -> bool:
     if schema.get("type") == "object" and schema.keys() <= _SCHEMA_WORDS:
         return True
     rules = schema.get("properties")
-    return isinstance(rules, dict) and all(
-        isinstance(rule, dict) and _RULE_WORDS & rule.keys() for rule in rules.values()
-    )
+    told = rules.values() if isinstance(rules, dict) else [None]
+    return all(isinstance(rule, dict) and _RULE_WORDS & rule.keys() for rule in told)
 
 
 def read_json(format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bool = False) -> Reading | None:
@@ -140,14 +139,10 @@ def read_json(format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bo
 # DeepSeek's bars and blanks are characters of their own, which some servers turn into ASCII; Kimi's always are ASCII.
 CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
 CALL_END = r"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>"
-_SEPARATOR = r"<[｜|]tool[▁_]sep[｜|]>"
-MISTRAL_HEAD = lazy_pattern(
-    rf"\s*+(?P<name>{_WRITTEN_NAME})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))"
-)
-DEEPSEEK_HEAD = lazy_pattern(
-    rf"\s*+(?:function\s*+{_SEPARATOR})?\s*+(?P<name>{_WRITTEN_NAME})\s*+(?:{_SEPARATOR}|(?=```|\{{))"
-)
-KIMI_HEAD = lazy_pattern(rf"\s*+(?P<name>{_WRITTEN_NAME}?)(?::[0-9]+)?\s*+<\|tool_call_argument_begin\|>")
+_SEP = r"<[｜|]tool[▁_]sep[｜|]>"
+MISTRAL = lazy_pattern(rf"\s*+(?P<name>{_WRITTEN_NAME})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))")
+DEEPSEEK = lazy_pattern(rf"\s*+(?:function\s*+{_SEP})?\s*+(?P<name>{_WRITTEN_NAME})\s*+(?:{_SEP}|(?=```|\{{))")
+KIMI = lazy_pattern(rf"\s*+(?P<name>{_WRITTEN_NAME}?)(?::[0-9]+)?\s*+<\|tool_call_argument_begin\|>")
 
 
 def read_named(format_id: str, head: Pattern, text: str, mark: Mark, stop: Pattern) -> Reading | None:
@@ -167,9 +162,7 @@ BARE_OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
 _NEXT_OBJECT = lazy_pattern(r"[^\S\n]*+(?:[;,][^\S\n]*+)?(?=[\[{])")
 # A fence squeezed into one line closes right behind the object.
 _LINE_END = lazy_pattern(r"[^\S\n]*+(?:```++[^\S\n]*+)?(?:\n|\Z)")
-_JSON_BLOCKS = frozenset(
-    ("", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool_use", "function_call")
-)
+_JSON_BLOCKS = ("", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool_use", "function_call")
 
 
 class BareJson:
@@ -305,11 +298,6 @@ _VERBATIM, _VERBATIM_END = "<![CDATA[", "]]>"
 TAG_OPENINGS = {word: rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>" for word in ("function", "invoke")}
 
 
-def _trim_line_ends(text: str) -> str:
-    """`text` without the line break that templates put on either side of it."""
-    return text.removeprefix("\n").removesuffix("\n")
-
-
 def _decode_containers(text: str) -> Any:
     """An argument without a type: a list or an object where the text is one in JSON, else the text."""
     return try_json(text)[0] if text.lstrip()[:1] in ("[", "{") else text
@@ -355,7 +343,8 @@ def _read_arguments(text: str, start: int, name: str, value_stop: Pattern) -> tu
         is_verbatim = text.startswith(_VERBATIM, head.end())
         verbatim_end = text.find(_VERBATIM_END, head.end()) if is_verbatim else head.end()
         value_end, end = find_stop(text, verbatim_end if verbatim_end >= 0 else len(text), value_stop)
-        value: Any = _trim_line_ends(text[head.end() : value_end])
+        # Templates put a line break on either side of a value.
+        value: Any = text[head.end() : value_end].removeprefix("\n").removesuffix("\n")
         if is_verbatim:
             value = value.removeprefix(_VERBATIM).removesuffix(_VERBATIM_END)
         is_text = _IS_TEXT.match(head["attributes"])
@@ -368,17 +357,15 @@ def _read_arguments(text: str, start: int, name: str, value_stop: Pattern) -> tu
     return WrittenCall(name, arguments, valid), end
 
 
-_LONGCAT = r"(?:longcat_)?"
+_CAT = r"(?:longcat_)?"
 _PAIR_HEAD = lazy_pattern(
-    rf"\s*+(?P<name>{_WRITTEN_NAME})\s*+(?=<{_LONGCAT}arg_key>)"
-    rf"|\n?(?P<alone>{_WRITTEN_NAME})\n?(?=</{_LONGCAT}tool_call>)"
+    rf"\s*+(?P<name>{_WRITTEN_NAME})\s*+(?=<{_CAT}arg_key>)"
+    rf"|\n?(?P<alone>{_WRITTEN_NAME})\n?(?=</{_CAT}tool_call>)"
 )
-_PAIR_KEY = lazy_pattern(
-    rf"\s*+<{_LONGCAT}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_LONGCAT}arg_key>\s*+<{_LONGCAT}arg_value>"
-)
-_PAIR_VALUE_STOP = lazy_pattern(rf"</{_LONGCAT}arg_value>|(?=<{_LONGCAT}arg_key>)|(?=</{_LONGCAT}tool_call>)")
-_PAIR_CLOSING = lazy_pattern(rf"\s*+</{_LONGCAT}tool_call>")
-_KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_LONGCAT}arg_key>")
+_PAIR_KEY = lazy_pattern(rf"\s*+<{_CAT}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_CAT}arg_key>\s*+<{_CAT}arg_value>")
+_PAIR_VALUE_STOP = lazy_pattern(rf"</{_CAT}arg_value>|(?=<{_CAT}arg_key>)|(?=</{_CAT}tool_call>)")
+_PAIR_CLOSING = lazy_pattern(rf"\s*+</{_CAT}tool_call>")
+_KEY_WITHOUT_VALUE = lazy_pattern(rf"\s*+<{_CAT}arg_key>")
 
 
 def read_pairs(format_id: str, text: str, mark: Mark, stop: Pattern) -> Reading | None:
@@ -390,7 +377,8 @@ def read_pairs(format_id: str, text: str, mark: Mark, stop: Pattern) -> Reading 
     end = head.end()
     while key := _PAIR_KEY.match(text, end):
         value_end, end = find_stop(text, key.end(), _PAIR_VALUE_STOP)
-        arguments[key["key"].strip()] = _decode_containers(_trim_line_ends(text[key.end() : value_end]))
+        value = text[key.end() : value_end].removeprefix("\n").removesuffix("\n")
+        arguments[key["key"].strip()] = _decode_containers(value)
     if _KEY_WITHOUT_VALUE.match(text, end):
         payload_end, end = find_stop(text, end, stop)
         return Reading(end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)])

@@ -111,6 +111,10 @@ _CONSTANT = lazy_pattern(r"(?:True|true|False|false|None|null)(?!\w)")
 _CONSTANTS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
+ReadKey = Callable[[str, int], tuple[str, int]]
+ReadValue = Callable[[str, int, int], tuple[Any, int]]
+
+
 class LiteralRefused(ValueError):
     """Text that is no literal."""
 
@@ -149,13 +153,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _SIGNS[escape["sign"]] if kind == "sign" else chr(int(escape[kind], 8 if kind == "octal" else 16))
 
 
-def read_container(
-    text: str,
-    at: int,
-    depth: int,
-    read_key: Callable[[str, int], tuple[str, int]],
-    read_value: Callable[[str, int, int], tuple[Any, int]],
-) -> tuple[Any, int]:
+def read_container(text: str, at: int, depth: int, read_key: ReadKey, read_value: ReadValue) -> tuple[Any, int]:
     """The list or object that opens at `at`, inside `depth` others."""
     if depth == MAX_DEPTH:
         raise LiteralRefused
@@ -193,9 +191,7 @@ def skip_comma(text: str, at: int, closing: str) -> int:
 
 
 _TEXT_MARK = lazy_pattern(r"<escape>|<\|\"\|>")
-_GEMMA_KEY = lazy_pattern(
-    r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+"
-)
+_KEY = lazy_pattern(r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+")
 _BARE = lazy_pattern(r"[^\s,{}\[\]<>\"'][^,{}\[\]<>\n]*+")
 
 
@@ -220,5 +216,5 @@ def read_gemma_value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _read_gemma_key(text: str, at: int) -> tuple[str, int]:
-    key = require(_GEMMA_KEY.match(text, at))
+    key = require(_KEY.match(text, at))
     return key["key"], key.end()
