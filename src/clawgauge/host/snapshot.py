@@ -177,9 +177,13 @@ class PeakSampler:
 
     def __enter__(self) -> Self:
         self.sample()
-        self._start("peak-memory", self.sample, self._interval_s)
+        looks = [("peak-memory", self.sample, self._interval_s)]
         if shutil.which(NVIDIA_VRAM_QUERY[0], path=self._environ.get("PATH", "")):
-            self._start("peak-vram", self._sample_vram, VRAM_INTERVAL_S)
+            looks.append(("peak-vram", self._sample_vram, VRAM_INTERVAL_S))
+        for name, sample, interval_s in looks:
+            thread = threading.Thread(target=self._repeat, args=(sample, interval_s), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -206,13 +210,7 @@ class PeakSampler:
         if used_bytes is not None:
             self.peak_vram_bytes = max(self.peak_vram_bytes or 0, used_bytes)
 
-    def _start(self, name: str, sample: Callable[[], None], interval_s: float) -> None:
-        def run() -> None:
-            stopping = False
-            while not stopping:
-                stopping = self._stopping.wait(interval_s)
-                sample()
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _repeat(self, sample: Callable[[], None], interval_s: float) -> None:
+        while not self._stopping.wait(interval_s):
+            sample()
+        sample()

@@ -159,16 +159,6 @@ class Directory:
             os.fsync(self.fd)
 
     @contextmanager
-    def replacement(self, name: str) -> Iterator[BinaryIO]:
-        """`staged`, with an error of the disk as the sentence for a run that ends on it."""
-        try:
-            with self.staged(name) as file:
-                yield file
-        except OSError as error:
-            self.require_present()
-            raise disk_failure(self.path / name, error) from error
-
-    @contextmanager
     def staged(self, name: str) -> Iterator[BinaryIO]:
         """A file that takes the place of `name`, whole and synced, once the block ends well; else leaves no trace."""
         self._refuse_foreign(name, self.stat(name))

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO, Self
 
 from clawgauge.characters import well_formed
-from clawgauge.errors import RunFolderError
+from clawgauge.errors import DiskFailure, RunFolderError
 from clawgauge.journal.appender import NOT_OPEN, Appender
 from clawgauge.journal.disk import (
     APPEND,
@@ -246,8 +246,11 @@ class RunFolder:
         if not self._lock.is_held:
             raise RunFolderError(NOT_OPEN.format(self.path / name))
         data = well_formed(document).encode() if isinstance(document, str) else encode_document(document)
-        with self._directory.replacement(name) as file:
-            file.write(clean(data))
+        try:
+            with self._directory.staged(name) as file:
+                file.write(clean(data))
+        except OSError as error:
+            raise self._failure(name, error) from error
 
     def supersede(self, keys: set[CellKey]) -> int:
         """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many.
@@ -277,8 +280,11 @@ class RunFolder:
                 self._directory.sync()
             except OSError as error:
                 raise disk_failure(self.path / SUPERSEDED, error) from error
-            with self._directory.replacement(RESULTS) as file:
-                file.writelines(line for line in self._result_lines() if not is_superseded(line))
+            try:
+                with self._directory.staged(RESULTS) as file:
+                    file.writelines(line for line in self._result_lines() if not is_superseded(line))
+            except OSError as error:
+                raise self._failure(RESULTS, error) from error
             return moved
 
     def rewrite_results(self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None) -> int:
@@ -291,12 +297,15 @@ class RunFolder:
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
         decode = line_decoder(Result, fitting=True)
         written = 0
-        with self._results.rest(), self._directory.replacement(RESULTS) as file:
-            for line in self._result_lines():
-                result = decode(line)
-                file.write(line if result is None else encode_line(change(result)))
-                written += result is not None
-            approve()
+        try:
+            with self._results.rest(), self._directory.staged(RESULTS) as file:
+                for line in self._result_lines():
+                    result = decode(line)
+                    file.write(line if result is None else encode_line(change(result)))
+                    written += result is not None
+                approve()
+        except OSError as error:
+            raise self._failure(RESULTS, error) from error
         return written
 
     def close(self) -> None:
@@ -317,6 +326,11 @@ class RunFolder:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _failure(self, name: str, error: OSError) -> DiskFailure:
+        """An error of the disk as the sentence for a run that ends on it."""
+        self._directory.require_present()
+        return disk_failure(self.path / name, error)
 
     def _result_lines(self) -> Iterator[bytes]:
         descriptor = self._directory.open(RESULTS, os.O_RDONLY)
