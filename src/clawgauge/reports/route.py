@@ -12,15 +12,7 @@ from clawgauge.reports.document import Column, Points, Prose, Section, Table, as
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing import ChainForecast, Decision, Reason, Standing
 from clawgauge.secrets import mask_shapes
-from clawgauge.words import (
-    ABSENT,
-    format_money,
-    format_ms,
-    format_number,
-    format_percent,
-    format_rate,
-    rounded,
-)
+from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, rounded
 
 _VALUE_CHARS = 400
 _COLUMNS = (
