@@ -185,7 +185,6 @@ class PeakSampler:
         return self._energy.gained_j
 
     def sample(self) -> None:
-        """Look once at system memory, at the process trees and at the energy counters."""
         self._energy.sample()
         if memory := ask(psutil.virtual_memory):
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.total - memory.available)

@@ -89,7 +89,6 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def disk_failure(path: Path, error: OSError) -> DiskFailure:
-    """The error for a write to `path` that the disk refused."""
     return DiskFailure(
         f"Cannot write {path} ({error.strerror or error}); what was recorded before stands: "
         "make room on the disk, then go on with --resume."
@@ -208,7 +207,6 @@ class Directory:
 
 
 def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.BufferedReader:
-    """`name` in `folder` for reading."""
     with closing(Directory(folder, search_only=True)) as directory:
         fd = directory.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
     return io.BufferedReader(io.FileIO(fd, "rb"), READ_BUFFER_BYTES)

@@ -181,14 +181,15 @@ class RunReader(Generic[T]):
     def first_harness(self) -> bool:
         """Whether the first harness made the folder: by its config.json, else by its first telling line."""
         config = self._readable_config
-        if config is None or "schema_version" not in config:
-            with suppress(OSError, RunFolderError), disk.open_file(self.path, disk.RESULTS) as file:
-                return self._tells_first_harness(file)
-        return config is not None and "schema_version" not in config
+        # Every config.json of ours has a schema version; the first harness knew none.
+        if config is not None and "schema_version" in config:
+            return False
+        with suppress(OSError, RunFolderError), disk.open_file(self.path, disk.RESULTS) as file:
+            return self._tells_first_harness(file)
+        return config is not None
 
     def _tells_first_harness(self, file: BinaryIO) -> bool:
         config = self._readable_config
-        # Every config.json of ours has a schema version; the first harness knew none.
         if config is not None and "schema_version" in config:
             return False
         for line in disk.read_lines(file):
@@ -353,7 +354,6 @@ def _fit(raw: dict[str, Any], record: type[T]) -> T:
 
 
 def open_results(folder: Path) -> BinaryIO:
-    """results.jsonl of `folder` for reading, or `RunFolderError`."""
     try:
         return disk.open_file(folder, disk.RESULTS)
     except FileNotFoundError as error:
@@ -375,8 +375,6 @@ def _skip_rest_of_line(file: BinaryIO) -> None:
 
 
 class CellKey(NamedTuple):
-    """What one line of results.jsonl is about."""
-
     provider: str
     model: str
     thinking_level: str | None

@@ -39,8 +39,6 @@ BATCH_ROWS = 512
 
 
 class InvocationRow(msgspec.Struct, frozen=True, gc=False):
-    """How one tool call came."""
-
     channel: str = "mention"
     valid: bool = True
 
@@ -159,7 +157,6 @@ class Run(RunReader[Row]):
 
 
 def is_harm(violation: str | None) -> bool:
-    """Whether a verdict says that something forbidden was done."""
     return violation is not None and violation.startswith("forbidden_effect")
 
 
@@ -171,7 +168,6 @@ def channel_kind(channel: str) -> str:
 
 
 def text_format(channel: str) -> str:
-    """The format a call written as text came in."""
     return channel.removeprefix(_TEXT_PREFIX)
 
 

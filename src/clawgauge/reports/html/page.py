@@ -99,7 +99,6 @@ def read_runs(paths: Sequence[Path], survey: Survey) -> list[RunSurvey]:
 def _build(
     runs: Sequence[RunSurvey], survey: Survey, generated_at: datetime, max_calls: int
 ) -> tuple[dict[str, Any], TextBlocks]:
-    """The data of a page about `runs`, and the packed texts."""
     choice = choose_calls(survey, max_calls)
     store = TextStore()
     known: dict[str, int] = {}
