@@ -186,12 +186,5 @@ def answer_channel(row: Row) -> str:
 
 def count_flagged(timings: Iterable[TimingsRow]) -> int:
     """How many of these calls could be off by more than 1 ms or 1%."""
-    return len(
-        [
-            lag
-            for timing in timings
-            if (lag := timing.lag) is not None
-            and lag > TIMER_NOISE_US
-            and (lag > LATE_US or lag > LATE_SHARE * (timing.e2e or 0 if timing.ttft is None else timing.ttft))
-        ]
-    )
+    seen = [(t.lag, t.e2e or 0 if t.ttft is None else t.ttft) for t in timings if t.lag and t.lag > TIMER_NOISE_US]
+    return sum(lag > LATE_US or lag > LATE_SHARE * figure for lag, figure in seen)
