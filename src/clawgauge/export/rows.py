@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,18 +23,19 @@ class ResultStream:
     """The results of `folders`, one after the other; after a pass `n_unreadable` and `n_rows` say what was met."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.n_unreadable = 0
         self.n_rows = 0
         # Opened here once, so that a folder without results is refused before anything is written.
         self._readers = [iter_results(folder) for folder in folders]
 
     def __iter__(self) -> Iterator[Result]:
-        self.n_unreadable = self.n_rows = 0
-        for reader in self._readers:
-            for result in reader:
-                self.n_rows += 1
-                yield result
-            self.n_unreadable += reader.n_unreadable_lines
+        self.n_rows = 0
+        for result in chain.from_iterable(self._readers):
+            self.n_rows += 1
+            yield result
+
+    @property
+    def n_unreadable(self) -> int:
+        return sum(reader.n_unreadable_lines for reader in self._readers)
 
 
 Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "texts", "json"]
@@ -42,8 +44,6 @@ Value: TypeAlias = "str | int | float | bool | list[str] | None"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its kind, and where its value comes from."""
-
     name: str
     kind: Kind
     read: Callable[[Result], Value]
@@ -87,7 +87,6 @@ COLUMNS = _make_columns()
 
 
 def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
-    """All columns, or those named, in the order named."""
     if names is None:
         return COLUMNS
     known = {column.name: column for column in COLUMNS}
@@ -105,7 +104,6 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False) -> Iterator[bytes]:
-    """A header and one line per result."""
     header = ",".join(column.name for column in columns) + "\n"
     yield (_BYTE_ORDER_MARK if excel_safe else b"") + header.encode()
     for result in results:

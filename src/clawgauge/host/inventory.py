@@ -81,7 +81,6 @@ def _read_version(output: CommandOutput | None) -> str | None:
 
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """The versions of those that are installed."""
     versions = {}
     for name in names:
         with suppress(metadata.PackageNotFoundError):
@@ -126,7 +125,6 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
 
 
 def describe_memory(root: Path = ROOT) -> dict[str, Any]:
-    """Total memory and swap, and the limit of the container where there is one."""
     memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
     groups = root / "sys/fs/cgroup"
     limit = read_text(groups / "memory.max") or read_text(groups / "memory/memory.limit_in_bytes")

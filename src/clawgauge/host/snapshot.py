@@ -12,6 +12,7 @@ from typing import Self
 
 import psutil
 
+from clawgauge.host import gpus
 from clawgauge.host.commands import (
     KILL_GRACE_S,
     SYSTEM_PATH,
@@ -21,15 +22,6 @@ from clawgauge.host.commands import (
     ask,
     make_printable,
     run_together,
-)
-from clawgauge.host.gpus import (
-    NVIDIA_QUERY,
-    NVIDIA_VRAM_QUERY,
-    ROCM_QUERY,
-    EnergyMeter,
-    parse_nvidia,
-    parse_rocm,
-    read_vram_used_bytes,
 )
 from clawgauge.records import Resources
 from clawgauge.words import format_bytes
@@ -43,22 +35,17 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Memory (free -h)": ("free", "-h"),
     "Disk (df -h)": ("df", "-h"),
     "Load (uptime)": ("uptime",),
-    "GPU (nvidia-smi)": NVIDIA_QUERY,
-    "GPU (rocm-smi)": ROCM_QUERY,
+    "GPU (nvidia-smi)": gpus.NVIDIA_QUERY,
+    "GPU (rocm-smi)": gpus.ROCM_QUERY,
     "Ollama (ollama ps)": ("ollama", "ps"),
 }
 VRAM_INTERVAL_S = 2.0
 
 
-def take_snapshot(
-    loaded_models: Sequence[str],
-    *,
-    environ: Mapping[str, str] = SYSTEM_PATH,
-    folder: Path | None = None,
-) -> tuple[str, Resources]:
+def take_snapshot(loaded_models: Sequence[str], *, environ: Mapping[str, str] = SYSTEM_PATH) -> tuple[str, Resources]:
     """The text of a resources file, and its figures. Takes a tenth of a second; with tools that hang, three seconds.
 
-    `environ` gives the PATH on which tools are looked for; `folder` names the disk to measure (by default this one's).
+    `environ` gives the PATH on which tools are looked for. The disk is that of the current directory.
     """
     taken_at = datetime.now().astimezone()
     # Before the tools run, so that they are not counted.
@@ -66,7 +53,7 @@ def take_snapshot(
     memory, swap = ask(psutil.virtual_memory), ask(psutil.swap_memory)
     processes = ask(list_processes) or []
     outputs = ask(lambda: run_together(COMMANDS, environ)) or dict.fromkeys(COMMANDS)
-    disk = ask(lambda: shutil.disk_usage(folder or Path.cwd()))
+    disk = ask(lambda: shutil.disk_usage(Path.cwd()))
     load = ask(os.getloadavg)
     figures = Resources(
         taken_at_ms=round(taken_at.timestamp() * 1000),
@@ -80,7 +67,7 @@ def take_snapshot(
         **dict(zip(("load_1m", "load_5m", "load_15m"), load or (), strict=False)),
         cpu_percent=cpu_percent,
         process_count=len(processes) or None,
-        gpus=parse_nvidia(outputs["GPU (nvidia-smi)"]) + parse_rocm(outputs["GPU (rocm-smi)"]),
+        gpus=gpus.parse_nvidia(outputs["GPU (nvidia-smi)"]) + gpus.parse_rocm(outputs["GPU (rocm-smi)"]),
         loaded_models=list(loaded_models),
     )
     rows = {
@@ -171,15 +158,19 @@ class PeakSampler:
         self._interval_s = interval_s
         self._pids = pids
         self._environ = environ
-        self._energy = EnergyMeter()
+        self._energy = gpus.EnergyMeter()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self.sample()
-        self._start("peak-memory", self.sample, self._interval_s)
-        if shutil.which(NVIDIA_VRAM_QUERY[0], path=self._environ.get("PATH", "")):
-            self._start("peak-vram", self._sample_vram, VRAM_INTERVAL_S)
+        looks = [("peak-memory", self.sample, self._interval_s)]
+        if shutil.which(gpus.NVIDIA_VRAM_QUERY[0], path=self._environ.get("PATH", "")):
+            looks.append(("peak-vram", self._sample_vram, VRAM_INTERVAL_S))
+        for name, sample, interval_s in looks:
+            thread = threading.Thread(target=self._repeat, args=(sample, interval_s), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -194,7 +185,6 @@ class PeakSampler:
         return self._energy.gained_j
 
     def sample(self) -> None:
-        """Look once at system memory, at the process trees and at the energy counters."""
         self._energy.sample()
         if memory := ask(psutil.virtual_memory):
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.total - memory.available)
@@ -202,17 +192,11 @@ class PeakSampler:
             self.peak_process_bytes = max(self.peak_process_bytes or 0, read_tree_rss_bytes(roots))
 
     def _sample_vram(self) -> None:
-        used_bytes = read_vram_used_bytes(self._environ)
+        used_bytes = gpus.read_vram_used_bytes(self._environ)
         if used_bytes is not None:
             self.peak_vram_bytes = max(self.peak_vram_bytes or 0, used_bytes)
 
-    def _start(self, name: str, sample: Callable[[], None], interval_s: float) -> None:
-        def run() -> None:
-            stopping = False
-            while not stopping:
-                stopping = self._stopping.wait(interval_s)
-                sample()
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _repeat(self, sample: Callable[[], None], interval_s: float) -> None:
+        while not self._stopping.wait(interval_s):
+            sample()
+        sample()

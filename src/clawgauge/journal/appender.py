@@ -46,7 +46,8 @@ class Appender:
         """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._require_open()
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
             if self._told_to_end:
                 self._stop()
             if self._failure is not None:
@@ -71,7 +72,8 @@ class Appender:
     def rest(self) -> Iterator[None]:
         """All lines on disk, the file closed, and no line taken until the block ends: the file may be replaced."""
         with self._lock:
-            self._require_open()
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
             self._stop()
             yield
 
@@ -81,10 +83,6 @@ class Appender:
             with self._lock:
                 self._stop()
                 self._closed = True
-
-    def _require_open(self) -> None:
-        if self._closed or os.getpid() != self._pid:
-            raise RunFolderError(NOT_OPEN.format(self._path))
 
     def _stop(self) -> None:
         """Let the thread write what is queued, and end. Called again where an interrupt cut the waiting short."""

@@ -89,7 +89,6 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def disk_failure(path: Path, error: OSError) -> DiskFailure:
-    """The error for a write to `path` that the disk refused."""
     return DiskFailure(
         f"Cannot write {path} ({error.strerror or error}); what was recorded before stands: "
         "make room on the disk, then go on with --resume."
@@ -159,16 +158,6 @@ class Directory:
             os.fsync(self.fd)
 
     @contextmanager
-    def replacement(self, name: str) -> Iterator[BinaryIO]:
-        """`staged`, with an error of the disk as the sentence for a run that ends on it."""
-        try:
-            with self.staged(name) as file:
-                yield file
-        except OSError as error:
-            self.require_present()
-            raise disk_failure(self.path / name, error) from error
-
-    @contextmanager
     def staged(self, name: str) -> Iterator[BinaryIO]:
         """A file that takes the place of `name`, whole and synced, once the block ends well; else leaves no trace."""
         self._refuse_foreign(name, self.stat(name))
@@ -218,7 +207,6 @@ class Directory:
 
 
 def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.BufferedReader:
-    """`name` in `folder` for reading."""
     with closing(Directory(folder, search_only=True)) as directory:
         fd = directory.open(name, os.O_RDONLY, cap_bytes=cap_bytes)
     return io.BufferedReader(io.FileIO(fd, "rb"), READ_BUFFER_BYTES)

@@ -16,26 +16,9 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO, Self
 
 from clawgauge.characters import well_formed
-from clawgauge.errors import RunFolderError
+from clawgauge.errors import DiskFailure, RunFolderError
+from clawgauge.journal import disk
 from clawgauge.journal.appender import NOT_OPEN, Appender
-from clawgauge.journal.disk import (
-    APPEND,
-    EVENTS,
-    LEFTOVER,
-    LINE_CAP_BYTES,
-    READ_BUFFER_BYTES,
-    RESULTS,
-    SUPERSEDED,
-    TORN,
-    Directory,
-    check_run_id,
-    disk_failure,
-    folder_failure,
-    is_barren,
-    read_lines,
-    sync_data,
-    write_all,
-)
 from clawgauge.journal.lines import clean, decode_line, encode_document, encode_line, result_line
 from clawgauge.journal.locate import is_run_folder
 from clawgauge.journal.lock import RunLock
@@ -44,10 +27,10 @@ from clawgauge.records import CellRow, Event, Result
 
 _SCAN_BYTES = 1 << 16
 # One write of many lines, the last of them as long as a line can be.
-_TORN_CAP_BYTES = 2 * LINE_CAP_BYTES
+_TORN_CAP_BYTES = 2 * disk.LINE_CAP_BYTES
 
 
-def mend_tail(directory: Directory, name: str, torn: str | None = None) -> int:
+def mend_tail(directory: disk.Directory, name: str, torn: str | None = None) -> int:
     """Make file `name` end with a whole line and return how many bytes that cost: 0 where nothing was torn.
 
     A last line that lacks only its newline is a whole record and gets one. Anything else is cut off, and appended to
@@ -69,14 +52,14 @@ def mend_tail(directory: Directory, name: str, torn: str | None = None) -> int:
             )
         file.seek(start)
         # An object closes itself: no prefix of one is one, so what parses was written to its end.
-        whole = size - start <= LINE_CAP_BYTES and decode_line(file.read(size - start)) is not None
+        whole = size - start <= disk.LINE_CAP_BYTES and decode_line(file.read(size - start)) is not None
         if whole:
             file.seek(size)
             file.write(b"\n")
         else:
             if torn is not None:
                 file.seek(start)
-                with os.fdopen(directory.open(torn, APPEND), "ab") as aside:
+                with os.fdopen(directory.open(torn, disk.APPEND), "ab") as aside:
                     if aside.tell() > 0:
                         aside.write(b"\n")
                     shutil.copyfileobj(file, aside)
@@ -110,7 +93,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        directory = Directory(path)
+        directory = disk.Directory(path)
         try:
             self._lock = RunLock(directory)
         except BaseException:
@@ -121,14 +104,14 @@ class RunFolder:
         self.warnings: list[str] = [] if self._lock.warning is None else [self._lock.warning]
         self.n_events_lost = 0
         self._directory = directory
-        self._results = Appender(directory, RESULTS)
+        self._results = Appender(directory, disk.RESULTS)
         # Made with the first event, which may come from any thread.
         self._events_fd: int | None = None
         self._one_event = threading.Lock()
         atexit.register(self.close)
         try:
             for name, found in directory.entries().items():
-                if LEFTOVER.fullmatch(name) and stat.S_ISREG(found.st_mode):
+                if disk.LEFTOVER.fullmatch(name) and stat.S_ISREG(found.st_mode):
                     directory.unlink(name)
         except OSError:
             self.close()
@@ -138,7 +121,7 @@ class RunFolder:
     def create(cls, runs_dir: Path, run_id: str | None = None, *, now: datetime | None = None) -> RunFolder:
         """Make the folder of a new run, named `run_id` or after the local time `now`."""
         if run_id is not None:
-            check_run_id(run_id)
+            disk.check_run_id(run_id)
         dated = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
@@ -149,17 +132,17 @@ class RunFolder:
                     break
                 except FileExistsError:
                     # A run killed before it wrote anything must not use its id up: nothing is there to resume.
-                    if run_id is not None and (path.is_symlink() or not is_barren(path)):
+                    if run_id is not None and (path.is_symlink() or not disk.is_barren(path)):
                         raise _taken(path) from None
             try:
                 folder = cls(path)
                 try:
                     # Looked at again under the lock: another process may have begun the same run meanwhile.
-                    if not is_barren(path):
+                    if not disk.is_barren(path):
                         raise _taken(path)
-                    os.close(folder._directory.open(RESULTS, APPEND))
+                    os.close(folder._directory.open(disk.RESULTS, disk.APPEND))
                     folder._directory.sync()
-                    with closing(Directory(runs_dir)) as above:
+                    with closing(disk.Directory(runs_dir)) as above:
                         above.sync()
                 except (OSError, RunFolderError):
                     folder.close()
@@ -170,22 +153,22 @@ class RunFolder:
                     path.rmdir()
                 raise
         except OSError as error:
-            raise folder_failure(runs_dir, error) from error
+            raise disk.folder_failure(runs_dir, error) from error
         return folder
 
     @classmethod
     def check_creatable(cls, runs_dir: Path, run_id: str | None = None) -> None:
         """Raise what `create` would raise, and leave nothing behind."""
         if run_id is not None:
-            check_run_id(run_id)
+            disk.check_run_id(run_id)
         missing = [path for path in (runs_dir, *runs_dir.parents) if not path.exists()]
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            if run_id is not None and (runs_dir / run_id).exists() and not is_barren(runs_dir / run_id):
+            if run_id is not None and (runs_dir / run_id).exists() and not disk.is_barren(runs_dir / run_id):
                 raise _taken(runs_dir / run_id)
             Path(mkdtemp(prefix=".", dir=runs_dir)).rmdir()
         except OSError as error:
-            raise folder_failure(runs_dir, error) from error
+            raise disk.folder_failure(runs_dir, error) from error
         finally:
             for path in missing:
                 with suppress(OSError):  # one that was never made, or that another run has begun in
@@ -199,16 +182,16 @@ class RunFolder:
         try:
             folder = cls(path)
             try:
-                torn_bytes = mend_tail(folder._directory, RESULTS, TORN)
-                mend_tail(folder._directory, EVENTS)
+                torn_bytes = mend_tail(folder._directory, disk.RESULTS, disk.TORN)
+                mend_tail(folder._directory, disk.EVENTS)
             except (OSError, RunFolderError):
                 folder.close()
                 raise
         except OSError as error:
-            raise folder_failure(path, error) from error
+            raise disk.folder_failure(path, error) from error
         if torn_bytes:
             folder.warnings.append(
-                f"The last line of {RESULTS} was cut short; its {torn_bytes} bytes are now in {TORN}, "
+                f"The last line of {disk.RESULTS} was cut short; its {torn_bytes} bytes are now in {disk.TORN}, "
                 "and its cell counts as not recorded."
             )
         return folder
@@ -220,18 +203,18 @@ class RunFolder:
     def event(self, event: Event) -> None:
         """Record an event whole or not at all, from any thread. A disk that refuses it does not end the run."""
         if not self._lock.is_held:
-            raise RunFolderError(NOT_OPEN.format(self.path / EVENTS))
+            raise RunFolderError(NOT_OPEN.format(self.path / disk.EVENTS))
         line = clean(encode_line(event))
         with self._one_event:
             try:
                 if self._events_fd is None:
-                    self._events_fd = self._directory.open(EVENTS, APPEND)
+                    self._events_fd = self._directory.open(disk.EVENTS, disk.APPEND)
                 size = os.fstat(self._events_fd).st_size
             except (OSError, RunFolderError):
                 self.n_events_lost += 1
                 return
             try:
-                write_all(self._events_fd, line)
+                disk.write_all(self._events_fd, line)
             except OSError:
                 self.n_events_lost += 1
                 with suppress(OSError):
@@ -246,8 +229,11 @@ class RunFolder:
         if not self._lock.is_held:
             raise RunFolderError(NOT_OPEN.format(self.path / name))
         data = well_formed(document).encode() if isinstance(document, str) else encode_document(document)
-        with self._directory.replacement(name) as file:
-            file.write(clean(data))
+        try:
+            with self._directory.staged(name) as file:
+                file.write(clean(data))
+        except OSError as error:
+            raise self._failure(name, error) from error
 
     def supersede(self, keys: set[CellKey]) -> int:
         """Move the lines of these cells to superseded.jsonl, so that they can be filled again; returns how many.
@@ -267,8 +253,8 @@ class RunFolder:
                 if (first := next(lines, None)) is None:
                     return 0
                 # A crash here once before may have torn the last line; the original is still in results.jsonl.
-                mend_tail(self._directory, SUPERSEDED)
-                with os.fdopen(self._directory.open(SUPERSEDED, APPEND), "ab") as aside:
+                mend_tail(self._directory, disk.SUPERSEDED)
+                with os.fdopen(self._directory.open(disk.SUPERSEDED, disk.APPEND), "ab") as aside:
                     for line in chain([first], lines):
                         aside.write(line)
                         moved += 1
@@ -276,9 +262,12 @@ class RunFolder:
                     os.fsync(aside.fileno())
                 self._directory.sync()
             except OSError as error:
-                raise disk_failure(self.path / SUPERSEDED, error) from error
-            with self._directory.replacement(RESULTS) as file:
-                file.writelines(line for line in self._result_lines() if not is_superseded(line))
+                raise disk.disk_failure(self.path / disk.SUPERSEDED, error) from error
+            try:
+                with self._directory.staged(disk.RESULTS) as file:
+                    file.writelines(line for line in self._result_lines() if not is_superseded(line))
+            except OSError as error:
+                raise self._failure(disk.RESULTS, error) from error
             return moved
 
     def rewrite_results(self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None) -> int:
@@ -291,12 +280,15 @@ class RunFolder:
             raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
         decode = line_decoder(Result, fitting=True)
         written = 0
-        with self._results.rest(), self._directory.replacement(RESULTS) as file:
-            for line in self._result_lines():
-                result = decode(line)
-                file.write(line if result is None else encode_line(change(result)))
-                written += result is not None
-            approve()
+        try:
+            with self._results.rest(), self._directory.staged(disk.RESULTS) as file:
+                for line in self._result_lines():
+                    result = decode(line)
+                    file.write(line if result is None else encode_line(change(result)))
+                    written += result is not None
+                approve()
+        except OSError as error:
+            raise self._failure(disk.RESULTS, error) from error
         return written
 
     def close(self) -> None:
@@ -306,7 +298,7 @@ class RunFolder:
             with self._one_event:
                 if self._events_fd is not None:
                     with suppress(OSError):
-                        sync_data(self._events_fd)
+                        disk.sync_data(self._events_fd)
                     os.close(self._events_fd)
                     self._events_fd = None
             self._lock.release()
@@ -318,10 +310,15 @@ class RunFolder:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def _failure(self, name: str, error: OSError) -> DiskFailure:
+        """An error of the disk as the sentence for a run that ends on it."""
+        self._directory.require_present()
+        return disk.disk_failure(self.path / name, error)
+
     def _result_lines(self) -> Iterator[bytes]:
-        descriptor = self._directory.open(RESULTS, os.O_RDONLY)
-        with os.fdopen(descriptor, "rb", buffering=READ_BUFFER_BYTES) as file:
-            yield from read_lines(file)
+        descriptor = self._directory.open(disk.RESULTS, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb", buffering=disk.READ_BUFFER_BYTES) as file:
+            yield from disk.read_lines(file)
 
 
 def _taken(path: Path) -> RunFolderError:

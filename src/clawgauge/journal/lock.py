@@ -36,8 +36,6 @@ _KERNEL_LOCKS = Path("/proc/locks")
 
 
 class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lock file says."""
-
     pid: int
     hostname: str
     started_at_ms: int

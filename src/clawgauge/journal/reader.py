@@ -18,19 +18,7 @@ from typing import Annotated, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast,
 import msgspec
 
 from clawgauge.errors import RunFolderError
-from clawgauge.journal.disk import (
-    CONFIG,
-    EVENTS,
-    INVENTORY,
-    LINE_CAP_BYTES,
-    RESULTS,
-    SUMMARY,
-    SUPERSEDED,
-    open_file,
-    read_file,
-    read_lines,
-    stat_file,
-)
+from clawgauge.journal import disk
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
 from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
@@ -38,7 +26,7 @@ from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result,
 T = TypeVar("T", bound=msgspec.Struct)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
-CAP_BYTES = {CONFIG: 256 << 20, INVENTORY: 32 << 20, SUMMARY: 64 << 20, EVENTS: 1 << 30}
+CAP_BYTES = {disk.CONFIG: 256 << 20, disk.INVENTORY: 32 << 20, disk.SUMMARY: 64 << 20, disk.EVENTS: 1 << 30}
 _END_OF_YEAR_9999_MS = 253_402_300_799_999
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # What a required field is where a line does not say, whichever of these its type takes.
@@ -58,12 +46,12 @@ def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> fl
     try:
         if raw_config is not None:
             return msgspec.convert(raw_config, _Birth).created_at_ms
-        config = read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b""
+        config = disk.read_file(path, disk.CONFIG, CAP_BYTES[disk.CONFIG]) or b""
         return msgspec.json.decode(config, type=_Birth).created_at_ms
     except (OSError, RunFolderError, *_REFUSALS):
         pass
-    for name in (CONFIG, RESULTS):
-        if (found := stat_file(path, name)) is not None:
+    for name in (disk.CONFIG, disk.RESULTS):
+        if (found := disk.stat_file(path, name)) is not None:
             return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
 
@@ -102,7 +90,7 @@ def _has_plain_numbers(value: dict[str, Any]) -> bool:
 
 def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
     try:
-        data = read_file(folder, name, CAP_BYTES[name])
+        data = disk.read_file(folder, name, CAP_BYTES[name])
     except OSError as error:
         raise _unreadable(folder / name, error) from error
     if data is None:
@@ -115,8 +103,8 @@ def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
 
 def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     try:
-        with open_file(folder, name, CAP_BYTES.get(name)) as file:
-            yield from (raw for raw in map(decode_line, read_lines(file)) if raw is not None)
+        with disk.open_file(folder, name, CAP_BYTES.get(name)) as file:
+            yield from (raw for raw in map(decode_line, disk.read_lines(file)) if raw is not None)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -149,7 +137,7 @@ class RunReader(Generic[T]):
     @cached_property
     def raw_config(self) -> dict[str, Any] | None:
         """config.json as it stands, whoever made it; None where there is none."""
-        return _read_object(self.path, CONFIG)
+        return _read_object(self.path, disk.CONFIG)
 
     @property
     def _readable_config(self) -> dict[str, Any] | None:
@@ -161,16 +149,16 @@ class RunReader(Generic[T]):
     @cached_property
     def config(self) -> RunConfig | None:
         """config.json; None where there is none, or where the first harness made it."""
-        return _as_document(self.path / CONFIG, self.raw_config, RunConfig)
+        return _as_document(self.path / disk.CONFIG, self.raw_config, RunConfig)
 
     @cached_property
     def inventory(self) -> Inventory | None:
-        return _as_document(self.path / INVENTORY, _read_object(self.path, INVENTORY), Inventory)
+        return _as_document(self.path / disk.INVENTORY, _read_object(self.path, disk.INVENTORY), Inventory)
 
     @cached_property
     def summary(self) -> RunSummary | None:
         """summary.json as it was last written: it may be older than the records."""
-        return _as_document(self.path / SUMMARY, _read_object(self.path, SUMMARY), RunSummary)
+        return _as_document(self.path / disk.SUMMARY, _read_object(self.path, disk.SUMMARY), RunSummary)
 
     @cached_property
     def started_at_ms(self) -> float:
@@ -183,9 +171,9 @@ class RunReader(Generic[T]):
         A line that is no event is passed over: events explain a run, they do not count in it.
         """
         read = partial(msgspec.convert, type=Event)
-        events = [event for raw in _read_objects(self.path, EVENTS) for event in _as_event(raw, read)]
+        events = [event for raw in _read_objects(self.path, disk.EVENTS) for event in _as_event(raw, read)]
         if self._old_events is None and self.first_harness:
-            among = (raw for raw in _read_objects(self.path, RESULTS) if raw.get("record_type") == "event")
+            among = (raw for raw in _read_objects(self.path, disk.RESULTS) if raw.get("record_type") == "event")
             return events + [event for raw in among for event in _as_event(raw, upgrade_event)]
         return events + (self._old_events or [])
 
@@ -193,17 +181,18 @@ class RunReader(Generic[T]):
     def first_harness(self) -> bool:
         """Whether the first harness made the folder: by its config.json, else by its first telling line."""
         config = self._readable_config
-        if config is None or "schema_version" not in config:
-            with suppress(OSError, RunFolderError), open_file(self.path, RESULTS) as file:
-                return self._tells_first_harness(file)
-        return config is not None and "schema_version" not in config
-
-    def _tells_first_harness(self, file: BinaryIO) -> bool:
-        config = self._readable_config
         # Every config.json of ours has a schema version; the first harness knew none.
         if config is not None and "schema_version" in config:
             return False
-        for line in read_lines(file):
+        with suppress(OSError, RunFolderError), disk.open_file(self.path, disk.RESULTS) as file:
+            return self._tells_first_harness(file)
+        return config is not None
+
+    def _tells_first_harness(self, file: BinaryIO) -> bool:
+        config = self._readable_config
+        if config is not None and "schema_version" in config:
+            return False
+        for line in disk.read_lines(file):
             verdict = tells_first_harness(decode_line(line) or {})
             if verdict is not None:
                 return verdict
@@ -226,7 +215,7 @@ class RunReader(Generic[T]):
                 batch: list[T] = []
                 offsets: list[int] = []
                 offset = 0
-                for line in read_lines(file):
+                for line in disk.read_lines(file):
                     try:
                         record = decode(line)
                     except _REFUSALS:
@@ -244,14 +233,14 @@ class RunReader(Generic[T]):
                 if batch:
                     yield batch, offsets
         except OSError as error:
-            raise _unreadable(self.path / RESULTS, error) from error
+            raise _unreadable(self.path / disk.RESULTS, error) from error
 
     def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
         if not line.strip():
             return None
         ended = line.endswith(b"\n")
-        if not ended and len(line) >= LINE_CAP_BYTES:
+        if not ended and len(line) >= disk.LINE_CAP_BYTES:
             _skip_rest_of_line(file)
         elif not self.first_harness and (record := decode_again(line, self._record)) is not None:
             return record
@@ -295,7 +284,7 @@ class RunReader(Generic[T]):
             for offset in wanted:
                 file.seek(offset)
                 # A line that somebody changed meanwhile is no longer what was asked for.
-                if (result := decode(file.readline(LINE_CAP_BYTES))) is not None:
+                if (result := decode(file.readline(disk.LINE_CAP_BYTES))) is not None:
                     yield offset, result
 
 
@@ -312,8 +301,8 @@ def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> RunReader[A
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     """The lines that `--retry-errors` moved aside in run folder `path`, each as a `type`; others are passed over."""
     decode = line_decoder(type)
-    with suppress(FileNotFoundError), open_file(path, SUPERSEDED) as file:
-        yield from (record for line in read_lines(file) if (record := decode(line)) is not None)
+    with suppress(FileNotFoundError), disk.open_file(path, disk.SUPERSEDED) as file:
+        yield from (record for line in disk.read_lines(file) if (record := decode(line)) is not None)
 
 
 def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
@@ -365,17 +354,16 @@ def _fit(raw: dict[str, Any], record: type[T]) -> T:
 
 
 def open_results(folder: Path) -> BinaryIO:
-    """results.jsonl of `folder` for reading, or `RunFolderError`."""
     try:
-        return open_file(folder, RESULTS)
+        return disk.open_file(folder, disk.RESULTS)
     except FileNotFoundError as error:
-        raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
+        raise RunFolderError(f"{folder} has no {disk.RESULTS}; name the folder of a run.") from error
     except OSError as error:
-        raise _unreadable(folder / RESULTS, error) from error
+        raise _unreadable(folder / disk.RESULTS, error) from error
 
 
 def _skip_rest_of_line(file: BinaryIO) -> None:
-    while (piece := file.readline(LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
+    while (piece := file.readline(disk.LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
         # On to where there is data again: a terabyte of nothing in a sparse file takes no time to make.
         if hasattr(os, "SEEK_DATA"):
             here = file.tell()
@@ -387,8 +375,6 @@ def _skip_rest_of_line(file: BinaryIO) -> None:
 
 
 class CellKey(NamedTuple):
-    """What one line of results.jsonl is about."""
-
     provider: str
     model: str
     thinking_level: str | None

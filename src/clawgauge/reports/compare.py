@@ -91,7 +91,6 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
 
 
 def _findings(pair: PairComparison) -> list[Section]:
-    """What the figures amount to, and the prompts behind them."""
     said = [sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
     sections = [Section("", [Prose(said)])]
     for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
@@ -194,7 +193,6 @@ def say_points(rate: PairedRate) -> str:
 
 
 def say_shift(shift: PairedShift, unit: str) -> str:
-    """The median change with its interval, and what it is in per cent."""
     if shift.difference is None:
         return ABSENT
     bounds = f" [{shift.ci_holm[0]:+.0f}, {shift.ci_holm[1]:+.0f}]" if shift.ci_holm else ""

@@ -102,7 +102,6 @@ def _part(part: Part) -> str:
 
 
 def display_width(text: str) -> int:
-    """How many terminal columns `text` takes."""
     if text.isascii():
         return len(text)
     seen = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}]

@@ -13,15 +13,7 @@ from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
 from clawgauge.routing.decision import Decision, Reason, Standing
 from clawgauge.secrets import mask_shapes
-from clawgauge.words import (
-    ABSENT,
-    format_money,
-    format_ms,
-    format_number,
-    format_percent,
-    format_rate,
-    rounded,
-)
+from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, rounded
 
 _VALUE_CHARS = 400
 _COLUMNS = (

@@ -145,7 +145,6 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 
 
 def _least(column: Column, width: int) -> int:
-    """How narrow a column may become."""
     return min(width, _CUT_TO.get(column.narrow, width))
 
 

@@ -50,7 +50,6 @@ LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 
 
 
 def verdict_word(result: Result) -> str:
-    """One call's outcome in a word or two."""
     if not result.success:
         status = "no answer" if result.availability_status == "ok" else result.availability_status
         return f"{status} ({result.failure_type})"
@@ -67,7 +66,6 @@ def word_failure(failure: FailureCount) -> str:
 
 
 def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
-    """What becomes of lines that nobody can read."""
     return f"{plural(n_lines, 'line')} of {where} could not be read and counted in nothing"
 
 

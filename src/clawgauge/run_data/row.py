@@ -39,8 +39,6 @@ BATCH_ROWS = 512
 
 
 class InvocationRow(msgspec.Struct, frozen=True, gc=False):
-    """How one tool call came."""
-
     channel: str = "mention"
     valid: bool = True
 
@@ -159,7 +157,6 @@ class Run(RunReader[Row]):
 
 
 def is_harm(violation: str | None) -> bool:
-    """Whether a verdict says that something forbidden was done."""
     return violation is not None and violation.startswith("forbidden_effect")
 
 
@@ -171,7 +168,6 @@ def channel_kind(channel: str) -> str:
 
 
 def text_format(channel: str) -> str:
-    """The format a call written as text came in."""
     return channel.removeprefix(_TEXT_PREFIX)
 
 
@@ -190,12 +186,5 @@ def answer_channel(row: Row) -> str:
 
 def count_flagged(timings: Iterable[TimingsRow]) -> int:
     """How many of these calls could be off by more than 1 ms or 1%."""
-    return len(
-        [
-            lag
-            for timing in timings
-            if (lag := timing.lag) is not None
-            and lag > TIMER_NOISE_US
-            and (lag > LATE_US or lag > LATE_SHARE * (timing.e2e or 0 if timing.ttft is None else timing.ttft))
-        ]
-    )
+    seen = [(t.lag, t.e2e or 0 if t.ttft is None else t.ttft) for t in timings if t.lag and t.lag > TIMER_NOISE_US]
+    return sum(lag > LATE_US or lag > LATE_SHARE * figure for lag, figure in seen)

@@ -28,7 +28,6 @@ def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> 
 
 
 def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The prompts of a plan that count toward the tier."""
     expecting = [p for p in prompts if p.expected_tools and not (asks_for_restraint(p) or is_task(p))]
     return prefer_native(expecting, lambda prompt: bool(prompt.tools))
 
@@ -98,7 +97,6 @@ class Schedule:
         return replace(self, prompts=self.prompts - skipped) if skipped else self
 
     def missing(self, target: Target, recorded: Mapping[PromptKey, int]) -> int:
-        """Cells planned and not recorded."""
         return self.cells(target, recorded) - sum(recorded.values())
 
 

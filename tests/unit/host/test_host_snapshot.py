@@ -106,9 +106,12 @@ def test_names_cannot_steer_a_terminal() -> None:
     assert section(text, "Loaded models") == "evil]52;c;eA==\nhalf?"
 
 
-def test_a_disk_that_is_not_there_is_null(tmp_path: Path) -> None:
-    """A folder that does not exist leaves the disk figures unknown and nothing else."""
-    text, figures = take_snapshot([], environ={"PATH": ""}, folder=tmp_path / "gone")
+def test_a_disk_that_is_not_there_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A current folder that was deleted leaves the disk figures unknown and nothing else."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    text, figures = take_snapshot([], environ={"PATH": ""})
     assert (figures.disk_total_bytes, figures.disk_free_bytes) == (None, None)
     assert "disk free          not available of not available" in text
     assert figures.memory_total_bytes

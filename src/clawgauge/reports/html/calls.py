@@ -14,9 +14,9 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from clawgauge.records import Prompt, Result, Target, ToolInvocation
+from clawgauge.records import Prompt, Result, RunSummary, Target, ToolInvocation
 from clawgauge.reports.html.texts import Text, TextStore, show_json
-from clawgauge.run_data import Row
+from clawgauge.run_data import Row, Run
 
 MAX_CALLS = 20_000
 _MAX_WHY_CHARS = 240
@@ -68,7 +68,6 @@ class Survey:
         self.prompts: dict[tuple[str, str], int] = {}
         self.prompt_names: list[str] = []
         self.outcomes: Counter[tuple[int, int, int]] = Counter()
-        self.violations: Counter[tuple[int, str]] = Counter()
         self.digests: dict[int, array[int]] = {}
         self.digests_to_look_at: dict[int, array[int]] = {}
 
@@ -87,23 +86,27 @@ class Survey:
 
 
 class RunSurvey:
-    """Counts every call of one run in the survey of all, and keeps where each stands in the file."""
+    """One run to report on. Counts every call of it in the survey of all, and keeps where each stands in the file."""
 
-    def __init__(self, survey: Survey, run: int) -> None:
-        self._survey = survey
-        self._run = run
+    summary: RunSummary
+
+    def __init__(self, survey: Survey, number: int, run: Run) -> None:
+        self.run = run
+        self.number = number
+        self.violations: Counter[str] = Counter()
         self.digests, self.offsets = array("Q"), array("Q")
+        self._survey = survey
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
         survey = self._survey
         self.offsets.extend(offsets)
         for row in rows:
-            target = survey.target_number(self._run, row.target)
+            target = survey.target_number(self.number, row.target)
             prompt = survey.prompt_number(row.suite, row.prompt_id, row.prompt_name)
             outcome = classify(row)
             survey.outcomes[target, prompt, outcome] += 1
             if outcome == FAIL:
-                survey.violations[target, (row.violation or "unnamed").partition(":")[0]] += 1
+                self.violations[(row.violation or "unnamed").partition(":")[0]] += 1
             digest = call_digest(target, prompt, row.repeat)
             self.digests.append(digest)
             survey.digests.setdefault(target, array("Q")).append(digest)

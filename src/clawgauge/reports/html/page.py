@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -81,15 +80,7 @@ def _words(*parts: Any) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-class ReportRun(NamedTuple):
-    """One run to report on: what it amounts to, and where its calls are."""
-
-    run: Run
-    summary: RunSummary
-    calls: RunSurvey
-
-
-def read_runs(paths: Sequence[Path], survey: Survey) -> list[ReportRun]:
+def read_runs(paths: Sequence[Path], survey: Survey) -> list[RunSurvey]:
     """The runs in these folders, each gone through once; `survey` counts their calls."""
     runs = [Run.open(path) for path in paths]
     # Prompts are numbered in the order of the suites, asked or not.
@@ -99,21 +90,19 @@ def read_runs(paths: Sequence[Path], survey: Survey) -> list[ReportRun]:
     for number, run in enumerate(runs):
         for target in run.config.targets if run.config else ():
             survey.target_number(number, target)
-        strata, calls = Strata(), RunSurvey(survey, number)
-        found.append(ReportRun(run, summarize(run.feed(strata, calls), strata), calls))
+        strata, calls = Strata(), RunSurvey(survey, number, run)
+        calls.summary = summarize(run.feed(strata, calls), strata)
+        found.append(calls)
     return found
 
 
 def _build(
-    runs: Sequence[ReportRun], survey: Survey, generated_at: datetime, max_calls: int
+    runs: Sequence[RunSurvey], survey: Survey, generated_at: datetime, max_calls: int
 ) -> tuple[dict[str, Any], TextBlocks]:
-    """The data of a page about `runs`, and the packed texts."""
     choice = choose_calls(survey, max_calls)
     store = TextStore()
     known: dict[str, int] = {}
-    entries = [_run_entry(number, run, survey) for number, run in enumerate(runs)]
-    for entry, run in zip(entries, runs, strict=True):
-        entry["promptTexts"] = _prompt_texts(run, survey, store, known)
+    entries = [_run_entry(run) | {"promptTexts": _prompt_texts(run, survey, store, known)} for run in runs]
     first_detail = len(store)
     columns = _embed_calls(runs, survey, choice, store, max_calls)
     texts = store.pack()
@@ -142,7 +131,7 @@ def _build(
     return data, texts
 
 
-def _prompt_texts(run: ReportRun, survey: Survey, store: TextStore, known: dict[str, int]) -> dict[str, int]:
+def _prompt_texts(run: RunSurvey, survey: Survey, store: TextStore, known: dict[str, int]) -> dict[str, int]:
     """The number of each prompt's text by the prompt's own, a string as in JSON; the same words are kept once."""
     numbers = {}
     for prompt in run.run.config.prompts if run.run.config else ():
@@ -153,32 +142,27 @@ def _prompt_texts(run: ReportRun, survey: Survey, store: TextStore, known: dict[
     return numbers
 
 
-def _run_entry(number: int, run: ReportRun, survey: Survey) -> dict[str, Any]:
+def _run_entry(run: RunSurvey) -> dict[str, Any]:
     config, inventory = run.run.config, None
     # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
     with contextlib.suppress(RunFolderError):
         inventory = run.run.inventory
-    targets = {target for (found_in, _), target in survey.targets.items() if found_in == number}
-    violations: Counter[str] = Counter()
-    for (target, code), n in survey.violations.items():
-        if target in targets:
-            violations[code] += n
     return {
         "id": run.summary.run_id,
         "about": describe_run(run.summary),
         "startedAt": config.created_at_ms if config else None,
         "source": run.summary.source,
-        "findings": [asdict(finding) for finding in find_answers(run.summary, violations)],
+        "findings": [asdict(finding) for finding in find_answers(run.summary, run.violations)],
         "conditions": list_conditions(run.summary, config, inventory),
     }
 
 
-def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str, Any]]:
+def _target_entries(runs: Sequence[RunSurvey], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target for _, target in survey.targets)
     # Each group as in summary.json; none for a target that only came up after the summary was made.
     figures = {
-        (number, group.target): {k: v for k, v in msgspec.to_builtins(group).items() if k not in _LEFT_OUT}
-        for number, run in enumerate(runs)
+        (run.number, group.target): {k: v for k, v in msgspec.to_builtins(group).items() if k not in _LEFT_OUT}
+        for run in runs
         for group in run.summary.models
     }
     return [
@@ -188,21 +172,21 @@ def _target_entries(runs: Sequence[ReportRun], survey: Survey) -> list[dict[str,
 
 
 def _embed_calls(
-    runs: Sequence[ReportRun], survey: Survey, choice: Choice, store: TextStore, max_calls: int
+    runs: Sequence[RunSurvey], survey: Survey, choice: Choice, store: TextStore, max_calls: int
 ) -> CallColumns:
     columns = CallColumns(store)
-    for number, run in enumerate(runs):
-        calls = zip(run.calls.digests, run.calls.offsets, strict=True)
+    for run in runs:
+        calls = zip(run.digests, run.offsets, strict=True)
         chosen = [offset for digest, offset in calls if choice.has(digest)]
         for _, result in run.run.results_at(chosen[: max_calls - columns.n]):
-            target, prompt = survey.targets[number, result.target], survey.prompts[result.prompt]
+            target, prompt = survey.targets[run.number, result.target], survey.prompts[result.prompt]
             sampled = choice.is_sampled(call_digest(target, prompt, result.repeat))
             columns.add(result, target, prompt, sampled=sampled)
     return columns
 
 
 def render_report(
-    runs: Sequence[ReportRun], survey: Survey, *, generated_at: datetime | None = None, max_calls: int = MAX_CALLS
+    runs: Sequence[RunSurvey], survey: Survey, *, generated_at: datetime | None = None, max_calls: int = MAX_CALLS
 ) -> str:
     """A whole HTML document about `runs`, at most `max_calls` of their calls in it."""
     data, texts = _build(runs, survey, generated_at or datetime.now(UTC), max_calls)

@@ -66,7 +66,6 @@ class TextStore:
         return len(self._values)
 
     def add(self, value: Packed) -> int:
-        """Take `value` in; returns its number."""
         self._values.append(_cut(value, _CUTS[self._level]))
         self._n_chars += _n_chars(self._values[-1])
         while self._n_chars > _HELD_CHARS and not self._is_cut_short:
@@ -105,7 +104,6 @@ class _CutText(Text):
 
 
 def _map_texts(value: Packed, change: Callable[[str], Any]) -> Any:
-    """The value with every string in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
