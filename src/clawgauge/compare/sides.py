@@ -58,7 +58,6 @@ class PromptTally:
         return 2 * self.n_passed > self.n_judged
 
     def add(self, row: Row, offset: int) -> None:
-        """Take in one call."""
         self.n_recorded += 1
         self.expects_tool = self.expects_tool or bool(row.expected_tools)
         self.tools_offered = self.tools_offered or row.tools_offered
@@ -137,7 +136,6 @@ class RunSide(Run):
         return side
 
     def _join(self) -> None:
-        """Put the tallies of all runs together."""
         self.tallies = {}
         for run, tallies in zip(self.runs, self.by_run, strict=True):
             for target, prompts in tallies.items():
@@ -155,7 +153,6 @@ class RunSide(Run):
         return all(run.config is not None and run.config.options.interleave for run in self.runs)
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
-        """Take in some rows."""
         interleaved = self.config is not None and self.config.options.interleave
         for row, offset in zip(rows, offsets, strict=True):
             target = row.target

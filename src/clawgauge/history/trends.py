@@ -91,7 +91,6 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
 
 def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:
     points = [point for point, _ in row]
-    latest = points[-1]
     # Of equals the newest is the best.
     best = max(reversed(points), key=lambda point: -1.0 if point.pass_rate is None else point.pass_rate)
     recent = row[-_MAX_RUNS:]
@@ -102,7 +101,7 @@ def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite
         n_prompts=form.n_prompts,
         form=form.digest,
         points=points,
-        latest=latest,
+        latest=points[-1],
         best=best,
         drift=[sentence for sentence in drift if sentence],
     )

@@ -72,7 +72,14 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     if signed < _TIE_TOLERANCE:
         return 1.0
     grid = _GRID_STEPS / math.fsum(moving)
-    scale = next((q for q in range(1, _MAX_DENOMINATOR + 1) if all(_is_whole(d * q) for d in moving)), grid)
+    scale = next(
+        (
+            q
+            for q in range(1, _MAX_DENOMINATOR + 1)
+            if all(abs(d * q - round(d * q)) < _TIE_TOLERANCE * max(1.0, d * q) for d in moving)
+        ),
+        grid,
+    )
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
     steps = [one // step for one in whole]
@@ -102,10 +109,6 @@ def above_zero_p(differences: Sequence[float]) -> float:
     if not norm or len(differences) < 2:
         return 1.0
     return 1.0 - student_t_cdf(math.fsum(differences) / norm, len(differences) - 1)
-
-
-def _is_whole(value: float) -> bool:
-    return abs(value - round(value)) < _TIE_TOLERANCE * max(1.0, value)
 
 
 class Moved(NamedTuple):

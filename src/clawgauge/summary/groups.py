@@ -239,30 +239,25 @@ class Strata:
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         for cell, n in kinds.items():
             endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
-        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else _share_out(rows, cells, kinds)
+        shares: dict[tuple[Any, ...], list[Row]] = dict.fromkeys(endings, rows)
+        if len(endings) > 1:
+            # A batch has few kinds of cell, so that a row costs one look-up.
+            shares = {key: [] for key in endings}
+            take = {cell: shares[cell[:_KEY_FIELDS]].append for cell in kinds}
+            for cell, row in zip(cells, rows, strict=True):
+                take[cell](row)
         for key, share in shares.items():
             self._strata[StratumKey._make(key)].add(share, endings[key])
 
-    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, GroupAccumulator]:
+    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, Group]:
         """One group per target: those planned first, in their order, recorded or not, then others as they came."""
         members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
         for key, stratum in self._strata.items():
             members.setdefault(Target(key.provider, key.model, key.thinking_level), {})[key] = stratum
-        return {target: GroupAccumulator(target, own) for target, own in members.items()}
+        return {target: Group(target, own) for target, own in members.items()}
 
 
-def _share_out(
-    rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
-    shares: dict[tuple[Any, ...], list[Row]] = {}
-    take = {kind: shares.setdefault(kind[:_KEY_FIELDS], []).append for kind in kinds}
-    for cell, row in zip(cells, rows, strict=True):
-        take[cell](row)
-    return shares
-
-
-class GroupAccumulator:
+class Group:
     """One target's strata, and views of their union.
 
     Counted are `endings`, every way a cell ended; `tool_signs`, every way a call came on answered prompts that expect
@@ -272,14 +267,14 @@ class GroupAccumulator:
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
-        self._strata = list(strata.items())
+        self.strata = list(strata.items())
         self.endings = list(map(Ending._make, self._count("endings")))
         self.tool_signs = list(map(ToolSign._make, self._count("tool_signs")))
         self.offered = list(map(OfferedAnswer._make, self._count("offered")))
         self.suites = list(dict.fromkeys(key.suite for key in strata))
 
     def _count(self, kinds: str) -> Iterator[tuple[Any, ...]]:
-        for key, stratum in self._strata:
+        for key, stratum in self.strata:
             for (prompt_id, *kind), n in getattr(stratum, kinds).items():
                 yield (key.suite, prompt_id), *kind, n
 
@@ -316,16 +311,16 @@ class GroupAccumulator:
         return describe(CountedValues(+whole), families.values()), min(cut_off, default=None)
 
     def _in(self, suite: str | None) -> list[tuple[StratumKey, Stratum]]:
-        return [one for one in self._strata if suite in (None, one[0].suite)]
+        return [one for one in self.strata if suite in (None, one[0].suite)]
 
     def prompt_times_ms(self) -> dict[PromptKey, list[float]]:
         """How long the whole calls of each prompt took, in order."""
-        return _by_family(self._strata, "e2e_ms", lambda prompt: prompt)
+        return _by_family(self.strata, "e2e_ms", lambda prompt: prompt)
 
     def total(self, field: str) -> Total:
         """The sum of one field over all records."""
         whole = Total()
-        for _, stratum in self._strata:
+        for _, stratum in self.strata:
             whole.n += stratum.totals[field].n
             whole.value += stratum.totals[field].value
         return whole
@@ -336,24 +331,16 @@ class GroupAccumulator:
 
     def n_flagged(self) -> int:
         """How many calls the machine's own lateness could have moved."""
-        return sum(stratum.n_flagged for _, stratum in self._strata)
+        return sum(stratum.n_flagged for _, stratum in self.strata)
 
     def example(self, status: Status, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""
-        known = (stratum.examples.get((status, failure_type)) for _, stratum in self._strata)
+        known = (stratum.examples.get((status, failure_type)) for _, stratum in self.strata)
         return next((words for words in known if words), None)
 
     def warnings(self) -> Counter[str]:
         """What the records themselves warn of, counted."""
-        return sum((stratum.warnings for _, stratum in self._strata), Counter())
-
-    def spans(self) -> list[tuple[int, int, int]]:
-        """(stretch, first start, last end) of every stratum that has both."""
-        return [
-            (key.stretch, stratum.started_at_ms, stratum.ended_at_ms)
-            for key, stratum in self._strata
-            if stratum.started_at_ms is not None and stratum.ended_at_ms is not None
-        ]
+        return sum((stratum.warnings for _, stratum in self.strata), Counter())
 
 
 def _add_up(strata: Iterable[tuple[StratumKey, Stratum]], time: str) -> Counter[int]:
@@ -376,11 +363,13 @@ def _by_family(
     return {name: sorted(members) for name, members in values.items()}
 
 
-def wall_clock_ms(spans: Iterable[tuple[int, int, int]]) -> int | None:
+def wall_clock_ms(groups: Iterable[Group]) -> int | None:
     """First start to last end within each stretch of a resumed run, summed; the pause between stretches is no work."""
     bounds: dict[int, tuple[int, int]] = {}
-    for stretch, start, end in spans:
-        first, last = bounds.get(stretch, (start, end))
-        bounds[stretch] = min(first, start), max(last, end)
+    for key, stratum in (one for group in groups for one in group.strata):
+        start, end = stratum.started_at_ms, stratum.ended_at_ms
+        if start is not None and end is not None:
+            first, last = bounds.get(key.stretch, (start, end))
+            bounds[key.stretch] = min(first, start), max(last, end)
     # A wall clock that was set back must not make a suite take negative time.
     return sum(max(0, last - first) for first, last in bounds.values()) if bounds else None
