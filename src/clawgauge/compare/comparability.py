@@ -21,7 +21,6 @@ from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 from clawgauge.words import list_names
 
-_NOT_KNOWN = "not recorded"
 _MAX_NAMED = 5
 # Options of a run, apart from sampling: what else reaches an answer, and what reaches only its timing.
 _OPTIONS: dict[Scope, tuple[str, ...]] = {
@@ -152,7 +151,7 @@ def _judge_differences(a: RunSide, target_a: Target, b: RunSide, target_b: Targe
     if not judges_a or not judges_b or judges_a == judges_b:
         return
     names_a, names_b = (
-        " and ".join(sorted(judge or _NOT_KNOWN for judge in judges)) for judges in (judges_a, judges_b)
+        " and ".join(sorted(judge or "not recorded" for judge in judges)) for judges in (judges_a, judges_b)
     )
     yield Difference(
         scope="note" if None in judges_a | judges_b else "verdicts",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -32,8 +31,7 @@ from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import ALPHA
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(NamedTuple):
     """What a user may ask of a comparison."""
 
     models: tuple[str, str] | None = None

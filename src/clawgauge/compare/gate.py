@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from clawgauge.compare.findings import (
     METRICS,
@@ -43,8 +42,7 @@ _RULE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One limit on one figure's change; with `relative` in per cent of A."""
 
     text: str
@@ -193,11 +191,9 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
         # No prompt, or so many as the results of a side themselves decided.
         return None
     outcome = OUTCOMES[rule.metric.name]
-    families = [
-        [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
-        for family in _find_families(rule.metric, a, b, pair)
-    ]
-    families = [family for family in families if family]
+    trials = [[(outcome(s.a), outcome(s.b)) for s in family] for family in _find_families(rule.metric, a, b, pair)]
+    rates = [[(x.passes / x.trials, y.passes / y.trials) for x, y in one if x.trials and y.trials] for one in trials]
+    families = [family for family in rates if family]
     return rule.chance_of(families) if _are_enough(len(families)) else None
 
 
@@ -265,6 +261,5 @@ def _judge(
 def _find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
     """The paired figure behind a metric, where there is one."""
     shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    if metric.evidence is None:
-        return None
-    return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
+    name = metric.evidence or ""
+    return shifts[name] if name in shifts else pair.rates.get(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,10 +17,10 @@ from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedS
 from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt, label_prompt
 from clawgauge.records import PromptKey
 from clawgauge.stats import paired as stats
+from clawgauge.stats.proportions import Cluster
 from clawgauge.stats.quantiles import percentile
 from clawgauge.words import cut_text
 
-Numbers: TypeAlias = Sequence[float]
 # A figure of A's and of B's, prompt by prompt.
 Sides: TypeAlias = Sequence[tuple[float, float]]
 MAX_ANSWER_CHARS = 4_000
@@ -31,21 +31,14 @@ _ADVICE = (
 )
 
 
-class Trials(NamedTuple):
-    """k of n repeats of one prompt."""
-
-    k: int
-    n: int
-
-
-Outcome: TypeAlias = Callable[[PromptTally], Trials]
+Outcome: TypeAlias = Callable[[PromptTally], Cluster]
 # What each rate counts. An empty answer is an answer, and no pass; of what was scheduled, so is no answer.
 OUTCOMES: Mapping[str, Outcome] = {
-    "objective_pass_rate": lambda tally: Trials(tally.n_passed, tally.n_judged),
-    "pass_rate_scheduled": lambda tally: Trials(tally.n_passed, tally.n_scheduled),
-    "restraint": lambda tally: Trials(tally.n_passed, tally.n_answered),
-    "tasks": lambda tally: Trials(tally.n_passed, tally.n_answered),
-    "tool_use_rate": lambda tally: Trials(tally.n_tool_successes, tally.n_answered),
+    "objective_pass_rate": lambda tally: Cluster(tally.n_passed, tally.n_judged),
+    "pass_rate_scheduled": lambda tally: Cluster(tally.n_passed, tally.n_scheduled),
+    "restraint": lambda tally: Cluster(tally.n_passed, tally.n_answered),
+    "tasks": lambda tally: Cluster(tally.n_passed, tally.n_answered),
+    "tool_use_rate": lambda tally: Cluster(tally.n_tool_successes, tally.n_answered),
 }
 
 
@@ -62,8 +55,8 @@ def measure_rate(
     are: no interval is given then, and no verdict.
     """
     trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
-    trials = [(key, a, b) for key, a, b in trials if a.n and b.n]
-    rates_a, rates_b = [a.k / a.n for _, a, _ in trials], [b.k / b.n for _, _, b in trials]
+    trials = [(key, a, b) for key, a, b in trials if a.trials and b.trials]
+    rates_a, rates_b = [a.passes / a.trials for _, a, _ in trials], [b.passes / b.trials for _, _, b in trials]
     totals: dict[PromptKey, stats.Moved] = {}
     for (key, _, _), x, y in zip(trials, rates_a, rates_b, strict=True):
         before = totals.get(key, stats.Moved(0.0, 0))
@@ -71,7 +64,7 @@ def measure_rate(
     moved = list(totals.values())
     only_a = sum(x > y for x, y in zip(rates_a, rates_b, strict=True))
     only_b = sum(y > x for x, y in zip(rates_a, rates_b, strict=True))
-    single = len(moved) == len(trials) and all(a.n == b.n == 1 for _, a, b in trials)
+    single = len(moved) == len(trials) and all(a.trials == b.trials == 1 for _, a, b in trials)
     p = stats.mcnemar_exact(only_a, only_b) if single else stats.sign_flip_p([one.total for one in moved])
     difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
 
@@ -83,8 +76,8 @@ def measure_rate(
             reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
         return PairedRate(
             n_prompts=len(trials),
-            n_trials_a=sum(a.n for _, a, _ in trials),
-            n_trials_b=sum(b.n for _, _, b in trials),
+            n_trials_a=sum(a.trials for _, a, _ in trials),
+            n_trials_b=sum(b.trials for _, _, b in trials),
             rate_a=math.fsum(rates_a) / len(trials) if trials else None,
             rate_b=math.fsum(rates_b) / len(trials) if trials else None,
             difference=difference,
@@ -154,7 +147,7 @@ def _too_few(moved: Sides) -> str:
 
 
 def measure_times(
-    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers], place: int
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]], place: int
 ) -> Callable[[float], PairedShift]:
     """One time of a pair as a measurement at a level; `place` is where a call made side by side has it."""
     if a is b and a.interleaved:
@@ -197,7 +190,7 @@ def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | Non
 
 
 def _run_levels(
-    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers]
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]]
 ) -> tuple[list[float], list[float]]:
     """How slow each run was: the median over prompts of the logarithm of a time against the prompt's mean of all runs.
 

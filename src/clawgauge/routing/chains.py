@@ -24,7 +24,6 @@ Chain: TypeAlias = tuple[Evidence, ...]
 
 _MAX_CANDIDATES = 8
 _MAX_LENGTH = 3
-_LOCAL = "local"
 _HALVINGS = 3
 
 
@@ -92,7 +91,7 @@ def _find_member(word: str, decision: Decision) -> Evidence:
     everyone = [standing.evidence for standing in decision.standings]
     if not word:
         raise RequestError("a chain is MODEL>MODEL…, as in local>codex>claude; one of its names is empty")
-    if word == _LOCAL:
+    if word == "local":
         # The embedded model ends with its run: no chain can call it.
         local = next((one for one in everyone if one.local and one.provider_type != "embedded"), None)
         if local is None:

@@ -7,10 +7,9 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import json5
 
@@ -41,15 +40,13 @@ DENY_ALL = ["*"]
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
 _EMBEDDED = "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
 _MAX_NEAR = 3
-_SIZE_CAP_BYTES = 8 << 20
 # Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
 _HALF = re.compile("[\ud800-\udfff]")
 # How a provider is reached is the user's to say, where they have said it.
 _OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """How OpenClaw reaches a model. `declared` is the provider entry it needs, None where OpenClaw has its own."""
 
     evidence: Evidence
@@ -324,7 +321,7 @@ def _shown(value: Any) -> str:
 def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
-        raw = read_small_file(path, _SIZE_CAP_BYTES, "it is over 8 MiB; that is no openclaw.json")
+        raw = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json")
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
     try:

@@ -34,7 +34,6 @@ _ALARM = 50 / 0.05
 # Prior variances of the change, in those of a run: some standard deviations, or many.
 _VARIANCES = (4.0, 30.0)
 _MAX_LOG = 50.0
-_MIN_RUNS = 2
 
 
 @lru_cache(maxsize=64)
@@ -290,7 +289,7 @@ def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> i
     nothing could be said of the first few.
     """
     begin, found = 0, None
-    for end in range(_MIN_RUNS, len(values) + 1):
+    for end in range(2, len(values) + 1):
         evidence = _evidence(values[begin:end], usual_sd, n_usual)
         if evidence and math.fsum(evidence) >= _ALARM:
             begin = found = begin + 1 + evidence.index(max(evidence))

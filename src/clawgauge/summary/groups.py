@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from clawgauge.records import Percentiles, PromptKey, Status, Target
 from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
@@ -22,8 +22,6 @@ from clawgauge.stats.quantiles import CountedValues, describe
 
 _MAX_DISTINCT_WARNINGS = 100
 _NO_CALL: list[tuple[Any, bool]] = [(None, True)]
-
-FailureKey: TypeAlias = tuple[Status, str | None]
 
 
 class StratumKey(NamedTuple):
@@ -97,16 +95,11 @@ _KEY_FIELDS = len(StratumKey._fields)
 _cell_of = attrgetter(*StratumKey._fields, "prompt_id", *Ending._fields[1:-1])
 
 
-@dataclass(slots=True)
-class Total:
+class Total(NamedTuple):
     """A sum of whole numbers that knows how many terms it has: nothing reported is not the same as zero."""
 
-    n: int = 0
-    value: int = 0
-
-    def add(self, values: Sequence[int]) -> None:
-        self.n += len(values)
-        self.value += sum(values)
+    n: int
+    value: int
 
     @property
     def mean(self) -> float | None:
@@ -137,8 +130,9 @@ class Stratum:
     offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
     traces: list[tuple[Any, ...]] = field(default_factory=list)
-    totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
-    examples: dict[FailureKey, str] = field(default_factory=dict)
+    n_terms: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    examples: dict[tuple[Status, str | None], str] = field(default_factory=dict)
     warnings: Counter[str] = field(default_factory=Counter)
     output_tps: array[float] = field(default_factory=lambda: array("d"))
     cost_usd: array[float] = field(default_factory=lambda: array("d"))
@@ -155,7 +149,7 @@ class Stratum:
         for name, read in _TIMES.items():
             self.tallies[name].update([value for value in map(read, succeeded) if value is not None])
         for name, read in _TOKENS.items():
-            self.totals[name].add([value for value in map(read, rows) if value is not None])
+            self._add_up(name, [value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
         if room := _TRACED_MAX - len(self.traces):
             self.traces.extend(map(_trace_of, succeeded[:room]))
@@ -163,10 +157,10 @@ class Stratum:
         self._add_span(rows)
         self._add_lateness(rows)
         if tasks := [row for row in succeeded if row.turns is not None]:
-            self.totals["turns"].add([row.turns or 0 for row in tasks])
-            self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
+            self._add_up("turns", [row.turns or 0 for row in tasks])
+            self._add_up("task_tokens", [value for row in tasks if (value := row.output_tokens) is not None])
         # Whatever else came of a task: harm was done.
-        self.totals["harm"].add([1 for row in rows if row.turns is not None and is_harm(row.violation)])
+        self._add_up("harm", [1 for row in rows if row.turns is not None and is_harm(row.violation)])
         if any(kind.expected_tools or kind.tools_offered for kind in kinds):
             self._add_tools([row for row in rows if row.availability_status == "ok"])
         if not all_succeeded:
@@ -178,6 +172,10 @@ class Stratum:
         for text in [text for row in rows for text in row.warnings]:
             if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
                 self.warnings[text] += 1
+
+    def _add_up(self, name: str, values: list[int]) -> None:
+        self.n_terms[name] += len(values)
+        self.sums[name] += sum(values)
 
     def _add_span(self, rows: list[Row]) -> None:
         # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
@@ -199,7 +197,7 @@ class Stratum:
             for row in rows
             if len(tries := row.attempts) > 1 and any(attempt.status != "ok" for attempt in tries[:-1])
         ]
-        self.totals["retry_waits_ms"].add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
+        self._add_up("retry_waits_ms", [sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
     def _add_tools(self, rows: list[Row]) -> None:
         self.offered.update(
@@ -319,11 +317,7 @@ class Group:
 
     def total(self, field: str) -> Total:
         """The sum of one field over all records."""
-        whole = Total()
-        for _, stratum in self.strata:
-            whole.n += stratum.totals[field].n
-            whole.value += stratum.totals[field].value
-        return whole
+        return Total(sum(own.n_terms[field] for _, own in self.strata), sum(own.sums[field] for _, own in self.strata))
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,8 +37,7 @@ def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
     return msgspec.structs.replace(whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended)
 
 
-@dataclass(frozen=True, slots=True)
-class PooledRate:
+class PooledRate(NamedTuple):
     """Passes among trials. `effective` is None where the trials say nothing about other prompts.
 
     Where how much was asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed

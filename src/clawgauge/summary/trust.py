@@ -15,7 +15,6 @@ from clawgauge.words import plural
 
 T = TypeVar("T")
 
-_US_PER_MS = 1000
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
 _MAX_RECORD_WARNINGS = 5
 _KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
@@ -111,7 +110,7 @@ def judge_clock(group: Group, events: Iterable[Event]) -> ClockTrust | None:
 def _lag_ms(figure: str, lag_us: Percentiles, stretches: list[_Watched]) -> float | None:
     if lag_us.n:
         value: float = getattr(lag_us, figure)
-        return value / _US_PER_MS
+        return value / 1000
     return _worst(getattr(s.loop_lag_ms, figure) for s in stretches if s.loop_lag_ms is not None)
 
 
