@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clawgauge.records import Target
 from clawgauge.summary.trust import find_hint
 from support.command import Outcome, chat_config, clawgauge, clean_environment, read_records
 from support.scripted_server import Cut, Hang, Html200, Reset, ScriptedServer, Status, StreamError, Text
@@ -116,7 +117,7 @@ def test_every_documented_failure_has_a_hint() -> None:
     types = {word.replace("<code>", "418") for cell in last_cells[1:] for word in re.findall(r"`([^`]+)`", cell)}
     assert {"http_401", "timeout", "runtime_missing", "exception", "http_418"} <= types
     for failure_type in sorted(types):
-        assert find_hint(failure_type, provider="fake", model="m"), failure_type
+        assert find_hint(failure_type, Target("fake", "m"), {}), failure_type
 
 
 def test_a_run_with_nothing_missing_asks_for_nothing(place: Path, server: ScriptedServer) -> None:

@@ -21,7 +21,6 @@ from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
 from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
 from clawgauge.words import list_names
 
-_NOT_KNOWN = "not recorded"
 _MAX_NAMED = 5
 # Options of a run, apart from sampling: what else reaches an answer, and what reaches only its timing.
 _OPTIONS: dict[Scope, tuple[str, ...]] = {
@@ -66,8 +65,7 @@ def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
             words = f"{letter} does not hold its prompts and settings (an older harness made it)"
             yield _note(f"{words}: that it asked the same, in the same way, is taken on trust")
     if a.config is not None and b.config is not None:
-        yield from _drawing_note(a.config, b.config)
-        yield from _version_note(a.config.versions, b.config.versions)
+        yield from _config_notes(a.config, b.config)
 
 
 def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference]:
@@ -153,7 +151,7 @@ def _judge_differences(a: RunSide, target_a: Target, b: RunSide, target_b: Targe
     if not judges_a or not judges_b or judges_a == judges_b:
         return
     names_a, names_b = (
-        " and ".join(sorted(judge or _NOT_KNOWN for judge in judges)) for judges in (judges_a, judges_b)
+        " and ".join(sorted(judge or "not recorded" for judge in judges)) for judges in (judges_a, judges_b)
     )
     yield Difference(
         scope="note" if None in judges_a | judges_b else "verdicts",
@@ -204,19 +202,16 @@ def _describe_machine(inventory: Inventory) -> dict[str, Any]:
     }
 
 
-def _drawing_note(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
+def _config_notes(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     redrawn = _redrawn_suites(a, b)
     drawn_a, drawn_b = ({p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b))
     if any(drawn_b.get(key, drawn) != drawn for key, drawn in drawn_a.items()):
         drawings = f"drawing {a.options.draw} and drawing {b.options.draw}"
         yield _note(f"{drawings}: the same prompts with other values, paired by prompt")
-
-
-def _version_note(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
-    other = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
+    versions = a.versions, b.versions
+    other = [name for name in dict.fromkeys([*a.versions, *b.versions]) if len({v.get(name) for v in versions}) > 1]
     if other:
-        said_a, said_b = (", ".join(f"{name} {side.get(name, 'none')}" for name in other) for side in (a, b))
-        yield _note("versions", said_a, said_b)
+        yield _note("versions", *(", ".join(f"{name} {v.get(name, 'none')}" for name in other) for v in versions))
 
 
 def _note(what: str, a: str = "", b: str = "") -> Difference:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from clawgauge.compare import paired
 from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
 from clawgauge.compare.findings import (
     METRICS,
@@ -23,16 +24,6 @@ from clawgauge.compare.findings import (
     StoppedSide,
 )
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
-from clawgauge.compare.paired import (
-    OUTCOMES,
-    add_answers,
-    find_flips,
-    find_unanswered,
-    measure_rate,
-    measure_times,
-    measure_tokens,
-    settle,
-)
 from clawgauge.compare.sides import Pair, RunSide, TargetPairs, find_target, label_prompt, pair_prompts, pair_targets
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
@@ -40,8 +31,7 @@ from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import ALPHA
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(NamedTuple):
     """What a user may ask of a comparison."""
 
     models: tuple[str, str] | None = None
@@ -76,7 +66,7 @@ def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Pa
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = [add_answers(a, b, pair.shared, found) for pair, found in zip(pairs, compared, strict=True)]
+        compared = [paired.add_answers(a, b, pair.shared, found) for pair, found in zip(pairs, compared, strict=True)]
     # A target that A has and B lost has met no rule, unless the user said which targets are meant.
     lost = [] if wishes.maps or wishes.models is not None else [target.label for target in targets.only_a]
     return Comparison(
@@ -161,11 +151,16 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency:
     groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
     groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
     groups = list(zip(groups_a, groups_b, strict=True))
-    rates = _settle_rates([_measure_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)])
-    shifts: dict[str, list[PairedShift]] = {"output_tokens": settle([measure_tokens(pair.shared) for pair in pairs])}
-    if with_latency:
-        shifts["latency_ms"] = settle([measure_times(a, b, pair, lambda tally: tally.e2e_ms, 0) for pair in pairs])
-        shifts["ttft_ms"] = settle([measure_times(a, b, pair, lambda tally: tally.ttft_ms, 1) for pair in pairs])
+    measured = [_measure_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)]
+    rates: list[dict[str, PairedRate]] = [{} for _ in pairs]
+    for name in dict.fromkeys(name for found in measured for name in found):
+        # Every kind of rate is corrected over the pairs that have it.
+        places = [place for place, found in enumerate(measured) if name in found]
+        for place, rate in zip(places, paired.settle([measured[place][name] for place in places]), strict=True):
+            rates[place][name] = rate
+    shifts = {"output_tokens": paired.settle([paired.measure_tokens(pair.shared) for pair in pairs])}
+    for name, time, place in (("latency_ms", "e2e_ms", 0), ("ttft_ms", "ttft_ms", 1)) if with_latency else ():
+        shifts[name] = paired.settle([paired.measure_times(a, b, pair, attrgetter(time), place) for pair in pairs])
     return [
         _describe_pair(pair, *groups[place], rates[place], {name: found[place] for name, found in shifts.items()})
         for place, pair in enumerate(pairs)
@@ -191,8 +186,8 @@ def _describe_pair(
         latency_ms=times["latency_ms"],
         ttft_ms=times["ttft_ms"],
         output_tokens=shifts["output_tokens"],
-        flips=find_flips(pair.shared),
-        unanswered=find_unanswered(pair.shared),
+        flips=paired.find_flips(pair.shared),
+        unanswered=paired.find_unanswered(pair.shared),
         stopped=[
             StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
             for side, group in _sides(a, b)
@@ -222,16 +217,6 @@ def _figures(
     return figures
 
 
-def _settle_rates(by_pair: Sequence[Mapping[str, Callable[[float], PairedRate]]]) -> list[dict[str, PairedRate]]:
-    """Every kind of rate, corrected over the pairs that have it."""
-    settled: list[dict[str, PairedRate]] = [{} for _ in by_pair]
-    for name in dict.fromkeys(name for rates in by_pair for name in rates):
-        places = [place for place, rates in enumerate(by_pair) if name in rates]
-        for place, rate in zip(places, settle([by_pair[place][name] for place in places]), strict=True):
-            settled[place][name] = rate
-    return settled
-
-
 def _measure_rates(
     a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary
 ) -> dict[str, Callable[[float], PairedRate]]:
@@ -255,8 +240,8 @@ def _measure_rates(
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
     stopped = group_a.stopped_early or group_b.stopped_early
     found = {
-        name: measure_rate(
-            telling, OUTCOMES[name], schedule.family, fixed_size=not stopped or name in ("restraint", "tasks")
+        name: paired.measure_rate(
+            telling, paired.OUTCOMES[name], schedule.family, fixed_size=not stopped or name in ("restraint", "tasks")
         )
         for name, telling in prompts.items()
     }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -209,8 +208,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 Unit: TypeAlias = Literal["rate", "ms", "count", "tps", "usd", "tier"]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One figure of a group. `evidence` names the paired test that can call its change significant."""
 
     name: str

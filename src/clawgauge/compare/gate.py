@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from clawgauge.compare.findings import (
     METRICS,
@@ -43,8 +42,7 @@ _RULE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One limit on one figure's change; with `relative` in per cent of A."""
 
     text: str
@@ -54,8 +52,13 @@ class Rule:
     relative: bool
     significant: bool
 
+    def measure(self, a: float, b: float) -> float:
+        """The change from A to B as the rule speaks of it."""
+        if not self.relative or a == b:
+            return b - a
+        return (b - a) / abs(a) * 100 if a else math.copysign(math.inf, b - a)
+
     def is_crossed_by(self, change: float) -> bool:
-        """Whether `change` does what the rule forbids."""
         beyond = self.direction * (change - self.limit)
         return beyond >= -_TOLERANCE if "=" in self.operator else beyond > _TOLERANCE
 
@@ -158,15 +161,12 @@ def _find_families(metric: Metric, a: RunSide, b: RunSide, pair: Pair) -> list[l
 
 def say_untested(rules: Sequence[Rule]) -> list[str]:
     """A warning for each rule that luck alone can break. Counts and sums are what they are."""
-    warnings = []
-    for rule in rules:
-        if rule.significant or rule.metric.unit in ("count", "usd"):
-            continue
-        advice = (
-            "add (significant)" if rule.metric.evidence else f"no test tells luck from a change of {rule.metric.name}"
-        )
-        warnings.append(f"--fail-on {rule.text!r} asks for no evidence, so luck alone can break it: {advice}")
-    return warnings
+    return [
+        f"--fail-on {rule.text!r} asks for no evidence, so luck alone can break it: "
+        + ("add (significant)" if rule.metric.evidence else f"no test tells luck from a change of {rule.metric.name}")
+        for rule in rules
+        if not rule.significant and rule.metric.unit not in ("count", "usd")
+    ]
 
 
 def apply_rules(
@@ -191,11 +191,9 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
         # No prompt, or so many as the results of a side themselves decided.
         return None
     outcome = OUTCOMES[rule.metric.name]
-    families = [
-        [(x.k / x.n, y.k / y.n) for x, y in ((outcome(s.a), outcome(s.b)) for s in family) if x.n and y.n]
-        for family in _find_families(rule.metric, a, b, pair)
-    ]
-    families = [family for family in families if family]
+    trials = [[(outcome(s.a), outcome(s.b)) for s in family] for family in _find_families(rule.metric, a, b, pair)]
+    rates = [[(x.passes / x.trials, y.passes / y.trials) for x, y in one if x.trials and y.trials] for one in trials]
+    families = [family for family in rates if family]
     return rule.chance_of(families) if _are_enough(len(families)) else None
 
 
@@ -211,14 +209,14 @@ def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFi
 
 
 def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFinding:
-    figure = _figure(rule.metric, pair)
+    figure = next(figure for figure in pair.figures if figure.name == rule.metric.name)
     a, b = figure.a, figure.b
     if rule.metric.unit == "rate" and rule.metric.evidence is not None:
         # Of the same prompts wherever a paired rate says so.
         rate = pair.rates.get(rule.metric.evidence)
         a, b = (rate.rate_a, rate.rate_b) if rate else (None, None)
-    change = _change(a, b, relative=rule.relative)
-    outcome, reason = _judge(rule, pair, change, p_holm)
+    change = None if a is None or b is None else rule.measure(a, b)
+    outcome, reason = _judge(rule, figure, _find_evidence(pair, rule.metric), change, p_holm)
     return RuleFinding(
         rule=rule.text,
         target_a=pair.target_a,
@@ -232,12 +230,13 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
     )
 
 
-def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float | None) -> tuple[RuleOutcome, str]:
-    figure, name = _figure(rule.metric, pair), rule.metric.name
+def _judge(
+    rule: Rule, figure: Figure, evidence: PairedRate | PairedShift | None, change: float | None, p_holm: float | None
+) -> tuple[RuleOutcome, str]:
+    name, why = rule.metric.name, None
     # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.
     crossed = change is not None and rule.is_crossed_by(change)
     doubtful: Literal["a", "b"] = "a" if crossed == (rule.direction > 0) else "b"
-    evidence, why = _find_evidence(pair, rule.metric), None
     if change is None:
         lacking = [side for side, value in (("A", figure.a), ("B", figure.b)) if value is None]
         why = f"{lacking[0]} has no {name}" if lacking else f"no prompt has {name} on both sides"
@@ -262,18 +261,5 @@ def _judge(rule: Rule, pair: PairComparison, change: float | None, p_holm: float
 def _find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
     """The paired figure behind a metric, where there is one."""
     shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    if metric.evidence is None:
-        return None
-    return shifts[metric.evidence] if metric.evidence in shifts else pair.rates.get(metric.evidence)
-
-
-def _figure(metric: Metric, pair: PairComparison) -> Figure:
-    return next(figure for figure in pair.figures if figure.name == metric.name)
-
-
-def _change(a: float | None, b: float | None, *, relative: bool) -> float | None:
-    if a is None or b is None:
-        return None
-    if not relative or a == b:
-        return b - a
-    return (b - a) / abs(a) * 100 if a else math.copysign(math.inf, b - a)
+    name = metric.evidence or ""
+    return shifts[name] if name in shifts else pair.rates.get(name)

@@ -9,33 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered, Verdict
 from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt, label_prompt
 from clawgauge.records import PromptKey
-from clawgauge.stats.paired import (
-    ALPHA,
-    Moved,
-    Shift,
-    agree,
-    compare_run_means,
-    holm,
-    mcnemar_exact,
-    median,
-    median_interval,
-    paired_rate_interval,
-    sign_flip_p,
-    signed_rank,
-    smallest_rate_change,
-    smallest_ratio_change,
-)
+from clawgauge.stats import paired as stats
+from clawgauge.stats.proportions import Cluster
 from clawgauge.stats.quantiles import percentile
 from clawgauge.words import cut_text
 
-Numbers: TypeAlias = Sequence[float]
 # A figure of A's and of B's, prompt by prompt.
 Sides: TypeAlias = Sequence[tuple[float, float]]
 MAX_ANSWER_CHARS = 4_000
@@ -46,21 +31,14 @@ _ADVICE = (
 )
 
 
-class Trials(NamedTuple):
-    """k of n repeats of one prompt."""
-
-    k: int
-    n: int
-
-
-Outcome: TypeAlias = Callable[[PromptTally], Trials]
+Outcome: TypeAlias = Callable[[PromptTally], Cluster]
 # What each rate counts. An empty answer is an answer, and no pass; of what was scheduled, so is no answer.
 OUTCOMES: Mapping[str, Outcome] = {
-    "objective_pass_rate": lambda tally: Trials(tally.n_passed, tally.n_judged),
-    "pass_rate_scheduled": lambda tally: Trials(tally.n_passed, tally.n_scheduled),
-    "restraint": lambda tally: Trials(tally.n_passed, tally.n_answered),
-    "tasks": lambda tally: Trials(tally.n_passed, tally.n_answered),
-    "tool_use_rate": lambda tally: Trials(tally.n_tool_successes, tally.n_answered),
+    "objective_pass_rate": lambda tally: Cluster(tally.n_passed, tally.n_judged),
+    "pass_rate_scheduled": lambda tally: Cluster(tally.n_passed, tally.n_scheduled),
+    "restraint": lambda tally: Cluster(tally.n_passed, tally.n_answered),
+    "tasks": lambda tally: Cluster(tally.n_passed, tally.n_answered),
+    "tool_use_rate": lambda tally: Cluster(tally.n_tool_successes, tally.n_answered),
 }
 
 
@@ -77,33 +55,33 @@ def measure_rate(
     are: no interval is given then, and no verdict.
     """
     trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
-    trials = [(key, a, b) for key, a, b in trials if a.n and b.n]
-    rates_a, rates_b = [a.k / a.n for _, a, _ in trials], [b.k / b.n for _, _, b in trials]
-    totals: dict[PromptKey, Moved] = {}
+    trials = [(key, a, b) for key, a, b in trials if a.trials and b.trials]
+    rates_a, rates_b = [a.passes / a.trials for _, a, _ in trials], [b.passes / b.trials for _, _, b in trials]
+    totals: dict[PromptKey, stats.Moved] = {}
     for (key, _, _), x, y in zip(trials, rates_a, rates_b, strict=True):
-        before = totals.get(key, Moved(0.0, 0))
-        totals[key] = Moved(before.total + y - x, before.n_prompts + 1)
+        before = totals.get(key, stats.Moved(0.0, 0))
+        totals[key] = stats.Moved(before.total + y - x, before.n_prompts + 1)
     moved = list(totals.values())
     only_a = sum(x > y for x, y in zip(rates_a, rates_b, strict=True))
     only_b = sum(y > x for x, y in zip(rates_a, rates_b, strict=True))
-    single = len(moved) == len(trials) and all(a.n == b.n == 1 for _, a, b in trials)
-    p = mcnemar_exact(only_a, only_b) if single else sign_flip_p([one.total for one in moved])
+    single = len(moved) == len(trials) and all(a.trials == b.trials == 1 for _, a, b in trials)
+    p = stats.mcnemar_exact(only_a, only_b) if single else stats.sign_flip_p([one.total for one in moved])
     difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
 
     def at(alpha: float) -> PairedRate:
         interval, smallest, reason = None, None, "the results of a side decided how many prompts it was asked"
         if fixed_size:
-            interval = paired_rate_interval(moved, single=single, alpha=alpha)
-            smallest = smallest_rate_change(moved, alpha=alpha)
+            interval = stats.paired_rate_interval(moved, single=single, alpha=alpha)
+            smallest = stats.smallest_rate_change(moved, alpha=alpha)
             reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
         return PairedRate(
             n_prompts=len(trials),
-            n_trials_a=sum(a.n for _, a, _ in trials),
-            n_trials_b=sum(b.n for _, _, b in trials),
+            n_trials_a=sum(a.trials for _, a, _ in trials),
+            n_trials_b=sum(b.trials for _, _, b in trials),
             rate_a=math.fsum(rates_a) / len(trials) if trials else None,
             rate_b=math.fsum(rates_b) / len(trials) if trials else None,
             difference=difference,
-            ci95=agree(interval, p, difference or 0.0, alpha=alpha) if interval else None,
+            ci95=stats.agree(interval, p, difference or 0.0, alpha=alpha) if interval else None,
             only_a=only_a,
             only_b=only_b,
             test="mcnemar_exact" if single else "sign_flip",
@@ -119,7 +97,7 @@ def measure_rate(
 def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedShift]:
     """Output tokens over the prompts that have them on both sides; of repeats, the median one counts."""
     counts = [(prompt.a.output_tokens, prompt.b.output_tokens) for prompt in prompts]
-    moved = [(median(a), median(b)) for a, b in counts if len(a) and len(b)]
+    moved = [(stats.median(a), stats.median(b)) for a, b in counts if len(a) and len(b)]
     return lambda alpha: _measure_shift(moved, test="sign", alpha=alpha)
 
 
@@ -134,9 +112,9 @@ def _measure_shift(
     ratios = sorted(b / a for a, b in moved if a > 0)
     # A prompt that did not move speaks for no change, here as in the interval: that keeps the two of one mind.
     n_against = len(moved) - max(sum(d < 0 for d in differences), sum(d > 0 for d in differences))
-    p = mcnemar_exact(n_against, len(moved) - n_against) if test and 2 * n_against < len(moved) else 1.0
-    interval = median_interval(differences, alpha=alpha) if test else None
-    ratio_interval = median_interval(ratios, alpha=alpha) if test else None
+    p = stats.mcnemar_exact(n_against, len(moved) - n_against) if test and 2 * n_against < len(moved) else 1.0
+    interval = stats.median_interval(differences, alpha=alpha) if test else None
+    ratio_interval = stats.median_interval(ratios, alpha=alpha) if test else None
     return _shift(
         moved,
         p,
@@ -145,7 +123,7 @@ def _measure_shift(
         ratio=percentile(ratios, 0.5),
         ratio_ci95=ratio_interval,
         test=test,
-        smallest_change=smallest_ratio_change(ratio_interval, alpha=alpha),
+        smallest_change=stats.smallest_ratio_change(ratio_interval, alpha=alpha),
         reason=_too_few(moved) if test and interval is None else reason,
     )
 
@@ -169,22 +147,24 @@ def _too_few(moved: Sides) -> str:
 
 
 def measure_times(
-    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers], place: int
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]], place: int
 ) -> Callable[[float], PairedShift]:
     """One time of a pair as a measurement at a level; `place` is where a call made side by side has it."""
     if a is b and a.interleaved:
         paired = [both for shared in pair.shared if (both := _side_by_side(shared, place))]
         logs = [math.log(y / x) for x, y in paired]
         if logs:
-            return lambda alpha: _as_ratio(paired, signed_rank(logs, alpha=alpha), "side_by_side", alpha)
+            return lambda alpha: _as_ratio(paired, stats.signed_rank(logs, alpha=alpha), "side_by_side", alpha)
         return lambda alpha: _measure_shift([], alpha=alpha, reason="no prompt was timed side by side")
-    moved = [(median(x), median(y)) for s in pair.shared if len(x := values(s.a)) and len(y := values(s.b))]
+    moved = [(stats.median(x), stats.median(y)) for s in pair.shared if len(x := values(s.a)) and len(y := values(s.b))]
     n = min(len(a.runs), len(b.runs))
     reason = "no prompt was timed in every run"
     if n >= MIN_RUNS:
         runs_a, runs_b = _run_levels(a, b, pair, values)
         if runs_a:
-            return lambda alpha: _as_ratio(moved, compare_run_means(runs_a, runs_b, alpha=alpha), "between_runs", alpha)
+            return lambda alpha: _as_ratio(
+                moved, stats.compare_run_means(runs_a, runs_b, alpha=alpha), "between_runs", alpha
+            )
     else:
         told = "one run a side" if n == 1 else f"{n} runs a side"
         if a is b:
@@ -204,13 +184,13 @@ def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | Non
     timed = [(x, y) for x, y in both if x > 0 and y > 0]
     if not timed:
         return None
-    ratio = math.exp(median([math.log(y / x) for x, y in timed]))
-    level = median([x for x, _ in timed])
+    ratio = math.exp(stats.median([math.log(y / x) for x, y in timed]))
+    level = stats.median([x for x, _ in timed])
     return level, timed[0][1] if len(timed) == 1 else level * ratio
 
 
 def _run_levels(
-    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Numbers]
+    a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]]
 ) -> tuple[list[float], list[float]]:
     """How slow each run was: the median over prompts of the logarithm of a time against the prompt's mean of all runs.
 
@@ -221,23 +201,25 @@ def _run_levels(
     for shared in pair.shared:
         tallies = [run[pair.a].get(shared.key_a) for run in a.by_run if pair.a in run]
         tallies += [run[pair.b].get(shared.key_b) for run in b.by_run if pair.b in run]
-        timed = [median(times) for tally in tallies if tally is not None and len(times := values(tally))]
+        timed = [stats.median(times) for tally in tallies if tally is not None and len(times := values(tally))]
         if len(timed) == n_runs and min(timed) > 0:
             logs = [math.log(time) for time in timed]
             mean = math.fsum(logs) / n_runs
             columns.append([log - mean for log in logs])
-    levels = [median(level) for level in zip(*columns, strict=True)]
+    levels = [stats.median(level) for level in zip(*columns, strict=True)]
     return levels[: len(a.runs)], levels[len(a.runs) :]
 
 
-def _as_ratio(moved: Sides, found: Shift, test: Literal["side_by_side", "between_runs"], alpha: float) -> PairedShift:
+def _as_ratio(
+    moved: Sides, found: stats.Shift, test: Literal["side_by_side", "between_runs"], alpha: float
+) -> PairedShift:
     """What was found in logarithms as a ratio, and in milliseconds of a call as long as A's median."""
     level = percentile(sorted(x for x, _ in moved), 0.5) or 0.0
     ratio, ratio_interval = math.exp(found.estimate), None
     if found.interval is not None:
-        low, high = agree(found.interval, found.p, found.estimate, alpha=alpha)
+        low, high = stats.agree(found.interval, found.p, found.estimate, alpha=alpha)
         ratio_interval = math.exp(low), math.exp(high)
-    smallest = smallest_ratio_change(ratio_interval, alpha=alpha)
+    smallest = stats.smallest_ratio_change(ratio_interval, alpha=alpha)
     return _shift(
         moved,
         found.p,
@@ -256,12 +238,16 @@ Measured = TypeVar("Measured", PairedRate, PairedShift)
 
 def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured]:
     """One figure of all the pairs that are shown, each with its verdict: p-values and intervals corrected by Holm."""
-    found = [measure(ALPHA) for measure in measurements]
+    found = [measure(stats.ALPHA) for measure in measurements]
     settled = []
-    for one, measure, p_holm in zip(found, measurements, holm([one.p for one in found]), strict=True):
+    for one, measure, p_holm in zip(found, measurements, stats.holm([one.p for one in found]), strict=True):
         # An interval at the level of this pair's own step leaves out 0 just where the corrected p is below 5%.
-        strict = one if len(found) == 1 else measure(ALPHA * one.p / p_holm if p_holm < 1 else ALPHA / len(found))
-        verdict: Verdict = "changed" if p_holm < ALPHA else "no_change_seen"
+        strict = (
+            one
+            if len(found) == 1
+            else measure(stats.ALPHA * one.p / p_holm if p_holm < 1 else stats.ALPHA / len(found))
+        )
+        verdict: Verdict = "changed" if p_holm < stats.ALPHA else "no_change_seen"
         if one.reason is not None or one.difference is None:
             verdict = "cannot_tell"
         settled.append(

@@ -58,7 +58,6 @@ class PromptTally:
         return 2 * self.n_passed > self.n_judged
 
     def add(self, row: Row, offset: int) -> None:
-        """Take in one call."""
         self.n_recorded += 1
         self.expects_tool = self.expects_tool or bool(row.expected_tools)
         self.tools_offered = self.tools_offered or row.tools_offered
@@ -96,13 +95,6 @@ class PromptTally:
         self.moments |= other.moments
 
 
-def _precise(row: Row) -> tuple[float | None, float | None]:
-    """The milliseconds of a call and of its first token, to the microsecond where the record has it."""
-    times = row.timings_us
-    e2e_us, ttft_us = (times.e2e, times.ttft) if times is not None else (None, None)
-    return (row.e2e_ms if e2e_us is None else e2e_us / 1000), (row.ttft_ms if ttft_us is None else ttft_us / 1000)
-
-
 Tallies: TypeAlias = dict[Target, dict[PromptKey, PromptTally]]
 
 
@@ -137,7 +129,6 @@ class RunSide(Run):
         return side
 
     def _join(self) -> None:
-        """Put the tallies of all runs together."""
         self.tallies = {}
         for run, tallies in zip(self.runs, self.by_run, strict=True):
             for target, prompts in tallies.items():
@@ -155,7 +146,6 @@ class RunSide(Run):
         return all(run.config is not None and run.config.options.interleave for run in self.runs)
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
-        """Take in some rows."""
         interleaved = self.config is not None and self.config.options.interleave
         for row, offset in zip(rows, offsets, strict=True):
             target = row.target
@@ -165,7 +155,12 @@ class RunSide(Run):
                 tally = prompts[row.prompt] = PromptTally(row.prompt_name)
             tally.add(row, offset)
             if interleaved and row.succeeded and not row.cold_start:
-                tally.moments[self._number, row.stretch, row.repeat] = _precise(row)
+                # To the microsecond where the record has it.
+                e2e_us, ttft_us = (times.e2e, times.ttft) if (times := row.timings_us) else (None, None)
+                tally.moments[self._number, row.stretch, row.repeat] = (
+                    row.e2e_ms if e2e_us is None else e2e_us / 1000,
+                    row.ttft_ms if ttft_us is None else ttft_us / 1000,
+                )
             if row.objective_pass is not None:
                 self.judged_by[target].add(row.judged_by)
             if row.model_reported is not None:
@@ -282,8 +277,15 @@ def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPair
     mapped = [_read_map(a, b, text) for text in maps]
     taken = {target for pair in mapped for target in pair}
     pairs = [*mapped, *((t, t) for t in a.targets if t in b.targets and t not in taken)]
+    if not a.targets or not b.targets:
+        empty = b if a.targets else a
+        raise TargetError(f"run {empty.run_id} has no target and no record: there is nothing to compare")
     if not pairs:
-        raise TargetError(_describe_no_pair(a, b))
+        names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
+        raise TargetError(
+            f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: "
+            f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
+        )
     taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
     return TargetPairs(pairs, [t for t in a.targets if t not in taken_a], [t for t in b.targets if t not in taken_b])
 
@@ -297,16 +299,6 @@ def _read_map(a: RunSide, b: RunSide, text: str) -> tuple[Target, Target]:
         with suppress(TargetError):
             return find_target(a, text[:cut]), find_target(b, text[cut + 1 :])
     return find_target(a, text[: cuts[-1]]), find_target(b, text[cuts[-1] + 1 :])
-
-
-def _describe_no_pair(a: RunSide, b: RunSide) -> str:
-    if not a.targets or not b.targets:
-        return f"run {(b if a.targets else a).run_id} has no target and no record: there is nothing to compare"
-    names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
-    return (
-        f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: "
-        f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
-    )
 
 
 def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Pair:

@@ -158,7 +158,12 @@ def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
     """Every run in `runs_dir`, the newest first, and what could not be read."""
     entries: list[RunEntry] = []
     try:
-        unreadable = _closed_folders(runs_dir)
+        # Folders nobody may look into: there may be a run in them.
+        unreadable = [
+            UnreadableRun(path=str(path), reason=f"Cannot read {path}; check its permissions.")
+            for path in sorted(runs_dir.iterdir())
+            if path.is_dir() and not os.access(path, os.R_OK | os.X_OK) and not is_run_folder(path)
+        ]
     except (FileNotFoundError, NotADirectoryError):
         raise RunFolderError(
             f"There is no folder {runs_dir}; make a run with `clawgauge run`, or name its --runs-dir."
@@ -183,12 +188,3 @@ def _fresh_summary(run: Run) -> RunSummary | None:
     except RunFolderError:
         # Whatever is wrong with a summary, the records are what counts.
         return None
-
-
-def _closed_folders(runs_dir: Path) -> list[UnreadableRun]:
-    """Folders nobody may look into: there may be a run in them."""
-    return [
-        UnreadableRun(path=str(path), reason=f"Cannot read {path}; check its permissions.")
-        for path in sorted(runs_dir.iterdir())
-        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK) and not is_run_folder(path)
-    ]

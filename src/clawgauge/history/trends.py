@@ -27,6 +27,7 @@ _RUNS_A_SIDE = 3
 _USUAL_SHIFT = 0.03
 # Luck with n prompts is known well: it counts as so many runs would.
 _N_USUAL_RATE = 10
+_SUMMED = ("n_ok", "n_scheduled", "n_passed", "n_judged")
 
 
 class _Form(NamedTuple):
@@ -91,7 +92,6 @@ def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
 
 def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:
     points = [point for point, _ in row]
-    latest = points[-1]
     # Of equals the newest is the best.
     best = max(reversed(points), key=lambda point: -1.0 if point.pass_rate is None else point.pass_rate)
     recent = row[-_MAX_RUNS:]
@@ -102,7 +102,7 @@ def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite
         n_prompts=form.n_prompts,
         form=form.digest,
         points=points,
-        latest=latest,
+        latest=points[-1],
         best=best,
         drift=[sentence for sentence in drift if sentence],
     )
@@ -120,10 +120,8 @@ def _rate_drift(points: Sequence[Point]) -> str | None:
     since = find_change([point.pass_rate or 0.0 for point in usable], usual_sd, _N_USUAL_RATE)
     if since is None:
         return None
-    counts = [
-        (sum(p.n_passed for p in part), sum(p.n_judged for p in part)) for part in (usable[:since], usable[since:])
-    ]
-    (k_before, n_before), (k_after, n_after) = counts
+    k_before, n_before = sum(p.n_passed for p in usable[:since]), sum(p.n_judged for p in usable[:since])
+    k_after, n_after = k - k_before, n - n_before
     word = "fell" if k_after * n_before < k_before * n_after else "rose"
     change = f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)}"
     return f"pass rate {word} {change} {_word_since(usable, since)}"
@@ -208,10 +206,7 @@ def _line(entry: RunEntry, wanted: Callable[[Target], bool]) -> RunLine:
         started_at_ms=entry.started_at_ms,
         targets=[group.target.label for group in groups],
         suites=list(dict.fromkeys(part.suite for group in groups for part in group.suites if part.suite)),
-        n_ok=sum(group.n_ok for group in groups),
-        n_scheduled=sum(group.n_scheduled for group in groups),
-        n_passed=sum(group.n_passed for group in groups),
-        n_judged=sum(group.n_judged for group in groups),
+        **{name: sum(getattr(group, name) for group in groups) for name in _SUMMED},
         n_unreadable_lines=entry.summary.n_unreadable_lines,
         source=entry.summary.source,
     )

@@ -24,7 +24,6 @@ Chain: TypeAlias = tuple[Evidence, ...]
 
 _MAX_CANDIDATES = 8
 _MAX_LENGTH = 3
-_LOCAL = "local"
 _HALVINGS = 3
 
 
@@ -92,7 +91,7 @@ def _find_member(word: str, decision: Decision) -> Evidence:
     everyone = [standing.evidence for standing in decision.standings]
     if not word:
         raise RequestError("a chain is MODEL>MODEL…, as in local>codex>claude; one of its names is empty")
-    if word == _LOCAL:
+    if word == "local":
         # The embedded model ends with its run: no chain can call it.
         local = next((one for one in everyone if one.local and one.provider_type != "embedded"), None)
         if local is None:
@@ -110,7 +109,6 @@ def _find_member(word: str, decision: Decision) -> Evidence:
 
 
 def forecast(chain: Chain) -> ChainForecast:
-    """What the chain would have done."""
     first, *others = (evidence.cells for evidence in chain)
     names = [name for name in first if all(name in cells for cells in others)]
     walked = [(first[name], _walk(chain, name)) for name in names]
@@ -196,18 +194,14 @@ def _rank(chain: Chain, walked: Sequence[Walked], policy: Policy) -> Place | Non
     limits = policy.limits
     cost = mean_or_none([walk.cost_usd for _, walk in walked])
     p95_ms = percentile(sorted(walk.waited_ms for _, walk in walked if walk.answered), 0.95)
-    keeps = (
-        _at_most(p95_ms, limits.max_p95_ms)
-        and _at_most(cost, limits.max_cost_per_call_usd)
-        and _at_most(None if cost is None else cost * policy.calls_per_month, limits.max_monthly_cost_usd)
-    )
+    monthly = None if cost is None else cost * policy.calls_per_month
+    figures = (p95_ms, cost, monthly)
+    most = (limits.max_p95_ms, limits.max_cost_per_call_usd, limits.max_monthly_cost_usd)
+    if any(m is not None and (value is None or value > m) for value, m in zip(figures, most, strict=True)):
+        return None
     interval = _pass_rate(walked).ci95
     slow = float("inf") if p95_ms is None else p95_ms
-    return (-(interval[0] if interval else 0.0), slow, len(chain), _label(chain)) if keeps else None
-
-
-def _at_most(value: float | None, limit: float | None) -> bool:
-    return limit is None or (value is not None and value <= limit)
+    return -(interval[0] if interval else 0.0), slow, len(chain), _label(chain)
 
 
 def _label(chain: Chain) -> str:

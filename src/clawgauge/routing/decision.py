@@ -267,7 +267,6 @@ class Scores:
         self.n_steps = 1 + len(self._verdicts) + len(self._tools) + len(self._times_ms) + len(self._ttfts_ms)
 
     def over(self, drawn: Drawn) -> dict[str, float]:
-        """The scores over drawn families."""
         passed, used = _drawn_rate(self._verdicts, drawn), _drawn_rate(self._tools, drawn)
         times = _drawn_percentile(self._times_ms, drawn, 0.95), _drawn_percentile(self._ttfts_ms, drawn, 0.50)
         return self._score(passed, used, *times)
@@ -285,7 +284,6 @@ class Scores:
 
 
 def _weigh(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """The weighted mean."""
     return sum(weights[name] * scores[name] for name in scores) / sum(weights.values())
 
 

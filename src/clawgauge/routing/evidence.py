@@ -108,9 +108,21 @@ class _Calls:
 
     def add(self, rows: list[Row], offsets: Sequence[int]) -> None:
         for row in rows:
-            target = row.target
-            name = CellName(row.suite, row.prompt_id, row.repeat)
-            self._cells.setdefault(target, {})[name] = _cell(row, self._price_of(target))
+            target, cost = row.target, row.cost_usd
+            if cost is None and (price := self._price_of(target)) is not None:
+                cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
+            counts = row.availability_status == "ok" and bool(row.expected_tools)
+            self._cells.setdefault(target, {})[CellName(row.suite, row.prompt_id, row.repeat)] = Cell(
+                answered=row.succeeded,
+                judged=False,
+                passed=row.objective_pass if row.succeeded else None,
+                # What a user waited for a call, retries and all; the call alone where the record does not say.
+                waited_ms=(row.e2e_ms or 0) if row.total_ms is None else row.total_ms,
+                cost_usd=cost,
+                ttft_ms=row.ttft_ms if row.succeeded else None,
+                used_tool=row.tool_use_success if counts else None,
+                family=row.prompt,
+            )
             if row.model_reported:
                 self.reported.setdefault(target, set()).add(row.model_reported)
             if row.objective_pass is not None:
@@ -139,39 +151,17 @@ class _Calls:
     def verdicts(self, target: Target, cells: Iterable[Cell], n_scheduled: int) -> dict[PromptKey, Cluster]:
         """Passes and trials of the scheduled cells that carry a verdict, by family."""
         outcomes = [(cell.family, cell.passed is True) for cell in cells if cell.judged]
-        unrecorded = self._unrecorded(target)[: max(0, n_scheduled - len(outcomes))]
+        schedule = self._schedule.without_skipped(self._run.events, target)
+        recorded = Counter((name.suite, name.prompt_id) for name in self._cells.get(target, {}))
+        # Of the planned cells without a record those come last that a decided tier may have left out.
+        planned = sorted(schedule.prompts & schedule.judged, key=lambda key: (key in (self._tier_pool or ()), key))
+        missing = [schedule.family(key) for key in planned for _ in range(schedule.repeats - recorded[key])]
+        outcomes += [(family, False) for family in missing[: max(0, n_scheduled - len(outcomes))]]
         found: dict[PromptKey, Cluster] = {}
-        for family, passed in [*outcomes, *((family, False) for family in unrecorded)]:
+        for family, passed in outcomes:
             passes, trials = found.get(family, (0, 0))
             found[family] = Cluster(passes + passed, trials + 1)
         return found
-
-    def _unrecorded(self, target: Target) -> list[PromptKey]:
-        """The family of every planned cell without a record; last those that a decided tier may have left out."""
-        schedule = self._schedule.without_skipped(self._run.events, target)
-        recorded = Counter((name.suite, name.prompt_id) for name in self._cells.get(target, {}))
-        planned = sorted(schedule.prompts & schedule.judged, key=lambda key: (key in (self._tier_pool or ()), key))
-        return [schedule.family(key) for key in planned for _ in range(schedule.repeats - recorded[key])]
-
-
-def _cell(row: Row, price: Price | None) -> Cell:
-    cost = row.cost_usd
-    if cost is None and price is not None:
-        cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
-    # What a user waited for a call, retries and all; the call alone where the record does not say.
-    waited_ms = (row.e2e_ms or 0) if row.total_ms is None else row.total_ms
-    passed = row.objective_pass if row.succeeded else None
-    counts = row.availability_status == "ok" and bool(row.expected_tools)
-    return Cell(
-        answered=row.succeeded,
-        judged=False,
-        passed=passed,
-        waited_ms=waited_ms,
-        cost_usd=cost,
-        ttft_ms=row.ttft_ms if row.succeeded else None,
-        used_tool=row.tool_use_success if counts else None,
-        family=row.prompt,
-    )
 
 
 def _find_price(config: RunConfig | None, prices: PriceTable, target: Target) -> Price | None:

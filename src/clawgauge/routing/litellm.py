@@ -34,7 +34,10 @@ def litellm_config(decision: Decision) -> Routing:
         p99_ms, timed = evidence.group.latency_ms.p99, "no successful call, so no timeout"
         if p99_ms is not None:
             timeout_s = params["timeout"] = max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
-            timed = f"timeout {timeout_s} s ({_word_timeout(evidence, timeout_s, p99_ms)})"
+            rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
+            thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
+            n_success = evidence.group.n_success
+            timed = f"timeout {timeout_s} s ({rule}; p99 {format_ms(p99_ms)}{thin}, n={n_success})"
         key_env = evidence.settings.get("api_key_env")
         if evidence.provider_type != "openai_responses" or vendor_of(evidence.settings) != "openai":
             routing.notes += address_notes(evidence.label, params["api_base"], key_env)
@@ -53,12 +56,6 @@ def litellm_config(decision: Decision) -> Routing:
         routing.settings["router_settings"] = {"fallbacks": fallbacks}
         routing.reasons.append(Reason("router_settings.fallbacks", " > ".join(names), "the order of the policy"))
     return routing
-
-
-def _word_timeout(evidence: Evidence, timeout_s: int, p99_ms: float) -> str:
-    rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
-    thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
-    return f"{rule}; p99 {format_ms(p99_ms)}{thin}, n={evidence.group.n_success}"
 
 
 def _params(evidence: Evidence) -> dict[str, Any] | None:

@@ -7,10 +7,9 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import json5
 
@@ -39,16 +38,15 @@ _ODD = re.compile(r"[^a-z0-9_-]+")
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+_EMBEDDED = "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
 _MAX_NEAR = 3
-_SIZE_CAP_BYTES = 8 << 20
 # Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
 _HALF = re.compile("[\ud800-\udfff]")
 # How a provider is reached is the user's to say, where they have said it.
 _OWN_SETTINGS = ("baseUrl", "apiKey", "api")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """How OpenClaw reaches a model. `declared` is the provider entry it needs, None where OpenClaw has its own."""
 
     evidence: Evidence
@@ -125,12 +123,9 @@ def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tupl
     provider_ids: dict[str, str] = {}
     for evidence in ranked:
         route, kind = _route(evidence, provider_ids, names), evidence.provider_type
-        if route is None and kind == "embedded":
-            why = "measured on the embedded server, which runs only during a run"
-            unreachable[evidence.label] = f"{why}: serve the model with Ollama to route to it"
-        elif route is None:
+        if route is None:
             why = f"OpenClaw has no way to reach a provider of type {kind} without an address"
-            unreachable[evidence.label] = why
+            unreachable[evidence.label] = _EMBEDDED if kind == "embedded" else why
         elif any(route.is_named(earlier.ref, {}) for earlier in routes):
             unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
         else:
@@ -166,9 +161,9 @@ def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
     name = evidence.target.provider
     if name not in taken:
         wanted = "ollama" if name == "ollama_openai" else _ODD.sub("-", name.lower()).strip("-") or "provider"
-        provider_id, count = wanted, 2
+        provider_id, number = wanted, 2
         while provider_id in taken.values() or provider_id in ("openai", "anthropic"):
-            provider_id, count = f"{wanted}-{count}", count + 1
+            provider_id, number = f"{wanted}-{number}", number + 1
         taken[name] = provider_id
     return taken[name]
 
@@ -326,7 +321,7 @@ def _shown(value: Any) -> str:
 def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
-        raw = read_small_file(path, _SIZE_CAP_BYTES, "it is over 8 MiB; that is no openclaw.json")
+        raw = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json")
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
     try:
@@ -400,15 +395,13 @@ def _merge_denials(there: list[Any], wanted: list[Any]) -> list[Any]:
 
 def _merge_models(there: list[Any], wanted: list[Any]) -> list[Any]:
     patches = {model["id"]: model for model in wanted}
-    kept: list[Any] = []
+    merged = []
     for model in there:
-        patch = patches.pop(model.get("id"), None) if isinstance(model, dict) else None
-        if patch is None:
-            kept.append(model)
-        else:
-            # The name is the user's own word for a model they already have.
-            kept.append(merge_patch(model, {key: value for key, value in patch.items() if key != "name"}))
-    return [*kept, *patches.values()]
+        patch = patches.pop(model.get("id"), {}) if isinstance(model, dict) else {}
+        # The name is the user's own word for a model they already have.
+        settings = {key: value for key, value in patch.items() if key != "name"}
+        merged.append(merge_patch(model, settings) if settings else model)
+    return [*merged, *patches.values()]
 
 
 def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:

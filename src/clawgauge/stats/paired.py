@@ -34,7 +34,6 @@ _ALARM = 50 / 0.05
 # Prior variances of the change, in those of a run: some standard deviations, or many.
 _VARIANCES = (4.0, 30.0)
 _MAX_LOG = 50.0
-_MIN_RUNS = 2
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +71,14 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     if signed < _TIE_TOLERANCE:
         return 1.0
     grid = _GRID_STEPS / math.fsum(moving)
-    scale = next((q for q in range(1, _MAX_DENOMINATOR + 1) if all(_is_whole(d * q) for d in moving)), grid)
+    scale = next(
+        (
+            q
+            for q in range(1, _MAX_DENOMINATOR + 1)
+            if all(abs(d * q - round(d * q)) < _TIE_TOLERANCE * max(1.0, d * q) for d in moving)
+        ),
+        grid,
+    )
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
     steps = [one // step for one in whole]
@@ -102,10 +108,6 @@ def above_zero_p(differences: Sequence[float]) -> float:
     if not norm or len(differences) < 2:
         return 1.0
     return 1.0 - student_t_cdf(math.fsum(differences) / norm, len(differences) - 1)
-
-
-def _is_whole(value: float) -> bool:
-    return abs(value - round(value)) < _TIE_TOLERANCE * max(1.0, value)
 
 
 class Moved(NamedTuple):
@@ -287,7 +289,7 @@ def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> i
     nothing could be said of the first few.
     """
     begin, found = 0, None
-    for end in range(_MIN_RUNS, len(values) + 1):
+    for end in range(2, len(values) + 1):
         evidence = _evidence(values[begin:end], usual_sd, n_usual)
         if evidence and math.fsum(evidence) >= _ALARM:
             begin = found = begin + 1 + evidence.index(max(evidence))

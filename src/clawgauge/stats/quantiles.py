@@ -39,7 +39,6 @@ class CountedValues:
         return self.values[bisect_right(self._ends, index % len(self))]
 
     def total(self) -> int:
-        """The exact sum."""
         begins = [0, *self._ends[:-1]]
         return sum(v * (end - begin) for v, begin, end in zip(self.values, begins, self._ends, strict=True))
 
@@ -63,7 +62,12 @@ def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Per
     """
     if not values:
         return Percentiles(n=0)
-    ordered: Numbers = values if isinstance(values, CountedValues) else sorted(values)
+    if isinstance(values, CountedValues):
+        ordered: Numbers = values
+        total: float = values.total()
+    else:
+        ordered = sorted(values)
+        total = sum(ordered) if isinstance(ordered[0], int) else math.fsum(ordered)
     p50, p95, p99 = (percentile(ordered, q) for q in PERCENTILES)
     p50_ci95, p95_ci95, p99_ci95 = (percentile_interval(ordered, q, families) for q in PERCENTILES)
     return Percentiles(
@@ -71,7 +75,7 @@ def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Per
         p50=p50,
         p95=p95,
         p99=p99,
-        mean=_total(ordered) / len(ordered),
+        mean=total / len(ordered),
         min=float(ordered[0]),
         max=float(ordered[-1]),
         p50_ci95=p50_ci95,
@@ -79,12 +83,6 @@ def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Per
         p99_ci95=p99_ci95,
         indicative=[name for name, ends in (("p95", p95_ci95), ("p99", p99_ci95)) if ends is None],
     )
-
-
-def _total(ordered: Numbers) -> float:
-    if isinstance(ordered, CountedValues):
-        return ordered.total()
-    return sum(ordered) if isinstance(ordered[0], int) else math.fsum(ordered)
 
 
 @lru_cache(maxsize=256)  # the columns of a group mostly have the same n

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from clawgauge.records import (
     SCHEMA_VERSION,
     CostSummary,
@@ -24,7 +26,7 @@ from clawgauge.records import (
 )
 from clawgauge.run_data import Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import Coverage, Stop, cover, read_stop
-from clawgauge.summary.groups import Ending, GroupAccumulator, Strata, wall_clock_ms
+from clawgauge.summary.groups import Ending, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, pool_rate, to_censored, to_latency_stats
 from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments
 from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
@@ -51,7 +53,7 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
         schema_version=SCHEMA_VERSION,
         run_id=run.run_id,
         generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
-        run_wall_clock_ms=wall_clock_ms(span for group in groups for span in group.spans()),
+        run_wall_clock_ms=wall_clock_ms(groups),
         models=models,
         n_unreadable_lines=run.n_unreadable_lines,
         source="first_harness" if run.first_harness else "clawgauge",
@@ -60,9 +62,8 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
 
 
 def summarize_group(
-    group: GroupAccumulator, schedule: Schedule, events: Sequence[Event], provider_settings: Mapping[str, Any]
+    group: Group, schedule: Schedule, events: Sequence[Event], provider_settings: Mapping[str, Any]
 ) -> GroupSummary:
-    """Every figure of one target."""
     target, endings = group.target, group.endings
     schedule = schedule.without_skipped(events, target)
     recorded: Counter[PromptKey] = Counter()
@@ -95,7 +96,12 @@ def summarize_group(
         argument_accuracy=_rate(arguments) if arguments.n else None,
         call_balance=balance_calls(group.offered, schedule),
         restraint=_rate(restraint),
-        tasks=_tasks(group, tasks),
+        tasks=TaskSummary(
+            **msgspec.structs.asdict(_rate(tasks)),
+            mean_turns=group.total("turns").mean,
+            mean_tokens=group.total("task_tokens").mean,
+            n_harm=group.total("harm").value,
+        ),
         repeatability=judge_repeatability(endings, schedule.repeats, schedule.family),
         suites=_suites(group, schedule, recorded, stop, tool_use.suites),
         failures=_failures(group, provider_settings),
@@ -139,11 +145,11 @@ def _passes(judged: PooledRate, coverage: Coverage) -> dict[str, Any]:
     }
 
 
-def _timings(group: GroupAccumulator, family: Callable[[PromptKey], PromptKey]) -> dict[str, Any]:
+def _timings(group: Group, family: Callable[[PromptKey], PromptKey]) -> dict[str, Any]:
     """The fields that say how long it took, under their names in the summary."""
     latency = group.describe("e2e_ms", family)
     return {
-        "wall_clock_ms": wall_clock_ms(group.spans()),
+        "wall_clock_ms": wall_clock_ms([group]),
         "latency_ms": to_latency_stats(latency),
         "latency_all_ms": latency,
         "latency_censored_ms": to_censored(*group.describe_censored(family)),
@@ -153,7 +159,7 @@ def _timings(group: GroupAccumulator, family: Callable[[PromptKey], PromptKey]) 
     }
 
 
-def _costs(group: GroupAccumulator, n_passed: int) -> dict[str, Any]:
+def _costs(group: Group, n_passed: int) -> dict[str, Any]:
     """What was paid; nothing where no call has a cost, which is not the same as zero."""
     costs = group.costs_usd()
     if not costs:
@@ -169,24 +175,8 @@ def _rate(pooled: PooledRate) -> RateWithInterval:
     return RateWithInterval(n=pooled.n, k=pooled.k, rate=pooled.rate, ci95=pooled.ci95, n_eff=worth.trials)
 
 
-def _tasks(group: GroupAccumulator, pooled: PooledRate) -> TaskSummary:
-    return TaskSummary(
-        n=pooled.n,
-        k=pooled.k,
-        rate=pooled.rate,
-        ci95=pooled.ci95,
-        mean_turns=group.total("turns").mean,
-        mean_tokens=group.total("task_tokens").mean,
-        n_harm=group.total("harm").value,
-    )
-
-
 def _suites(
-    group: GroupAccumulator,
-    schedule: Schedule,
-    recorded: Mapping[PromptKey, int],
-    stop: Stop,
-    tier_suites: Sequence[str],
+    group: Group, schedule: Schedule, recorded: Mapping[PromptKey, int], stop: Stop, tier_suites: Sequence[str]
 ) -> list[SuiteBreakdown]:
     """The suites in the order of the plan, then others as they came."""
     left_out = stop.n_not_needed
@@ -226,7 +216,7 @@ def _by_category(endings: Sequence[Ending], schedule: Schedule, *, searched: boo
     return {category: _rate(_pool(own, schedule, searched=searched)) for category, own in mine.items() if own}
 
 
-def _failures(group: GroupAccumulator, provider_settings: Mapping[str, Any]) -> list[FailureCount]:
+def _failures(group: Group, provider_settings: Mapping[str, Any]) -> list[FailureCount]:
     counts: Counter[tuple[Status, str | None]] = Counter()
     for ending in group.endings:
         if not ending.succeeded:
@@ -237,12 +227,7 @@ def _failures(group: GroupAccumulator, provider_settings: Mapping[str, Any]) -> 
             failure_type=failure_type or "unknown",
             n=n,
             example=group.example(status, failure_type),
-            hint=find_hint(
-                failure_type or "unknown",
-                provider=group.target.provider,
-                model=group.target.model,
-                settings=provider_settings,
-            ),
+            hint=find_hint(failure_type or "unknown", group.target, provider_settings),
         )
         for (status, failure_type), n in counts.most_common()
     ]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from clawgauge.records import Percentiles, PromptKey, Status, Target
 from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
@@ -22,8 +22,6 @@ from clawgauge.stats.quantiles import CountedValues, describe
 
 _MAX_DISTINCT_WARNINGS = 100
 _NO_CALL: list[tuple[Any, bool]] = [(None, True)]
-
-FailureKey: TypeAlias = tuple[Status, str | None]
 
 
 class StratumKey(NamedTuple):
@@ -97,16 +95,11 @@ _KEY_FIELDS = len(StratumKey._fields)
 _cell_of = attrgetter(*StratumKey._fields, "prompt_id", *Ending._fields[1:-1])
 
 
-@dataclass(slots=True)
-class Total:
+class Total(NamedTuple):
     """A sum of whole numbers that knows how many terms it has: nothing reported is not the same as zero."""
 
-    n: int = 0
-    value: int = 0
-
-    def add(self, values: Sequence[int]) -> None:
-        self.n += len(values)
-        self.value += sum(values)
+    n: int
+    value: int
 
     @property
     def mean(self) -> float | None:
@@ -137,8 +130,9 @@ class Stratum:
     offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     tallies: defaultdict[str, Counter[int]] = field(default_factory=partial(defaultdict, Counter))
     traces: list[tuple[Any, ...]] = field(default_factory=list)
-    totals: defaultdict[str, Total] = field(default_factory=partial(defaultdict, Total))
-    examples: dict[FailureKey, str] = field(default_factory=dict)
+    n_terms: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    examples: dict[tuple[Status, str | None], str] = field(default_factory=dict)
     warnings: Counter[str] = field(default_factory=Counter)
     output_tps: array[float] = field(default_factory=lambda: array("d"))
     cost_usd: array[float] = field(default_factory=lambda: array("d"))
@@ -155,7 +149,7 @@ class Stratum:
         for name, read in _TIMES.items():
             self.tallies[name].update([value for value in map(read, succeeded) if value is not None])
         for name, read in _TOKENS.items():
-            self.totals[name].add([value for value in map(read, rows) if value is not None])
+            self._add_up(name, [value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
         if room := _TRACED_MAX - len(self.traces):
             self.traces.extend(map(_trace_of, succeeded[:room]))
@@ -163,10 +157,10 @@ class Stratum:
         self._add_span(rows)
         self._add_lateness(rows)
         if tasks := [row for row in succeeded if row.turns is not None]:
-            self.totals["turns"].add([row.turns or 0 for row in tasks])
-            self.totals["task_tokens"].add([value for row in tasks if (value := row.output_tokens) is not None])
+            self._add_up("turns", [row.turns or 0 for row in tasks])
+            self._add_up("task_tokens", [value for row in tasks if (value := row.output_tokens) is not None])
         # Whatever else came of a task: harm was done.
-        self.totals["harm"].add([1 for row in rows if row.turns is not None and is_harm(row.violation)])
+        self._add_up("harm", [1 for row in rows if row.turns is not None and is_harm(row.violation)])
         if any(kind.expected_tools or kind.tools_offered for kind in kinds):
             self._add_tools([row for row in rows if row.availability_status == "ok"])
         if not all_succeeded:
@@ -178,6 +172,10 @@ class Stratum:
         for text in [text for row in rows for text in row.warnings]:
             if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
                 self.warnings[text] += 1
+
+    def _add_up(self, name: str, values: list[int]) -> None:
+        self.n_terms[name] += len(values)
+        self.sums[name] += sum(values)
 
     def _add_span(self, rows: list[Row]) -> None:
         # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
@@ -199,7 +197,7 @@ class Stratum:
             for row in rows
             if len(tries := row.attempts) > 1 and any(attempt.status != "ok" for attempt in tries[:-1])
         ]
-        self.totals["retry_waits_ms"].add([sum(attempt.waited_ms for attempt in tries) for tries in retried])
+        self._add_up("retry_waits_ms", [sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
     def _add_tools(self, rows: list[Row]) -> None:
         self.offered.update(
@@ -239,30 +237,25 @@ class Strata:
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         for cell, n in kinds.items():
             endings.setdefault(cell[:_KEY_FIELDS], {})[cell[_KEY_FIELDS:]] = n
-        shares = dict.fromkeys(endings, rows) if len(endings) == 1 else _share_out(rows, cells, kinds)
+        shares: dict[tuple[Any, ...], list[Row]] = dict.fromkeys(endings, rows)
+        if len(endings) > 1:
+            # A batch has few kinds of cell, so that a row costs one look-up.
+            shares = {key: [] for key in endings}
+            take = {cell: shares[cell[:_KEY_FIELDS]].append for cell in kinds}
+            for cell, row in zip(cells, rows, strict=True):
+                take[cell](row)
         for key, share in shares.items():
             self._strata[StratumKey._make(key)].add(share, endings[key])
 
-    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, GroupAccumulator]:
+    def groups(self, planned: Sequence[Target] = ()) -> dict[Target, Group]:
         """One group per target: those planned first, in their order, recorded or not, then others as they came."""
         members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
         for key, stratum in self._strata.items():
             members.setdefault(Target(key.provider, key.model, key.thinking_level), {})[key] = stratum
-        return {target: GroupAccumulator(target, own) for target, own in members.items()}
+        return {target: Group(target, own) for target, own in members.items()}
 
 
-def _share_out(
-    rows: list[Row], cells: list[tuple[Any, ...]], kinds: Iterable[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by the stratum they belong to. A batch has few kinds of cell, so a row costs one look-up."""
-    shares: dict[tuple[Any, ...], list[Row]] = {}
-    take = {kind: shares.setdefault(kind[:_KEY_FIELDS], []).append for kind in kinds}
-    for cell, row in zip(cells, rows, strict=True):
-        take[cell](row)
-    return shares
-
-
-class GroupAccumulator:
+class Group:
     """One target's strata, and views of their union.
 
     Counted are `endings`, every way a cell ended; `tool_signs`, every way a call came on answered prompts that expect
@@ -272,14 +265,14 @@ class GroupAccumulator:
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
-        self._strata = list(strata.items())
+        self.strata = list(strata.items())
         self.endings = list(map(Ending._make, self._count("endings")))
         self.tool_signs = list(map(ToolSign._make, self._count("tool_signs")))
         self.offered = list(map(OfferedAnswer._make, self._count("offered")))
         self.suites = list(dict.fromkeys(key.suite for key in strata))
 
     def _count(self, kinds: str) -> Iterator[tuple[Any, ...]]:
-        for key, stratum in self._strata:
+        for key, stratum in self.strata:
             for (prompt_id, *kind), n in getattr(stratum, kinds).items():
                 yield (key.suite, prompt_id), *kind, n
 
@@ -316,19 +309,15 @@ class GroupAccumulator:
         return describe(CountedValues(+whole), families.values()), min(cut_off, default=None)
 
     def _in(self, suite: str | None) -> list[tuple[StratumKey, Stratum]]:
-        return [one for one in self._strata if suite in (None, one[0].suite)]
+        return [one for one in self.strata if suite in (None, one[0].suite)]
 
     def prompt_times_ms(self) -> dict[PromptKey, list[float]]:
         """How long the whole calls of each prompt took, in order."""
-        return _by_family(self._strata, "e2e_ms", lambda prompt: prompt)
+        return _by_family(self.strata, "e2e_ms", lambda prompt: prompt)
 
     def total(self, field: str) -> Total:
         """The sum of one field over all records."""
-        whole = Total()
-        for _, stratum in self._strata:
-            whole.n += stratum.totals[field].n
-            whole.value += stratum.totals[field].value
-        return whole
+        return Total(sum(own.n_terms[field] for _, own in self.strata), sum(own.sums[field] for _, own in self.strata))
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
         """What each call cost, as far as that is known; of one suite, or of all."""
@@ -336,24 +325,16 @@ class GroupAccumulator:
 
     def n_flagged(self) -> int:
         """How many calls the machine's own lateness could have moved."""
-        return sum(stratum.n_flagged for _, stratum in self._strata)
+        return sum(stratum.n_flagged for _, stratum in self.strata)
 
     def example(self, status: Status, failure_type: str | None) -> str | None:
         """The first words that came with a failure of this kind."""
-        known = (stratum.examples.get((status, failure_type)) for _, stratum in self._strata)
+        known = (stratum.examples.get((status, failure_type)) for _, stratum in self.strata)
         return next((words for words in known if words), None)
 
     def warnings(self) -> Counter[str]:
         """What the records themselves warn of, counted."""
-        return sum((stratum.warnings for _, stratum in self._strata), Counter())
-
-    def spans(self) -> list[tuple[int, int, int]]:
-        """(stretch, first start, last end) of every stratum that has both."""
-        return [
-            (key.stretch, stratum.started_at_ms, stratum.ended_at_ms)
-            for key, stratum in self._strata
-            if stratum.started_at_ms is not None and stratum.ended_at_ms is not None
-        ]
+        return sum((stratum.warnings for _, stratum in self.strata), Counter())
 
 
 def _add_up(strata: Iterable[tuple[StratumKey, Stratum]], time: str) -> Counter[int]:
@@ -376,11 +357,13 @@ def _by_family(
     return {name: sorted(members) for name, members in values.items()}
 
 
-def wall_clock_ms(spans: Iterable[tuple[int, int, int]]) -> int | None:
+def wall_clock_ms(groups: Iterable[Group]) -> int | None:
     """First start to last end within each stretch of a resumed run, summed; the pause between stretches is no work."""
     bounds: dict[int, tuple[int, int]] = {}
-    for stretch, start, end in spans:
-        first, last = bounds.get(stretch, (start, end))
-        bounds[stretch] = min(first, start), max(last, end)
+    for key, stratum in (one for group in groups for one in group.strata):
+        start, end = stratum.started_at_ms, stratum.ended_at_ms
+        if start is not None and end is not None:
+            first, last = bounds.get(key.stretch, (start, end))
+            bounds[key.stretch] = min(first, start), max(last, end)
     # A wall clock that was set back must not make a suite take negative time.
     return sum(max(0, last - first) for first, last in bounds.values()) if bounds else None

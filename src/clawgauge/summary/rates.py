@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,8 +37,7 @@ def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
     return msgspec.structs.replace(whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended)
 
 
-@dataclass(frozen=True, slots=True)
-class PooledRate:
+class PooledRate(NamedTuple):
     """Passes among trials. `effective` is None where the trials say nothing about other prompts.
 
     Where how much was asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed
@@ -64,14 +63,18 @@ class PooledRate:
 
 def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False) -> PooledRate:
     """Pool (family, passed, how many times) into one rate."""
-    passes: dict[PromptKey, int] = {}
-    trials: dict[PromptKey, int] = {}
-    for prompt, passed, n in outcomes:
-        trials[prompt] = trials.get(prompt, 0) + n
-        passes[prompt] = passes.get(prompt, 0) + (n if passed else 0)
-    clusters = [Cluster(passes[prompt], count) for prompt, count in trials.items()]
+    clusters = list(_cluster(outcomes).values())
     by_family = EffectiveCounts(math.fsum(c.passes / c.trials for c in clusters), float(len(clusters)))
-    return PooledRate(sum(passes.values()), sum(trials.values()), effective_counts(clusters), by_family, searched)
+    k, n = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
+    return PooledRate(k, n, effective_counts(clusters), by_family, searched)
+
+
+def _cluster(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> dict[PromptKey, Cluster]:
+    clusters: dict[PromptKey, Cluster] = {}
+    for key, passed, n in outcomes:
+        passes, trials = clusters.get(key, (0, 0))
+        clusters[key] = Cluster(passes + (n if passed else 0), trials + n)
+    return clusters
 
 
 def judge_repeatability(
@@ -81,15 +84,11 @@ def judge_repeatability(
 
     None where nothing was asked twice.
     """
-    trials: dict[PromptKey, tuple[int, int]] = {}
-    for ending in endings:
-        if ending.judged:
-            n, passes = trials.get(ending.prompt, (0, 0))
-            trials[ending.prompt] = n + ending.n, passes + (ending.n if ending.passed else 0)
-    k = repeats or min((n for n, _ in trials.values()), default=0)
+    trials = _cluster((e.prompt, e.passed, e.n) for e in endings if e.judged)
+    k = repeats or min((n for _, n in trials.values()), default=0)
     if k < 2:
         return None
-    counted = [(family(prompt), n, passes) for prompt, (n, passes) in trials.items() if n >= k]
+    counted = [(family(prompt), n, passes) for prompt, (passes, n) in trials.items() if n >= k]
     one = [(name, pass_at_k(n, passes, k)) for name, n, passes in counted]
     all_of = [(name, pass_hat_k(n, passes, k)) for name, n, passes in counted]
     return Repeatability(

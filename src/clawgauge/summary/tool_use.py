@@ -11,19 +11,8 @@ import msgspec
 from clawgauge.records import TOOLS_DROPPED, CallBalance, Need, PromptKey, Target, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
-from clawgauge.stats.tiers import (
-    TIER_2_RATE,
-    EffectiveCounts,
-    TierPosterior,
-    clean_passes_needed,
-    is_decided,
-    judge_tier_1,
-    point_tier,
-    tell_above,
-    tell_tier_1,
-    tier_posterior,
-)
-from clawgauge.summary.groups import Ending, GroupAccumulator, OfferedAnswer, ToolSign
+from clawgauge.stats import tiers
+from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
 from clawgauge.words import format_percent, list_names, plural
 
@@ -38,12 +27,7 @@ _SUITES = ("native_tools", "restraint", "agentic")
 
 
 def judge_tool_use(
-    group: GroupAccumulator,
-    schedule: Schedule,
-    stop: Stop,
-    arguments: PooledRate,
-    restraint: PooledRate,
-    tasks: PooledRate,
+    group: Group, schedule: Schedule, stop: Stop, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
 
@@ -55,18 +39,20 @@ def judge_tool_use(
     native = any(e.tools_offered for e in pool)
     outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
     pooled = pool_rate(outcomes, searched=stop.searched)
-    tier = point_tier(pooled.k, pooled.n)
+    tier = tiers.point_tier(pooled.k, pooled.n)
     evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
-    posterior = tier_posterior(*evidence) if evidence else None
+    posterior = tiers.tier_posterior(*evidence) if evidence else None
     tier1 = _tell_tier_1(evidence, stop)
-    decided = posterior is not None and is_decided(posterior)
+    decided = posterior is not None and tiers.is_decided(posterior)
     if evidence and stop.searched:
-        decided = tier1 == "yes" if tier == 1 else tier1 == "no" and tell_above(*evidence, TIER_2_RATE) is (tier == 2)
+        at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (tier == 2)
+        decided = tier1 == "yes" if tier == 1 else at_2_or_below
     needed = None
     if evidence or not pooled.n:
-        k, n = evidence or (0.0, 0.0)
-        needed = 0 if tier1 == "yes" else clean_passes_needed(k, n, tell_tier_1 if stop.searched else judge_tier_1)
-    mine = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
+        tells = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
+        needed = 0 if tier1 == "yes" else tiers.clean_passes_needed(*(evidence or (0.0, 0.0)), tells)
+    signs = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
+    channels, formats = _count_calls(signs)
     # Answers to prompts that offer tools and expect a call whose call came as text only.
     rescued = sum(o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
     made = sum(e.n for e in pool if e.tool_use_success)
@@ -81,13 +67,13 @@ def judge_tool_use(
         p_tier=posterior,
         decided=decided,
         needed=needed,
-        channels=_count_channels(mine),
+        channels=channels,
         label=_label(pooled, posterior, group.endings, apart, decided=decided, needed=needed, tier1=tier1),
         tier1=tier1,
         recommended_for_subagents=False,
         suites=list(dict.fromkeys(e.suite for e in pool)),
         rescued=rescued,
-        formats=_count_formats(mine),
+        formats=formats,
         caution=_word_caution(group.offered, schedule, arguments, rescued, made),
     )
     return _recommend(use, group, schedule, arguments, restraint, tasks)
@@ -112,14 +98,14 @@ def _word_caution(
     return "; ".join(phrases) or None
 
 
-def _tell_tier_1(evidence: EffectiveCounts | None, stop: Stop) -> str:
+def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
     """`yes`, `no` or `cannot_tell`, at 95%: however often a search looked, or from a fixed number of trials.
 
     What a search told stands although calls that were still out may have gone the other way: but not on its word alone.
     """
     if evidence is None:
         return "cannot_tell"
-    told, fixed = tell_tier_1(*evidence), judge_tier_1(*evidence)
+    told, fixed = tiers.tell_tier_1(*evidence), tiers.judge_tier_1(*evidence)
     if not stop.searched or (told is None and stop.tier1 and fixed is (stop.tier1 == "yes")):
         told = fixed
     return "cannot_tell" if told is None else "yes" if told else "no"
@@ -152,7 +138,7 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
 
 def _label(
     pooled: PooledRate,
-    posterior: TierPosterior | None,
+    posterior: tiers.TierPosterior | None,
     endings: Sequence[Ending],
     apart: frozenset[PromptKey],
     *,
@@ -161,7 +147,7 @@ def _label(
     tier1: str,
 ) -> str:
     """The tier as a person reads it, never without how sure it is."""
-    tier = point_tier(pooled.k, pooled.n)
+    tier = tiers.point_tier(pooled.k, pooled.n)
     if tier is None:
         # The first harness recorded that an expected tool was called, but not which prompts expected one.
         unnamed = any(e.tool_use_success and e.prompt not in apart for e in endings)
@@ -180,29 +166,20 @@ def _label(
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
 
 
-def _count_channels(signs: Sequence[ToolSign]) -> ToolChannels:
-    counts: Counter[str] = Counter()
-    for sign in signs:
-        kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
-        counts[kind] += sign.n
-    return ToolChannels(**counts)
-
-
-def _count_formats(signs: Sequence[ToolSign]) -> dict[str, int]:
+def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
+    """How the calls came, and in which formats those that were written as text."""
+    channels: Counter[str] = Counter()
     formats: Counter[str] = Counter()
     for sign in signs:
-        if sign.valid and sign.channel is not None and channel_kind(sign.channel) == TEXT:
+        kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
+        channels[kind] += sign.n
+        if sign.channel is not None and kind == TEXT:
             formats[text_format(sign.channel)] += sign.n
-    return dict(formats.most_common())
+    return ToolChannels(**channels), dict(formats.most_common())
 
 
 def _recommend(
-    use: ToolUse,
-    group: GroupAccumulator,
-    schedule: Schedule,
-    arguments: PooledRate,
-    restraint: PooledRate,
-    tasks: PooledRate,
+    use: ToolUse, group: Group, schedule: Schedule, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
 ) -> ToolUse:
     """The same evidence with what follows from it for subagents.
 

@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from clawgauge.records import ClockTrust, Event, Percentiles, Resources, ToolUse
+from clawgauge.records import ClockTrust, Event, Percentiles, Resources, Target, ToolUse
 from clawgauge.run_data.schedule import Stop
-from clawgauge.summary.groups import Ending, GroupAccumulator
+from clawgauge.summary.groups import Ending, Group
 from clawgauge.words import plural
 
 T = TypeVar("T")
 
-_US_PER_MS = 1000
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
 _MAX_RECORD_WARNINGS = 5
 _KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
@@ -26,6 +25,8 @@ _HINTS = {
     "http_403": "The key may not use this model: check {key_variable} and the account's access to {model}.",
     "http_404": "Nothing answers at this address: check the base URL of {provider}{at_address}.",
     "http_429": "Wait and refill, lower --concurrency, or raise --max-retries and --max-wait.",
+    "http_4": "The server refused the request: its words say why.",
+    "http_5": "The server failed: see its log, then refill.",
     "usage_limit": "The subscription's limit is reached: refill when it resets.",
     "context_length_exceeded": "The prompt is longer than the model's context: load it with a larger context.",
     "model_not_found": "{provider} has no model {model}: check its name.",
@@ -62,10 +63,6 @@ _HINTS_BY_PROVIDER = {
     ("claude_code_cli", "cli_auth"): "Run claude and log in with /login, or set ANTHROPIC_API_KEY.",
     ("openai_responses", "http_429"): "Wait and refill, lower --concurrency, or check the account's quota.",
 }
-_HINTS_BY_CLASS = {
-    "http_4": "The server refused the request: its words say why.",
-    "http_5": "The server failed: see its log, then refill.",
-}
 
 
 class _LoopLag(msgspec.Struct, frozen=True):
@@ -84,7 +81,7 @@ class _Watched(msgspec.Struct, frozen=True):
     load_1m: float | None = None
 
 
-def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust | None:
+def judge_clock(group: Group, events: Iterable[Event]) -> ClockTrust | None:
     """What is known of the clock while this group was asked; None where nobody looked."""
     label = group.target.label
     details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
@@ -99,9 +96,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
     return ClockTrust(
         n_watched=lag_us.n,
         n_flagged=group.n_flagged(),
-        lag_p50_ms=_lag_ms("p50", lag_us, stretches),
-        lag_p99_ms=_lag_ms("p99", lag_us, stretches),
-        lag_max_ms=_lag_ms("max", lag_us, stretches),
+        **{f"lag_{figure}_ms": _lag_ms(figure, lag_us, stretches) for figure in ("p50", "p99", "max")},
         resolution_ns=None if resolution is None else round(resolution),
         client_cpu_s=sum(cpu) if cpu else None,
         load_1m=load,
@@ -115,7 +110,7 @@ def judge_clock(group: GroupAccumulator, events: Iterable[Event]) -> ClockTrust 
 def _lag_ms(figure: str, lag_us: Percentiles, stretches: list[_Watched]) -> float | None:
     if lag_us.n:
         value: float = getattr(lag_us, figure)
-        return value / _US_PER_MS
+        return value / 1000
     return _worst(getattr(s.loop_lag_ms, figure) for s in stretches if s.loop_lag_ms is not None)
 
 
@@ -137,29 +132,16 @@ def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
     A resumed run has several such stretches.
     """
     details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
+    peaks = ("peak_memory_bytes", "peak_vram_bytes")
+    by_part = [stretch for detail in details if isinstance(stretch := detail.get("energy_j"), dict)]
+    joules = [float(part) for stretch in by_part for part in stretch.values() if isinstance(part, int | float)]
     return {
         "resources_before": _convert(details[0].get("resources_before"), Resources) if details else None,
         "resources_after": _convert(details[-1].get("resources_after"), Resources) if details else None,
-        "peak_memory_bytes": _peak(detail.get("peak_memory_bytes") for detail in details),
-        "peak_vram_bytes": _peak(detail.get("peak_vram_bytes") for detail in details),
-        "energy_j": _sum_energy(detail.get("energy_j") for detail in details),
+        **{name: _worst(d[name] for d in details if isinstance(d.get(name), int)) for name in peaks},
+        # Processors and GPUs of all stretches together; none where the machine has no counters that could be read.
+        "energy_j": sum(joules) if joules else None,
     }
-
-
-def _sum_energy(stretches: Iterable[Any]) -> float | None:
-    """Processors and GPUs of all stretches together; None where the machine has no counters that could be read."""
-    known = [
-        float(joules)
-        for stretch in stretches
-        if isinstance(stretch, dict)
-        for joules in stretch.values()
-        if isinstance(joules, int | float)
-    ]
-    return sum(known) if known else None
-
-
-def _peak(values: Iterable[Any]) -> int | None:
-    return max((value for value in values if isinstance(value, int)), default=None)
 
 
 def count_truncated(endings: Sequence[Ending]) -> int:
@@ -167,13 +149,25 @@ def count_truncated(endings: Sequence[Ending]) -> int:
     return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
-def group_warnings(group: GroupAccumulator, n_scheduled: int, stop: Stop, tool_use: ToolUse) -> list[str]:
+def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
     endings = group.endings
     n_total = sum(e.n for e in endings)
     n_answered = sum(e.n for e in endings if e.answered)
     n_success = sum(e.n for e in endings if e.succeeded)
-    notes = [*_missing(n_total, n_scheduled, stop), *_not_needed(stop, tool_use)]
+    notes = []
+    if n_total < n_scheduled:
+        why = "the run did not finish" if stop.budget is None else f"the budget was spent ({stop.budget})"
+        missing = f"{n_scheduled - n_total} of {n_scheduled} scheduled cells are not recorded"
+        notes.append(f"{missing}: {why} (clawgauge run --resume fills them)")
+    if stop.early:
+        after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
+        cells = plural(stop.n_not_needed, "cell was", "cells were")
+        notes.append(f"{after}; {cells} not needed, and the intervals are those that hold whenever one stops")
+    elif stop.n_not_needed:
+        one, many = "repeat or variant of a tool prompt was", "repeats or variants of tool prompts were"
+        repeats = plural(stop.n_not_needed, one, many)
+        notes.append(f"{repeats} not needed: of a family of prompts one answer is evidence for a tier")
     if truncated := count_truncated(endings):
         notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")
     n_ttft = group.describe("ttft_ms").n
@@ -191,40 +185,19 @@ def _record_warnings(warnings: Counter[str], n_total: int) -> list[str]:
     return [f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in kinds.most_common(_MAX_RECORD_WARNINGS)]
 
 
-def _missing(n_total: int, n_scheduled: int, stop: Stop) -> list[str]:
-    if n_total >= n_scheduled:
-        return []
-    why = "the run did not finish" if stop.budget is None else f"the budget was spent ({stop.budget})"
-    missing = f"{n_scheduled - n_total} of {n_scheduled} scheduled cells are not recorded"
-    return [f"{missing}: {why} (clawgauge run --resume fills them)"]
-
-
-def _not_needed(stop: Stop, tool_use: ToolUse) -> list[str]:
-    if stop.early:
-        after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
-        cells = plural(stop.n_not_needed, "cell was", "cells were")
-        return [f"{after}; {cells} not needed, and the intervals are those that hold whenever one stops"]
-    if stop.n_not_needed:
-        repeats = plural(
-            stop.n_not_needed, "repeat or variant of a tool prompt was", "repeats or variants of tool prompts were"
-        )
-        return [f"{repeats} not needed: of a family of prompts one answer is evidence for a tier"]
-    return []
-
-
-def find_hint(failure_type: str, *, provider: str, model: str, settings: Mapping[str, Any] | None = None) -> str | None:
+def find_hint(failure_type: str, target: Target, settings: Mapping[str, Any]) -> str | None:
     """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
-    settings = settings or {}
+    provider = target.provider
     kind = str(settings.get("type") or provider)
     template = _HINTS_BY_PROVIDER.get((kind, failure_type)) or _HINTS.get(failure_type)
-    if template is None:
-        template = next((words for start, words in _HINTS_BY_CLASS.items() if failure_type.startswith(start)), None)
+    if failure_type.startswith("http_"):
+        template = template or _HINTS.get(failure_type[: len("http_4")])
     if template is None:
         return None
     address = settings.get("base_url") or _ADDRESSES.get(kind)
     return template.format(
         provider=provider,
-        model=model,
+        model=target.model,
         at_address=f" at {address}" if address else "",
         key_variable=settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}",
     )
