@@ -148,8 +148,9 @@ def test_row_44_a_real_terminal_is_not_steered(hostile: Outcome) -> None:
     assert b"alert(1)" in live and b"\x1b[" in live  # a table was drawn, with the hostile words in it
     assert steering.findall(live) == [] and marks.findall(live.decode()) == []
     for words in (("show", "r"), ("show", "r", "P0"), ("suites", "show", "hostile.json", "--source"), ("doctor",)):
-        drawn = on_a_terminal(where, *words)
-        assert drawn and RAW.findall(drawn.decode()) == [], words
+        # What is left besides our own colours is whatever a model managed to send.
+        drawn = re.sub(r"\x1b\[(?:3[123]|0)m", "", on_a_terminal(where, *words).decode())
+        assert drawn and RAW.findall(drawn) == [], words
 
 
 def test_row_53_characters_that_end_lines_elsewhere(place: Path, server: ScriptedServer) -> None:

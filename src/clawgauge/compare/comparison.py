@@ -66,7 +66,7 @@ def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Pa
     with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
-        compared = [paired.add_answers(a, b, pair.shared, found) for pair, found in zip(pairs, compared, strict=True)]
+        compared = paired.add_answers(a, b, [pair.shared for pair in pairs], compared)
     # A target that A has and B lost has met no rule, unless the user said which targets are meant.
     lost = [] if wishes.maps or wishes.models is not None else [target.label for target in targets.only_a]
     return Comparison(

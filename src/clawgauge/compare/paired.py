@@ -296,19 +296,30 @@ def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
     return found
 
 
-def add_answers(a: RunSide, b: RunSide, prompts: Sequence[SharedPrompt], pair: PairComparison) -> PairComparison:
-    """The flips of a pair with both answers: on each side the first that has the verdict of the side."""
-    shared = {prompt.label: prompt for prompt in prompts}
+def add_answers(
+    a: RunSide, b: RunSide, prompts: Sequence[Sequence[SharedPrompt]], pairs: Sequence[PairComparison]
+) -> list[PairComparison]:
+    """The pairs with both answers of their flips: on each side the first that has the verdict of the side.
+
+    `prompts` are the shared ones of each pair. Either run is read once, whatever the number of pairs.
+    """
     places = []
-    for flip in pair.flips[:MAX_ANSWERS]:
-        prompt, lost = shared[label_prompt((flip.suite, flip.prompt_id))], flip.direction == "lost"
-        places.append((prompt.a.first_at.get(lost), prompt.b.first_at.get(not lost)))
+    for shared, pair in zip(prompts, pairs, strict=True):
+        known = {prompt.label: prompt for prompt in shared}
+        for flip in pair.flips[:MAX_ANSWERS]:
+            prompt, lost = known[label_prompt((flip.suite, flip.prompt_id))], flip.direction == "lost"
+            places.append((prompt.a.first_at.get(lost), prompt.b.first_at.get(not lost)))
     answers_a, answers_b = _read_answers(a, [x for x, _ in places]), _read_answers(b, [y for _, y in places])
-    flips = [
-        msgspec.structs.replace(flip, answer_a=answers_a.get(x), answer_b=answers_b.get(y))
-        for flip, (x, y) in zip(pair.flips, places, strict=False)
-    ]
-    return msgspec.structs.replace(pair, flips=[*flips, *pair.flips[MAX_ANSWERS:]])
+    answers = [(answers_a.get(x), answers_b.get(y)) for x, y in places]
+    told = []
+    for pair in pairs:
+        flips, rest = pair.flips[:MAX_ANSWERS], pair.flips[MAX_ANSWERS:]
+        mine, answers = answers[: len(flips)], answers[len(flips) :]
+        flips = [
+            msgspec.structs.replace(flip, answer_a=x, answer_b=y) for flip, (x, y) in zip(flips, mine, strict=True)
+        ]
+        told.append(msgspec.structs.replace(pair, flips=[*flips, *rest]))
+    return told
 
 
 def _read_answers(side: RunSide, offsets: Sequence[int | None]) -> dict[int | None, str]:

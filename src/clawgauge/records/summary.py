@@ -114,6 +114,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     mean_turns: float | None = None
     mean_tokens: float | None = None
     n_harm: int = 0
+    n_eff: float | None = None
 
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
