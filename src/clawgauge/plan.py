@@ -22,7 +22,7 @@ from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError,
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import EMBEDDED_MODEL, Provider, ProviderSettings, create_provider
-from clawgauge.records import Prompt, PromptKey, SuiteInfo, SuiteRecord, Target
+from clawgauge.records import Job, Prompt, PromptKey, SuiteInfo, SuiteRecord, Target
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.words import plural
@@ -81,6 +81,7 @@ class Plan:
     free: Collection[Target] = frozenset()
     work: OpenWork = OpenWork()
     config_file: Path | None = None
+    jobs: Mapping[str, Job] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str

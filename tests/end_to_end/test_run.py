@@ -211,3 +211,32 @@ def test_the_old_suite_shape_loads(place: Path, server: ScriptedServer) -> None:
     server.reply_with(Text("`free -m`"))
     (record,) = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "prompts_old.json").records()
     assert (record["suite"], record["expected_tools"], record["tool_use_success"]) == ("prompts_old", ["free"], True)
+
+
+JOB = """
+[jobs."say yes"]
+column = "yes"
+prompts = ["small"]
+weighs = { passes = 1 }
+at_least = 0.01
+"""
+
+
+def test_a_job_of_the_users_is_judged_once_its_file_is_trusted(place: Path, server: ScriptedServer) -> None:
+    """It stands in config.json, so that the folder alone can say why; of a stranger's file it is left out, and said."""
+    server.reply_with(Text("yes"))
+    with (place / "clawgauge.toml").open("a") as file:
+        file.write(JOB)
+    done = clawgauge(place, *SMALL)
+    (mine,) = [job for job in done.summary()["jobs"] if job["job"] == "say yes"]
+    assert mine["ranking"][0]["fit"] == "yes" and "say yes" in done.stderr
+    assert json.loads((done.folder / "config.json").read_bytes())["jobs"]["say yes"]["at_least"] == 0.01
+    (place / "clawgauge.toml").write_text(JOB)
+    strange = clawgauge(place, "run", "-t", "ollama_openai:m", "-s", "small.json", "--dry-run", trusting=False)
+    assert "left out, until `clawgauge trust`: [jobs.say yes]" in strange.stderr
+
+
+def test_a_job_that_needs_what_there_is_not_is_refused(place: Path) -> None:
+    (place / "clawgauge.toml").write_text('[jobs.mine]\nneeds = ["luck"]\nweighs = { passes = 1 }\n')
+    done = clawgauge(place, *SMALL)
+    assert done.code == 2 and "luck" in done.stderr and done.stderr.count("\n") == 1

@@ -13,6 +13,7 @@ from clawgauge.cli.rescore import Rescoring
 from clawgauge.records import Prompt, Result, TimingsUs, ToolInvocation
 from clawgauge.suites import load_suite
 from clawgauge.world import tool_definitions
+from support import written_runs
 from support.command import clawgauge, read_records
 from support.written_runs import config, record, write_run
 
@@ -113,3 +114,12 @@ def test_an_old_run_is_judged_by_effects_where_that_is_asked_for(tmp_path: Path)
     (judged,) = read_records(folder)
     assert (judged["objective_pass"], judged["tool_use_success"]) == (False, True)
     assert judged["violation"].startswith("not_called: a command is there, but it is quoted in a refusal")
+
+
+def test_a_folder_with_a_tool_that_is_none_is_refused_in_a_sentence(tmp_path):
+    """A run folder may come from anyone."""
+    tool_call = {"type": "tool_call", "expected_calls": [{"name": "free", "arguments": {}}]}
+    prompts = [written_runs.prompt("P0", validator=tool_call, tools=[{"name": "free"}])]
+    folder = written_runs.write_run(tmp_path / "r", [written_runs.record("P0")], config=written_runs.config(prompts))
+    done = clawgauge(tmp_path, "rescore", str(folder))
+    assert done.code == 2 and "tools: one of them is no function" in done.stderr and done.stderr.count("\n") == 1

@@ -143,6 +143,7 @@ def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, t
     words = [*words, *settings.targets, settings.runs_dir]
     planning.refuse_secrets({"the command line or the configuration file": words}, secrets)
     plan = Plan(settings, providers=providers, config_file=config, environ=environ, secrets=secrets, redact=redact)
+    plan = replace(plan, jobs=configuration.jobs)
     plan = planning.with_prompts(plan, Path() if "suites" in said else configuration.folder, tell, resumes=resumes)
     patterns = [parse_target(text, providers) for text in settings.targets]
     chosen = [pattern for pattern in patterns if not pattern.excludes]
@@ -156,6 +157,7 @@ def _make_plan(said: Mapping[str, Any], words: list[str], config: Path | None, t
         # Which file has a say in the run, by which right, and what of it has none.
         withheld = [f"[run] {name}" for name in sorted(configuration.withheld_run)]
         withheld += [f"[providers.{name}]" for name in sorted(configuration.withheld_providers)]
+        withheld += [f"[jobs.{name}]" for name in sorted(configuration.withheld_jobs)]
         left_out = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
         tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
     if all_named or not names_targets:

@@ -184,4 +184,5 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         prices={target.label: price for target, price in plan.prices.items()},
         versions={"clawgauge": __version__, "python": sys.version.split()[0], **package_versions(_VERSIONED)},
         argv=[mask_shapes(mask(word)) for word in sys.argv[1:]],
+        jobs=dict(plan.jobs),
     )

@@ -76,6 +76,7 @@ def _vouch_for(file: Path, place: str) -> str:
     """Show what the file would be allowed to do that is not harmless, and ask where somebody can answer; its hash."""
     found, sha256 = read_file(file)
     asked = [("run", name, value) for name, value in found.demands().items()]
+    asked += [(f"jobs.{name}", "needs", job.needs + job.prompts) for name, job in found.jobs.items()]
     for provider, table in found.providers.items():
         asked += [(f"providers.{provider}", n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
     sys.stderr.write(_line(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))

@@ -20,7 +20,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.records import HARMLESS, Harmless, Option, RunOptions
+from clawgauge.records import HARMLESS, Harmless, Job, Option, RunOptions
 from clawgauge.small_file import UnfitFile, read_small_file, read_toml, replacing
 
 DEFAULT_NAME = "clawgauge.toml"
@@ -104,15 +104,15 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _run_fields = [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()]
 _RunTable = msgspec.defstruct("_RunTable", _run_fields, frozen=True, forbid_unknown_fields=True)
-_tables = [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {})]
+_tables = [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {}), ("jobs", dict[str, Job], {})]
 _FileConfig = msgspec.defstruct("_FileConfig", _tables, frozen=True, forbid_unknown_fields=True)
 
 
 class Configuration(msgspec.Struct, frozen=True):
     """What counts of a configuration file, and what was withheld because nobody has vouched for it.
 
-    `run` is what `[run]` says. `withheld_run` are options of it, `withheld_providers` names of tables; both are empty
-    for a file the user has named or trusted.
+    `run` is what `[run]` says. `withheld_run` are options of it, `withheld_providers` and `withheld_jobs` names of
+    tables; all are empty for a file the user has named or trusted.
     """
 
     run: dict[str, Any] = {}
@@ -121,6 +121,8 @@ class Configuration(msgspec.Struct, frozen=True):
     standing: str = ""
     withheld_run: frozenset[str] = frozenset()
     withheld_providers: frozenset[str] = frozenset()
+    jobs: dict[str, Job] = {}
+    withheld_jobs: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
@@ -181,6 +183,7 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
         standing="changed since it was trusted" if trusted_sha256 else "not trusted",
         withheld_run=frozenset(demands),
         withheld_providers=frozenset(found.providers),
+        withheld_jobs=frozenset(found.jobs),
     )
 
 
@@ -189,7 +192,7 @@ def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
     file: Any
     file, raw = read_toml(path, _FileConfig, "configuration", check=partial(_refuse_keys, path))
     said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
-    return Configuration(said, file.providers, path, standing), hashlib.sha256(raw).hexdigest()
+    return Configuration(said, file.providers, path, standing, jobs=file.jobs), hashlib.sha256(raw).hexdigest()
 
 
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:

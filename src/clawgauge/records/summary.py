@@ -184,6 +184,7 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     by_category: dict[str, RateWithInterval] = {}
     latency_censored_ms: Percentiles | None = None
+    n_eff: float | None = None
 
     @property
     def timed_ms(self) -> Percentiles:

@@ -183,8 +183,11 @@ def describe_suite(suite: SuiteRecord) -> SuiteInfo:
 
 
 def check_recorded(prompts: Iterable[Prompt], path: Path) -> None:
-    """Raise `SuiteError` for a validator in `path`, a run's config.json, that no suite file could hold."""
+    """Raise `SuiteError` for tools or a validator in `path`, a run's config.json, that no suite file could hold."""
     for number, prompt in enumerate(prompts, 1):
+        functions = [tool.get("function") for tool in prompt.tools]
+        if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in functions):
+            raise Place(str(path)).at_prompt(number, {"id": prompt.id}).refusal("tools: one of them is no function")
         try:
             check_spec(prompt.validator)
             check_offer(prompt.validator, prompt.tools)

@@ -196,6 +196,7 @@ def _suites(
                 **{name: counts[name] for name in ("n_total", "n_ok", "n_success", "n_timeouts")},
                 **_passes(judged, coverage),
                 ci95=judged.ci95,
+                n_eff=_rate(judged).n_eff,
                 latency_ms=to_latency_stats(group.describe("e2e_ms", suite=suite)),
                 cost_usd=math.fsum(costs) if costs else None,
                 by_category=_by_category(endings, schedule, searched=searched),

@@ -223,14 +223,16 @@ def _pool(job: Job, group: GroupSummary) -> Need:
     """The job's own prompts together; of a job without any, all that has a verdict."""
     if not job.prompts:
         return _bounded("passes", group.n_passed, group.n_judged, float(group.n_judged), job.at_least)
-    rates = [
-        rate
+    rates = [(s.n_passed, s.n_judged, s.n_eff) for s in group.suites if s.suite in job.prompts]
+    rates += [
+        (rate.k, rate.n, rate.n_eff)
         for suite in group.suites
         for category, rate in suite.by_category.items()
-        if suite.suite in job.prompts or f"{suite.suite}/{category}" in job.prompts
+        if suite.suite not in job.prompts and f"{suite.suite}/{category}" in job.prompts
     ]
-    worth = math.fsum(rate.n if rate.n_eff is None else rate.n_eff for rate in rates)
-    return _bounded(job.called, sum(rate.k for rate in rates), sum(rate.n for rate in rates), worth, job.at_least)
+    k, n = sum(passed for passed, _, _ in rates), sum(judged for _, judged, _ in rates)
+    worth = math.fsum(judged if n_eff is None else n_eff for _, judged, n_eff in rates)
+    return _bounded(job.called, k, n, worth, job.at_least)
 
 
 def _bounded(name: str, k: int, n: int, n_eff: float, limit: float) -> Need:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 from clawgauge.reports.summary import describe_ending, describe_summary
-from clawgauge.reports.terminal import as_text
+from clawgauge.reports.terminal import as_text, paint
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 from unit.summary.run_folders import config, failed, prompt, record, tool_record, write_run
@@ -141,3 +143,25 @@ def test_the_ending_counts_what_is_missing_and_not_what_was_not_needed(tmp_path)
     assert "1 call not answered; go on with:\n  clawgauge run --resume r" in text
     assert "not made" not in text
     assert "Tier 1 (decided); stopped early" in text
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@every_row(
+    ("stream", "environ", "coloured"),
+    [
+        (Screen(), {"TERM": "xterm"}, True),
+        (Screen(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Screen(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_marks_have_a_colour_where_somebody_sees_it(tmp_path, stream, environ, coloured):
+    """And say the same without: taking the colours out leaves the text as it was."""
+    text = shown(write_sample(tmp_path / "run"), 80)
+    painted = paint(text, stream, environ)
+    assert ("\x1b[32m✓\x1b[0m" in painted) == coloured
+    assert re.sub(r"\x1b\[\d+m", "", painted) == text
