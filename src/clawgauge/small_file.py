@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import stat
@@ -113,4 +114,38 @@ def read_toml(
             check(tables)
         return msgspec.convert(tables, type), raw
     except (msgspec.ValidationError, RecursionError) as fault:
-        raise ConfigError(f"the {what} {path} cannot be used: {fault}") from fault
+        raise ConfigError(f"the {what} {path} cannot be used: {_plainly(str(fault), type)}") from fault
+
+
+_KINDS = {
+    "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list",
+    "object": "a table",
+}  # fmt: skip
+
+
+def _plainly(fault: str, type: Any) -> str:
+    """What is wrong with a file in words that do not speak of the program's types."""
+    said, _, where = fault.partition(" - at `$")
+    place = where.rstrip("`").lstrip(".").replace("[...]", ".NAME")
+    if found := re.fullmatch(r"Object contains unknown field `(.*)`", said):
+        near = difflib.get_close_matches(found[1], _names_in(type), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"there is no key {found[1]!r}{f' in [{place}]' if place else ''}{hint}"
+    if found := re.fullmatch(r"Expected `(.*)`, got `(.*)`", said):
+        kinds = [kind.strip() for kind in found[1].split("|") if "null" not in kind]
+        wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
+        return f"{place or 'it'} must be {wanted}, not {_KINDS.get(found[2], found[2])}"
+    return f"{place}: {said}" if place else said
+
+
+def _names_in(type: Any) -> list[str]:
+    """Every key of the tables that a file of this type may hold."""
+    left: list[Any] = [msgspec.inspect.type_info(type)]
+    names = []
+    while left:
+        one = left.pop()
+        for field in getattr(one, "fields", ()):
+            names.append(field.name)
+            left.append(field.type)
+        left += [*getattr(one, "types", ()), *filter(None, (getattr(one, "value_type", None),))]
+    return names

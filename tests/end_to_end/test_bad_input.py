@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import clawgauge
+from support.rows import every_row
 from support.scripted_server import ScriptedServer
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -156,3 +157,28 @@ def test_nothing_to_list_for_a_pattern(place: Path) -> None:
     """A pattern on a server that is down cannot be expanded: said, with the way out."""
     done = clawgauge(place, "run", "-t", "ollama_openai:*", "-s", "small.json")
     assert done.code == 2 and "ollama_openai" in done.stderr and "one by one" in done.stderr
+
+
+@every_row(
+    ("file", "said"),
+    [
+        ('[providers.x]\napi_key_evn = "K"\n', "no key 'api_key_evn' in [providers.NAME]; did you mean api_key_env?"),
+        ("[runn]\nrepeats = 3\n", "no key 'runn'; did you mean run?"),
+        ('[run]\nrepeats = "x"\n', "run.repeats must be a whole number, not a text"),
+        ("[run]\nsuites = 3\n", "run.suites must be a list, not a whole number"),
+    ],
+)
+def test_a_slip_in_the_file_is_told_in_words_of_the_file(tmp_path: Path, file: str, said: str) -> None:
+    (tmp_path / "c.toml").write_text(file)
+    done = clawgauge(tmp_path, "run", "-t", "ollama_openai:m", "--config", "c.toml")
+    assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+@every_row(
+    ("words", "meant"),
+    [("shw", "show"), ("run --repeat 3", "--repeats"), ("compare a b --anwsers", "--answers"), ("xyzzy", None)],
+)
+def test_a_word_that_is_nearly_right_is_put_right(tmp_path: Path, words: str, meant: str | None) -> None:
+    done = clawgauge(tmp_path, *words.split())
+    assert done.code == 2
+    assert f"did you mean {meant}?" in done.stderr if meant else "did you mean" not in done.stderr

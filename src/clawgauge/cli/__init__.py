@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from clawgauge import __version__
 from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure
@@ -44,6 +44,21 @@ exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing was se
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what may have been meant by a word it does not know."""
+
+    known: Sequence[str] = tuple(_VERBS)
+
+    def error(self, message: str) -> NoReturn:
+        import difflib
+
+        _, _, wrong = message.partition("unrecognized arguments: ")
+        _, _, choice = message.partition("invalid choice: '")
+        word = (wrong or choice.partition("'")[0]).partition(" ")[0]
+        near = difflib.get_close_matches(word, self.known, n=1)
+        super().error(f"{message}; did you mean {near[0]}?" if near else message)
+
+
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms.
 
@@ -52,7 +67,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     chosen = next((word for word in words if not word.startswith("-")), None)
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     purpose = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
-    parser = argparse.ArgumentParser(prog="clawgauge", description=purpose, epilog=_EPILOG, **style)
+    parser = _Parser(prog="clawgauge", description=purpose, epilog=_EPILOG, **style)
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in _VERBS.items():
@@ -62,6 +77,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
             verb.description, verb.epilog = module.__doc__, module.EXAMPLES
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
+            parser.known = [*_VERBS, *verb._option_string_actions]
     return parser
 
 

@@ -31,7 +31,7 @@ class Resumed(NamedTuple):
 
 def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
     """The run that a RUN word stands for, with the plan it was begun with."""
-    path = journal.locate_run(ref, runs_dir)
+    path = journal.locate_run(ref, runs_dir, answered=False)
     recorded = Run.open(path).config
     if recorded is None:
         raise RunFolderError(

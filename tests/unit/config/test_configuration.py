@@ -59,7 +59,7 @@ def test_openais_key_never_goes_to_a_further_server(tmp_path: Path) -> None:
     ("toml", "names"),
     [
         ("[run]\nrepeat = 2\n", ["repeat", "run"]),
-        ("[run]\nrepeats = 'two'\n", ["repeats", "int"]),
+        ("[run]\nrepeats = 'two'\n", ["repeats", "whole number"]),
         ("[providers.x]\nbase_url = 'http://a/v1'\n", ["providers.x", "openai_chat"]),
         ("[providers.x]\ntype = 'openai_chta'\n", ["openai_chta", "did you mean 'openai_chat'"]),
         ("[providers.x]\ntype = 'openai_chat'\nbase_url = 'localhost:1'\n", ["x", "http"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import list_runs, locate_run
 from clawgauge.journal.folder import RunFolder
+from support import written_runs
 from support.rows import every_row
+from support.written_runs import record, unanswered
 
 from .samples import make_config
 
@@ -84,3 +87,15 @@ def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:
             locate_run("latest", place)
     with pytest.raises(RunFolderError, match="holds no run"):
         locate_run("x", tmp_path)
+
+
+def test_the_latest_run_is_the_newest_that_was_answered(tmp_path):
+    """A run of a wrong name or a dead server does not stand before the one with figures; where no other is, it does."""
+    prompts = [written_runs.prompt("P0")]
+    for number, (name, line) in enumerate({"good": record("P0"), "dead": unanswered("P0")}.items()):
+        plan = written_runs.config(prompts, created_at_ms=written_runs.T0 + number)
+        written_runs.write_run(tmp_path / name, [line], config=plan)
+    assert locate_run("latest", tmp_path).name == "good"
+    assert locate_run("latest", tmp_path, answered=False).name == "dead"
+    shutil.rmtree(tmp_path / "good")
+    assert locate_run("latest", tmp_path).name == "dead"
