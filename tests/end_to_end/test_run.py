@@ -240,3 +240,11 @@ def test_a_job_that_needs_what_there_is_not_is_refused(place: Path) -> None:
     (place / "clawgauge.toml").write_text('[jobs.mine]\nneeds = ["luck"]\nweighs = { passes = 1 }\n')
     done = clawgauge(place, *SMALL)
     assert done.code == 2 and "luck" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_quiet_hides_progress_and_no_failure(place: Path, server: ScriptedServer) -> None:
+    server.reply_with(lambda request: Text("yes") if request.json["model"] == "scripted-model" else Status(401, {}))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-t", "fake:other", "-s", "small.json", "--quiet")
+    assert done.code == 0
+    assert "fake:other" in done.stderr and "http_401" in done.stderr and "scripted-model" not in done.stderr
+    assert clawgauge(place, *SMALL, "--quiet").stderr == ""

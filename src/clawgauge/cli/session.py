@@ -27,9 +27,10 @@ from clawgauge.journal import encode_document, encode_line, withhold
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.records import SCHEMA_VERSION, Event, RunConfig, RunOptions
-from clawgauge.reports.clean import clean_cell
+from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.terminal import as_text, paint
+from clawgauge.reports.words import word_failure
 from clawgauge.runner.agenda import cost_budget, make_agenda
 from clawgauge.runner.run import run
 from clawgauge.runner.target import Observer
@@ -135,6 +136,10 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_j
         sections = describe_ending(summary, folder.path, refill, interrupted=interrupted, verbose=verbose)
         sys.stderr.write(f"\n{paint(as_text(sections, width), sys.stderr, plan.environ)}\n")
         sys.stderr.flush()
+    else:
+        # Without progress, not without failures.
+        failures = [(group.target.label, failure) for group in summary.models for failure in group.failures]
+        sys.stderr.write("".join(one_row(f"{label}: {word_failure(failure)}") for label, failure in failures))
     if folder.n_events_lost:
         sys.stderr.write(f"{folder.n_events_lost} events could not be written: figures of machine and clock may lack\n")
     sys.stdout.write(encode_document(summary).decode() if as_json else f"{folder.path}\n")
