@@ -49,7 +49,8 @@ def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     if first.fit == "yes":
         best = [names[one.target] for one in job.ranking if one.tie][:_MAX_NAMED] or [names[first.target]]
         return Choice(job.job, " or ".join(best), f"{'a tie: ' if first.tie else ''}{first.why}")
-    of = f"{names[first.target]}: " if len(job.ranking) > 1 else ""
+    # What is said of all alike is said of none by name.
+    of = f"{names[first.target]}: " if len({one.why for one in job.ranking if one.fit == first.fit}) > 1 else ""
     return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
 
 

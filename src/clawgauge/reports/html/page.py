@@ -19,6 +19,7 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.errors import RunFolderError
 from clawgauge.records import Inventory, RunConfig, RunSummary
+from clawgauge.reports.answer import choose, name_models
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.html.calls import (
     MAX_CALLS,
@@ -35,6 +36,7 @@ from clawgauge.reports.html.texts import TextBlocks, TextStore, embed_json
 from clawgauge.reports.words import describe_run, find_answers, short_names, word_options, word_suites
 from clawgauge.run_data import Run
 from clawgauge.summary import Strata, summarize
+from clawgauge.verdict import best_first
 from clawgauge.words import format_bytes, format_duration, plural
 
 _LEFT_OUT = frozenset({"resources_before", "resources_after"})
@@ -43,7 +45,7 @@ _STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "
 # In the order in which they build on each other; together they are one function body.
 _SCRIPTS = (
     "element.js", "foreign.js", "format.js", "data.js", "texts.js", "outcomes.js", "filters.js", "sortable.js",
-    "axis.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js", "matrix.js", "calls.js",
+    "axis.js", "jobs.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js", "matrix.js", "calls.js",
     "call_parts.js", "call.js", "theme.js", "main.js",
 )  # fmt: skip
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -147,14 +149,22 @@ def _run_entry(run: RunSurvey) -> dict[str, Any]:
     # It only adds to what a report says, so a spoilt one must not keep anyone from the rest.
     with contextlib.suppress(RunFolderError):
         inventory = run.run.inventory
+    names = name_models(run.summary.models)
     return {
         "id": run.summary.run_id,
         "about": describe_run(run.summary),
         "startedAt": config.created_at_ms if config else None,
         "source": run.summary.source,
+        "jobs": _jobs(run.summary),
+        "models": [[g.target.label, names[g.target.label]] for g in best_first(run.summary.models, run.summary.jobs)],
         "findings": [asdict(finding) for finding in find_answers(run.summary, run.violations)],
         "conditions": list_conditions(run.summary, config, inventory),
     }
+
+
+def _jobs(summary: RunSummary) -> list[dict[str, Any]]:
+    fits = {job.job: {one.target: [one.fit, one.why] for one in job.ranking} for job in summary.jobs}
+    return [{**choice._asdict(), "fits": fits[choice.job]} for choice in choose(summary)]
 
 
 def _target_entries(runs: Sequence[RunSurvey], survey: Survey) -> list[dict[str, Any]]:
@@ -196,6 +206,7 @@ def render_report(
     plain = []  # the answer for a browser without scripts
     for entry in data["runs"]:
         plain.append(entry["id"])
+        plain += [f"{job['job']}: {job['use']} ({job['why']})" for job in entry["jobs"]]
         for found in entry["findings"]:
             plain += ["", f"{found['question']} {found['answer']}", *(f"    {note}" for note in found["notes"])]
         plain.append("")

@@ -21,6 +21,7 @@ function drawAnswer() {
         "div",
         { class: "run-findings" },
         severalRuns ? html("h3", {}, visible(run.id), html("span", { class: "about" }, ` ${run.about}`)) : null,
+        jobsTable(run),
         html("div", { class: "cards" }, run.findings.map(findingCard)),
       ),
     ),
