@@ -68,7 +68,7 @@ def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Br
     with viewing(tmp_path) as view:
         browser.open(view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2")
         base = view.address.partition("?")[0]
-        browser.open(f"{base}runs/large/live", until="document.querySelector('#state').textContent === 'ended'")
+        browser.open(f"{base}runs/large/live", until="document.querySelector('#state')?.textContent === 'ended'")
         assert browser.run("document.querySelectorAll('#rows tbody tr').length") == 200
         counts = "[...document.querySelectorAll('#targets tbody tr')].map(row => parseInt(row.cells[1].textContent))"
         assert sum(browser.run(counts)) == 20_000

@@ -28,7 +28,9 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest"
+    )
     parser.add_argument("--format", choices=("csv", "parquet", "jsonl"), help="default: as FILE ends, else csv")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
     parser.add_argument("--columns", metavar="A,B", help="only these columns, in this order")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+import webbrowser
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, tell_unreadable, write_output
@@ -12,7 +13,7 @@ from clawgauge.reports.html import Survey, read_runs, render_report
 
 EXAMPLES = """\
 examples:
-  clawgauge report latest                              report.html in the run folder
+  clawgauge report --open                              report.html of the newest run, in a browser
   clawgauge report 20260213_235930 20260214_101500 -o both.html
   clawgauge report ../old-harness/runs/20260101_120000 -o - > old.html
 """
@@ -22,8 +23,9 @@ _STDOUT = "-"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    add("runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest")
     add("-o", "--output", metavar="FILE", help="where to write; - for stdout (default: the first RUN's folder)")
+    add("--open", action="store_true", help="open it in a browser")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
@@ -43,4 +45,6 @@ def execute(arguments: argparse.Namespace) -> int:
         output = Path(arguments.output) if arguments.output is not None else paths[0] / REPORT
         write_output(output, page)
         sys.stdout.write(f"{arguments.output or output}\n")
+        if arguments.open:
+            webbrowser.open(output.resolve().as_uri())
     return tell_unreadable(sum(run.summary.n_unreadable_lines for run in runs))

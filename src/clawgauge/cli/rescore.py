@@ -46,7 +46,9 @@ _WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run id, a path to a run folder, or latest")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest"
+    )
     parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     parser.add_argument("--suite", metavar="FILE", help="judge by this suite's validators instead of the recorded ones")
     parser.add_argument("--dry-run", action="store_true", help="say what would change; write nothing")

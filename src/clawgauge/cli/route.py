@@ -48,7 +48,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", metavar="RUN", nargs="+", help="a run id, a path to a run folder, or latest")
+    add("run", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     add("--for", dest="made_for", choices=("openclaw", "litellm"), default="openclaw")
     add("--policy", type=Path, metavar="FILE", help="limits and weights, as TOML")

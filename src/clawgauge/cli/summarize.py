@@ -18,7 +18,9 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run id, a path to a run folder, or latest")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest"
+    )
     parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     parser.add_argument("--json", action="store_true", help="the summary on stdout too")
 

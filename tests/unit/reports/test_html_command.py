@@ -62,3 +62,17 @@ def test_a_run_that_is_not_there(tmp_path):
     """An unknown run is refused before anything is written."""
     done = clawgauge(tmp_path, "report", "nobody", "-o", "page.html")
     assert done.code == 2 and "nobody" in done.stderr and not (tmp_path / "page.html").exists()
+
+
+def test_without_a_run_it_is_the_newest_and_a_browser_opens_it(tmp_path):
+    """BROWSER names a program, as everywhere: it is given the file's address."""
+    write_run(tmp_path / "runs" / "one", [record()])
+    opened = tmp_path / "opened"
+    program = tmp_path / "look"
+    program.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    program.chmod(0o755)
+    done = clawgauge(tmp_path, "report", "--open", env={"BROWSER": str(program)})
+    assert done.code == 0 and (tmp_path / "runs" / "one" / "report.html").exists()
+    assert opened.read_text() == f"{(tmp_path / 'runs' / 'one' / 'report.html').resolve().as_uri()}\n"
+    for verb in ("export", "summarize", "rescore --dry-run"):
+        assert clawgauge(tmp_path, *verb.split()).code in (0, 2), verb
