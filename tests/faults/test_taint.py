@@ -26,6 +26,9 @@ ALPHABET = string.ascii_letters + string.digits + "/+=?&#\"\\<>'{}~!"
 PIECE = 8
 
 
+DELIMITERS = frozenset("\"'<>&,;:)}]")
+
+
 def canary(n_chars: int) -> str:
     """Letters, digits and awkward characters, drawn by lot, with no word in it."""
     drawn = random.SystemRandom().choices(ALPHABET, k=n_chars - 2)
@@ -38,8 +41,10 @@ def plain(text: str) -> str:
 
 
 def pieces(secrets: Iterable[str]) -> set[str]:
+    """Without those that end in what may as well end the text around them: seven characters may be left of a key."""
     wholes = [plain(secret) for secret in secrets]
-    return {whole[at : at + PIECE] for whole in wholes for at in range(len(whole) - PIECE + 1)}
+    found = {whole[at : at + PIECE] for whole in wholes for at in range(len(whole) - PIECE + 1)}
+    return {piece for piece in found if piece[0] not in DELIMITERS and piece[-1] not in DELIMITERS}
 
 
 def assert_untainted(place: Path, secrets: Iterable[str], *outcomes: Outcome) -> None:

@@ -63,8 +63,14 @@ class Appender:
                     raise DiskFailure(str(error)) from error
                 self._size = os.fstat(self._fd).st_size
                 self._queue: SimpleQueue[Pending | None] = SimpleQueue()
-                self._thread = threading.Thread(target=self._write, name=f"journal {self._path.name}", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._write, name=f"journal {self._path.name}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The system has no thread to give: nobody is there to close the file, or to be waited for.
+                    os.close(self._fd)
+                    raise
+                self._thread = thread
             self._queue.put((line, waiter))
         await waiter
 
