@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import stat_file
-from clawgauge.journal.disk import LINE_CAP_BYTES, LOCK, RESULTS, open_file
+from clawgauge.journal.disk import EVENTS, LINE_CAP_BYTES, LOCK, RESULTS, open_file
 from clawgauge.journal.reader import line_decoder
 from clawgauge.reports.html.calls import OUTCOMES, classify
 from clawgauge.run_data import Row, Run
@@ -24,10 +25,17 @@ def is_running(path: Path) -> bool:
     try:
         if stat_file(path, LOCK) is None:
             return False
-        ends = [event.event for event in Run.open(path).events if event.event.startswith("stretch_")]
+        events = stat_file(path, EVENTS)
+        return not _has_ended(path, events.st_size, events.st_mtime_ns) if events else True
     except (OSError, RunFolderError):
         return False
-    return not ends or ends[-1] == "stretch_started"
+
+
+@lru_cache(maxsize=256)
+def _has_ended(path: Path, size: int, mtime_ns: int) -> bool:
+    """As its events say; read again only once there are more of them, for a run is asked about four times a second."""
+    ends = [event.event for event in Run.open(path).events if event.event.startswith("stretch_")]
+    return bool(ends) and ends[-1] != "stretch_started"
 
 
 class Follower:
