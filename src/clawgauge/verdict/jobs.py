@@ -20,6 +20,8 @@ _Z95_ONE_SIDED = 1.645
 _Z95 = 1.96
 _MAX_LACKING = 3
 _COLUMN_CHARS = 8
+# How a need says that a model was never shown what it is about.
+_UNSEEN = "cannot tell: "
 _ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
 _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
 _RECOMMENDED = ("calls", "arguments", "restraint", "tasks")
@@ -158,7 +160,8 @@ def _why(one: _Standing) -> str:
     if one.fit == "yes":
         return ", ".join(figure.words for figure in one.figures if figure.words)
     lacking = [need for need in one.needs if need.met == one.fit]
-    measured = [need.why for need in lacking if need.n or need.name == "local"]
+    measured = [need.why.removeprefix(_UNSEEN) for need in lacking if need.n or need.name == "local"]
+    measured = list(dict.fromkeys(measured))
     missing = [_NAMES.get(need.name, need.name) for need in lacking if not need.n and need.name != "local"]
     measured += [f"not measured: {list_names(missing, len(_NAMES))}"] if missing else []
     return "; ".join(measured[:_MAX_LACKING])
@@ -166,7 +169,12 @@ def _why(one: _Standing) -> str:
 
 def _command(job: Job, standings: Sequence[_Standing], asked_in_full: Collection[str]) -> str | None:
     """The run that would tell of those that may be fit; None where there is no more to ask, or nobody to ask."""
-    open_yet = [one for one in standings if one.fit == "cannot_tell" and one.group.n_ok]
+    # A model that never saw the tools will not see them in another run either.
+    open_yet = [
+        one
+        for one in standings
+        if one.fit == "cannot_tell" and one.group.n_ok and not any(need.why.startswith(_UNSEEN) for need in one.needs)
+    ]
     lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
     named = [one for name in job.needs for one in (_RECOMMENDED if name == "recommended" else (name,))]
     suites = [_SUITES_OF[name] for name in named if name in lacking and name in _SUITES_OF]
@@ -203,7 +211,7 @@ def _held_to(limit: float, need: Need, group: GroupSummary) -> Need:
     """What a recommendation needs, held to a bound of the job's own. Harm stays harm, and what was not seen unseen."""
     rates = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}
     ci95 = rate.ci95 if (rate := rates.get(need.name)) else None
-    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith("cannot tell"):
+    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith(_UNSEEN):
         return need
     return _judged(need.name, need.k, need.n, ci95, limit)
 

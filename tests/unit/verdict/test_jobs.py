@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from clawgauge.records import TOOLS_DROPPED
 from clawgauge.reports.answer import choose, describe_jobs, describe_models, describe_next
 from clawgauge.reports.document import Commands
 from clawgauge.reports.terminal import as_text
@@ -85,6 +88,16 @@ def test_a_main_agent_must_do_more_of_its_tasks_than_a_subagent(tmp_path):
     }
     assert fits == {"eight": ["cannot_tell", "yes"], "nine": ["yes", "yes"], "harm": ["no", "no"]}
     assert jobs["eight"]["main agent"].ranking[0].why == "tasks 8 of 8 (at least 68%, needs 70%)"
+
+
+def test_who_never_saw_the_tools_is_told_so_once_and_not_asked_again(tmp_path):
+    folder = write_subagent_run(tmp_path / "run")
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    lines[0]["warnings"] = [f"{TOOLS_DROPPED}: its template has no place for them"]
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    job = verdicts(folder)["main agent"]
+    assert (job.ranking[0].fit, job.needs) == ("cannot_tell", None)
+    assert job.ranking[0].why == "the model never saw the tools, its chat template drops them"
 
 
 def test_a_job_of_the_users_replaces_the_one_of_its_name(tmp_path):
