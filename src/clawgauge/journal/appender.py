@@ -25,108 +25,65 @@ Pending: TypeAlias = tuple[bytes, asyncio.Future[None]]
 """A line on its way to the disk and whoever waits for it."""
 
 
-class Appender:
-    """Appends lines to `name` in a run folder, in a thread that starts with the first line; `rest` and `close` end it.
+class WriterThread(threading.Thread):
+    """Takes lines from its queue and puts them on disk in that order; a None in the queue ends it.
 
-    The thread is a daemon, so that a program that forgets to close cannot hang; the owner closes at exit.
+    A daemon, so that a program that forgets to close cannot hang; the owner of the appender closes it at exit.
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
+        super().__init__(name=f"journal {name}", daemon=True)
+        self.queue: SimpleQueue[Pending | None] = SimpleQueue()
+        self.failure: str | None = None
+        self.told_to_end = False
         self._directory = directory
         self._path = directory.path / name
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._told_to_end = False
-        # The first failure: from then on nothing is written, and it is what everyone is told.
-        self._failure: str | None = None
-        self._closed = False
-        self._pid = os.getpid()
+        self._ending = False
+        self._crowded = False
+        self._fd = directory.open(name, APPEND)
+        self._size = os.fstat(self._fd).st_size
 
-    async def append(self, line: bytes) -> None:
-        """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if self._closed or os.getpid() != self._pid:
-                raise RunFolderError(NOT_OPEN.format(self._path))
-            if self._told_to_end:
-                self._stop()
-            if self._failure is not None:
-                raise DiskFailure(self._failure)
-            if self._thread is None:
-                try:
-                    self._fd = self._directory.open(self._path.name, APPEND)
-                except OSError as error:
-                    self._directory.require_present()
-                    raise disk_failure(self._path, error) from error
-                except RunFolderError as error:
-                    # Put there while the run was under way: by now the request was not wrong, and something was sent.
-                    raise DiskFailure(str(error)) from error
-                self._size = os.fstat(self._fd).st_size
-                self._queue: SimpleQueue[Pending | None] = SimpleQueue()
-                thread = threading.Thread(target=self._write, name=f"journal {self._path.name}", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # The system has no thread to give: nobody is there to close the file, or to be waited for.
-                    os.close(self._fd)
-                    raise
-                self._thread = thread
-            self._queue.put((line, waiter))
-        await waiter
-
-    @contextmanager
-    def rest(self) -> Iterator[None]:
-        """All lines on disk, the file closed, and no line taken until the block ends: the file may be replaced."""
-        with self._lock:
-            if self._closed or os.getpid() != self._pid:
-                raise RunFolderError(NOT_OPEN.format(self._path))
-            self._stop()
-            yield
-
-    def close(self) -> None:
-        """Write what is waiting, end the thread, take nothing more. Harmless when repeated, or in a forked child."""
-        if os.getpid() == self._pid:
-            with self._lock:
-                self._stop()
-                self._closed = True
-
-    def _stop(self) -> None:
-        """Let the thread write what is queued, and end. Called again where an interrupt cut the waiting short."""
-        if self._thread is not None:
-            self._told_to_end = True
-            self._queue.put(None)
-            self._thread.join()
-            self._thread, self._told_to_end = None, False
-
-    def _write(self) -> None:
-        """The thread: lines go to the disk in the order of the queue; a None in it is the end."""
-        crowded = False
+    def run(self) -> None:
         try:
-            item = self._queue.get()
-            while item is not None:
-                if crowded:
-                    # Where several calls are under way the next line is near. Waiting for it costs none of them its
-                    # time, and a thread that wakes for every line fights the loop for the interpreter.
-                    time.sleep(_GATHER_S)
-                batch, n_bytes = [item], len(item[0])
-                # Nobody else takes from this queue: what is in it now is there for the next line.
-                while n_bytes < _BATCH_BYTES and not self._queue.empty() and (item := self._queue.get()) is not None:
-                    batch.append(item)
-                    n_bytes += len(item[0])
-                crowded = len(batch) > 1
+            while batch := self._next_batch():
                 self._commit(batch)
-                item = None if item is None else self._queue.get()
         finally:
             os.close(self._fd)
             # Nobody is left waiting should an unforeseen error end the thread; after a normal end nobody is.
-            while not self._queue.empty():
-                if (pending := self._queue.get()) is not None:
+            while not self._ending and not self.queue.empty():
+                if (pending := self.queue.get()) is not None:
                     acknowledge([pending], self._fail(_STOPPED))
+
+    def finish(self) -> None:
+        """Write what is queued, then end. May be called again after an interrupt cut the waiting short."""
+        self.told_to_end = True
+        self.queue.put(None)
+        self.join()
+
+    def _next_batch(self) -> list[Pending]:
+        """All that waits, up to a bound; empty when the thread is to end."""
+        batch: list[Pending] = []
+        n_bytes = 0
+        item = None if self._ending else self.queue.get()
+        if self._crowded and item is not None:
+            # Where several calls are under way the next line is near. Waiting for it costs none of them its time, and
+            # a thread that wakes for every line fights the loop for the interpreter.
+            time.sleep(_GATHER_S)
+        while item is not None:
+            batch.append(item)
+            n_bytes += len(item[0])
+            # Nobody else takes from this queue: what is in it now is there for the next line.
+            if n_bytes >= _BATCH_BYTES or self.queue.empty():
+                break
+            item = self.queue.get()
+        self._ending = item is None
+        self._crowded = len(batch) > 1
+        return batch
 
     def _commit(self, batch: Sequence[Pending]) -> None:
         n_stored = 0
         try:
-            if self._failure is None:
+            if self.failure is None:
                 data = b"".join(line for line, _ in batch)
                 n_stored = data.count(b"\n", 0, self._store(data))
         finally:
@@ -162,13 +119,74 @@ class Appender:
         return kept
 
     def _fail(self, why: object) -> str:
-        self._failure = self._failure or str(why)
-        return self._failure
+        """The first failure is the one that is told from then on."""
+        self.failure = self.failure or str(why)
+        return self.failure
 
     def _cut_back(self, kept: int) -> None:
         # Where even this fails, the next writer of the run finds the torn line and puts it aside.
         with suppress(OSError):
             os.ftruncate(self._fd, self._size + kept)
+
+
+class Appender:
+    """Appends lines to `name` in a run folder. The thread starts with the first line; `rest` and `close` end it."""
+
+    def __init__(self, directory: Directory, name: str) -> None:
+        self._directory = directory
+        self._path = directory.path / name
+        self._lock = threading.Lock()
+        self._writer: WriterThread | None = None
+        self._failure: str | None = None
+        self._closed = False
+        self._pid = os.getpid()
+
+    async def append(self, line: bytes) -> None:
+        """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
+            if self._writer is not None and self._writer.told_to_end:
+                self._stop()
+            if self._writer is None:
+                if self._failure is not None:
+                    raise DiskFailure(self._failure)
+                try:
+                    writer = WriterThread(self._directory, self._path.name)
+                except OSError as error:
+                    self._directory.require_present()
+                    raise disk_failure(self._path, error) from error
+                except RunFolderError as error:
+                    # Put there while the run was under way: by now the request was not wrong, and something was sent.
+                    raise DiskFailure(str(error)) from error
+                writer.start()
+                self._writer = writer
+            self._writer.queue.put((line, waiter))
+        await waiter
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """All lines on disk, the file closed, and no line taken until the block ends: the file may be replaced."""
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                raise RunFolderError(NOT_OPEN.format(self._path))
+            self._stop()
+            yield
+
+    def close(self) -> None:
+        """Write what is waiting, end the thread, take nothing more. Harmless when repeated, or in a forked child."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._stop()
+            self._closed = True
+
+    def _stop(self) -> None:
+        if self._writer is not None:
+            self._writer.finish()
+            self._failure = self._writer.failure
+            self._writer = None
 
 
 def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:
