@@ -21,6 +21,7 @@ from clawgauge.cli.files import configured_runs_dir
 from clawgauge.cli.process import DONE
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal import list_runs
+from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 
@@ -28,7 +29,7 @@ EXAMPLES = """\
 examples:
   eval "$(clawgauge completion bash)"
 """
-_EMBEDDED = "embedded:smollm2-135m"
+_EMBEDDED = f"embedded:{EMBEDDED_MODEL}"
 _MAX_RUNS = 200
 _RUNS_READ = 20
 

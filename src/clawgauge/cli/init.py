@@ -26,6 +26,7 @@ from clawgauge.config.settings import (
     write_trusted,
 )
 from clawgauge.errors import ConfigError
+from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
 from clawgauge.reports.clean import one_row
 from clawgauge.small_file import replacing
@@ -38,7 +39,7 @@ examples:
 """
 _PORTS = {"llamacpp": 8080, "lmstudio": 1234, "vllm": 8000}
 _MAX_TARGETS = 8
-_EMBEDDED = "embedded:smollm2-135m"
+_EMBEDDED = f"embedded:{EMBEDDED_MODEL}"
 _PAID = {"openai_responses": "openai_responses:gpt-5-mini", "claude_code_cli": "claude_code_cli:claude-haiku-4-5"}
 _REST = """\
 # suites = ["core", "native_tools"]    # without it: some prompts of every kind

@@ -14,6 +14,7 @@ from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
+from clawgauge.verdict.jobs import UNSEEN, hold_to
 from clawgauge.words import format_percent, list_names, plural
 
 _OFTEN_WRONG = 0.2
@@ -21,7 +22,7 @@ MIN_ARGUMENTS = 0.7
 MIN_RESTRAINT = 0.7
 MIN_TASKS = 0.5
 _WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
-_UNSEEN = "cannot tell: the model never saw the tools, its chat template drops them"
+_UNSEEN = f"{UNSEEN}the model never saw the tools, its chat template drops them"
 # The suites that together show all of it. One run must: what several show is not added up.
 _SUITES = ("native_tools", "restraint", "agentic")
 
@@ -239,7 +240,4 @@ def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:
     if ci95 is None:
         why = f"{what} {f'{pooled.k} of {pooled.n} (too few to tell)' if pooled.n else 'not measured'}"
         return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=why)
-    met = "yes" if ci95[0] >= limit else "no" if ci95[1] < limit else "cannot_tell"
-    bound = f"at most {format_percent(ci95[1])}" if met == "no" else f"at least {format_percent(ci95[0])}"
-    why = f"{what} {pooled.k} of {pooled.n} ({bound}, needs {format_percent(limit)})"
-    return Need(name=name, met=met, n=pooled.n, k=pooled.k, lower=ci95[0], limit=limit, why=why)
+    return hold_to(limit, name, what, pooled.k, pooled.n, ci95)

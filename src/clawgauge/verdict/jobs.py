@@ -21,7 +21,7 @@ _Z95 = 1.96
 _MAX_LACKING = 3
 _COLUMN_CHARS = 8
 # How a need says that a model was never shown what it is about.
-_UNSEEN = "cannot tell: "
+UNSEEN = "cannot tell: "
 _ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
 _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
 _RECOMMENDED = ("calls", "arguments", "restraint", "tasks")
@@ -160,7 +160,7 @@ def _why(one: _Standing) -> str:
     if one.fit == "yes":
         return ", ".join(figure.words for figure in one.figures if figure.words)
     lacking = [need for need in one.needs if need.met == one.fit]
-    measured = [need.why.removeprefix(_UNSEEN) for need in lacking if need.n or need.name == "local"]
+    measured = [need.why.removeprefix(UNSEEN) for need in lacking if need.n or need.name == "local"]
     measured = list(dict.fromkeys(measured))
     missing = [_NAMES.get(need.name, need.name) for need in lacking if not need.n and need.name != "local"]
     measured += [f"not measured: {list_names(missing, len(_NAMES))}"] if missing else []
@@ -173,7 +173,7 @@ def _command(job: Job, standings: Sequence[_Standing], asked_in_full: Collection
     open_yet = [
         one
         for one in standings
-        if one.fit == "cannot_tell" and one.group.n_ok and not any(need.why.startswith(_UNSEEN) for need in one.needs)
+        if one.fit == "cannot_tell" and one.group.n_ok and not any(need.why.startswith(UNSEEN) for need in one.needs)
     ]
     lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
     named = [one for name in job.needs for one in (_RECOMMENDED if name == "recommended" else (name,))]
@@ -211,9 +211,9 @@ def _held_to(limit: float, need: Need, group: GroupSummary) -> Need:
     """What a recommendation needs, held to a bound of the job's own. Harm stays harm, and what was not seen unseen."""
     rates = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}
     ci95 = rate.ci95 if (rate := rates.get(need.name)) else None
-    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith(_UNSEEN):
+    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith(UNSEEN):
         return need
-    return _judged(need.name, need.k, need.n, ci95, limit)
+    return hold_to(limit, need.name, _NAMES[need.name], need.k, need.n, ci95)
 
 
 def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
@@ -247,14 +247,15 @@ def _bounded(name: str, k: int, n: int, n_eff: float, limit: float) -> Need:
     interval = wilson_interval(k / n * n_eff, n_eff) if n else None
     if interval is None:
         return Need(name=name, met="cannot_tell", n=0, k=0, limit=limit)
-    return _judged(name, k, n, interval, limit)
+    return hold_to(limit, name, _NAMES.get(name, name), k, n, interval)
 
 
-def _judged(name: str, k: int, n: int, ci95: tuple[float, float], limit: float) -> Need:
+def hold_to(limit: float, name: str, called: str, k: int, n: int, ci95: tuple[float, float]) -> Need:
+    """A rate held against the limit of a need: met where its interval lies above it, not met where it lies below."""
     low, high = ci95
     met = "yes" if low >= limit else "no" if high < limit else "cannot_tell"
     bound = f"at most {format_percent(high)}" if met == "no" else f"at least {format_percent(low)}"
-    words = f"{_NAMES.get(name, name)} {k} of {n} ({bound}, needs {format_percent(limit)})"
+    words = f"{called} {k} of {n} ({bound}, needs {format_percent(limit)})"
     return Need(name=name, met=met, n=n, k=k, lower=low, limit=limit, why=words)
 
 
