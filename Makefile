@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(PYTHON) scripts/install $(BIN)/python --constraint constraints.txt
 CLAUDE := .cache/claude/node_modules/.bin/claude
 PYTEST := $(BIN)/python -m pytest
 # Compiled once, not anew in every worker and every command that a test starts.
@@ -30,7 +30,10 @@ $(READY): $(RUNS)
 	@touch $(READY)
 
 run: $(RUNS)
-	$(BIN)/clawgauge run -t embedded:smollm2-135m
+	@$(BIN)/clawgauge run -t embedded:smollm2-135m
+	@printf '%s\n' "" "Next: $(BIN)/clawgauge view            this run in a browser" \
+	"      $(BIN)/clawgauge init            looks for your own models and writes a clawgauge.toml" \
+	"      $(BIN)/clawgauge run --dry-run   what would be asked of them" >&2
 
 # Four at once on two cores: half of the tests' time is waiting for deadlines and processes. They must pass on a machine
 # that has never run them and is busy. To see that they do (the loops end with the shell that started them):
@@ -49,6 +52,7 @@ test-real: setup
 	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
 	@scripts/get-openclaw || echo "test-real: OpenClaw could not be installed; its tests are skipped and say so"
 	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
+	@PYTHON=$(PYTHON) scripts/get-ray || echo "test-real: Ray could not be installed; the test of a cluster is skipped and says so"
 	@$(PIP) pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"
 	$(PYTEST) -m real
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import fidelity, growth, peers, startup, streams, summary, sustained, throughput
+from bench import capacity, fidelity, growth, peers, startup, streams, summary, sustained, throughput, viewer
 from bench.command import CommandFailed
 from bench.machine import describe_machine
-from bench.report import place, render
+from bench.report import place, render, render_capacity
 from bench.server_process import ROOT, serving
 from bench.setting import Setting
 
@@ -24,6 +24,8 @@ MEASUREMENTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "growth": growth.measure,
     "sustained": sustained.measure,
     "summary": summary.measure,
+    "capacity": capacity.measure,
+    "viewer": viewer.measure,
     "peers": peers.measure,
 }
 ROUNDS = 3
@@ -36,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     results: dict[str, Any] = {"machine": describe_machine(), "options": _spoken(arguments)}
     with serving(arguments.truthd) as server:
         setting = Setting(server, quick=arguments.quick, full=arguments.full, rounds=arguments.rounds)
-        for name in arguments.only or MEASUREMENTS:
+        for name in arguments.only or [name for name in MEASUREMENTS if name != "capacity"]:
             try:
                 results[name] = MEASUREMENTS[name](setting)
             except (CommandFailed, ValueError) as failure:
@@ -49,6 +51,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"\nwritten: {path}", file=sys.stderr)
         if _fit_for_page(arguments) and "failed" not in results:
             place(text, PAGE)
+            print(f"written: {PAGE}", file=sys.stderr)
+        elif arguments.only == ["capacity"] and not arguments.quick and "failed" not in results:
+            # It takes as long as all the others together, and stands between marks of its own.
+            place(render_capacity(results), PAGE, "capacity")
             print(f"written: {PAGE}", file=sys.stderr)
     return 1 if "failed" in results else 0
 

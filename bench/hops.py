@@ -1,8 +1,9 @@
 """`python -m bench.hops [--list]`: how many functions and files one prompt passes through, from `main` to its line.
 
 Two stretches of `clawgauge run -t NAME:MODEL -s core --prompt-ids P0` are walked with a profiler in the main thread:
-from `main` to the first byte of the first call, and from taking the cell to its line on disk. Code that runs while a
-module is imported is not counted, nor are comprehensions and generator expressions, no functions to a reader.
+from `main` to the first byte of the first call (`asked`: without the free look at the target before the run), and from
+taking the cell to its line on disk. Code that runs while a module is imported is not counted, nor are comprehensions
+and generator expressions, no functions to a reader.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ _INLINE = frozenset({"<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setc
 
 
 class Walk:
-    """Distinct functions, by stretch: `way` until the request goes out, `cell` from the agenda to the journal."""
+    """Distinct functions, by stretch: `way` until the request goes out, `cell` from the agenda to the journal.
+
+    `asked` is the way without the free look at every target that comes before a run has a folder.
+    """
 
     def __init__(self) -> None:
-        self.stretches: dict[str, dict[tuple[str, str], None]] = {"way": {}, "cell": {}}
-        self._is_open = {"way": True, "cell": False}
+        self.stretches: dict[str, dict[tuple[str, str], None]] = {"way": {}, "asked": {}, "cell": {}}
+        self._is_open = {"way": True, "asked": True, "cell": False}
         self._outside: set[FrameType] = set()
 
     def __call__(self, frame: FrameType, event: str, _arg: Any) -> None:
@@ -42,8 +46,10 @@ class Walk:
             self._is_open["cell"] = True
             # Whoever awaits the cell is called again at every turn of the loop, and is no part of it.
             self._outside = set(_callers(frame))
+        if place[1] in ("look_ahead", "RunFolder.create") and self._is_open["way"]:
+            self._is_open["asked"] = place[1] == "RunFolder.create"
         if place == ("timeline.py", "Timeline.start"):
-            self._is_open["way"] = False
+            self._is_open["way"] = self._is_open["asked"] = False
         for name, is_open in self._is_open.items():
             if is_open and frame not in self._outside:
                 self.stretches[name][place] = None

@@ -21,14 +21,20 @@ def render(results: Results) -> str:
     return "\n\n".join(parts)
 
 
-def place(text: str, path: Path) -> None:
+def render_capacity(results: Results) -> str:
+    """The part that is measured by itself."""
+    return f"{_machine(results['machine'])}\n\n{_capacity(results['capacity'])}"
+
+
+def place(text: str, path: Path, name: str = "bench") -> None:
     """Put `text` between the marks of the page. Raises where the page has none: it is not ours to make up."""
     page = path.read_text(encoding="utf-8")
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    opening, closing = BEGIN.replace("bench", name), END.replace("bench", name)
+    before, begin, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise ValueError(f"{path} has no {BEGIN} … {END} to write between")
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{path} has no {opening} … {closing} to write between")
+    path.write_text(f"{before}{opening}\n{text}\n{closing}{after}", encoding="utf-8")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -155,6 +161,19 @@ def _summary(measured: Results) -> str:
     return f"### `clawgauge summarize`\n\n{_load(measured)}\n\n" + table(head, rows)
 
 
+def _viewer(measured: Results) -> str:
+    rows = [
+        (words, f["wall_s"], f["cpu_s"], f["lag_p99_ms"], f["viewer_cpu_s"])
+        for side, words in (("alone", "alone"), ("followed", "followed by `clawgauge view`"))
+        if (f := measured[side])
+    ]
+    ratio = measured["ratios"]
+    rows.append(("ratio", ratio["wall_s"], ratio["cpu_s"], ratio.get("lag_p99_ms", "–"), ""))
+    head = ("run", "wall s", "CPU s", "loop lag p99 ms", "CPU s of the viewer")
+    title = f"### {measured['calls']:,} calls, {measured['concurrency']} at once, with and without a viewer"
+    return f"{title}\n\nModel `{measured['model']}`. {_load(measured)}\n\n" + table(head, rows)
+
+
 def _startup(measured: Results) -> str:
     names = {
         "bare_interpreter": "`python -c pass`",
@@ -183,6 +202,41 @@ def _peers(measured: Results) -> str:
     return f"{title}\n\n{words}" + ("\n\n" + table(("tool", "wall s", "CPU s", "peak MB"), rows) if rows else "")
 
 
+def _capacity(measured: Results) -> str:
+    rows = [
+        (
+            f"`{row['model']}`",
+            f"{row['tokens']:,}",
+            f"{row['at_once']}{'' if row['trusted'] else '*'}",
+            row["n"],
+            *_beside_truth(row),
+        )
+        for row in measured["rows"]
+    ]
+    head = ("server", "prompt", "at once", "calls", "requests/s", "first token p50 ms", "first token p95 ms")
+    facts = [
+        (fact["what"], *(_digits(fact[key]) for key in ("true", "measured")), fact["note"])
+        for fact in measured["facts"]
+    ]
+    peers = [(row["tool"], row["at_once"], row["n"], *_beside_truth(row)) for row in measured["peers"]]
+    skipped = "".join(f" {name}: {why}." for name, why in measured["skipped"].items())
+    words = f"True / found (error), server {measured['server']}. * this program was late, and says so."
+    words += f" {_load(measured)}.{skipped}"
+    tables = f"{table(head, rows)}\n\n{table(('what', 'true', 'found', ''), facts)}"
+    if peers:
+        tables += f"\n\nThe first of these servers by other tools:\n\n{table(('tool', *head[2:]), peers)}"
+    return f"### What a server can carry\n\n{words}\n\n{tables}"
+
+
+def _beside_truth(row: Results) -> list[str]:
+    pairs = (row["rps"], row["ttft_p50"], row["ttft_p95"])
+    return [f"{true:.4g} / {seen:.4g} ({100 * (seen / true - 1):+.1f}%)" for true, seen in pairs]
+
+
+def _digits(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "–" if value is None else str(value)
+
+
 _TABLES: dict[str, Callable[[Results], str]] = {
     "fidelity": _fidelity,
     "throughput": _throughput,
@@ -190,6 +244,8 @@ _TABLES: dict[str, Callable[[Results], str]] = {
     "growth": _growth,
     "sustained": _sustained,
     "summary": _summary,
+    "capacity": _capacity,
+    "viewer": _viewer,
     "startup": _startup,
     "peers": _peers,
 }

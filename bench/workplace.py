@@ -126,6 +126,10 @@ class Workplace:
         finished = self.run(argv, search if path == "cli" else {}, started)
         return Asked(finished, self.folder / "runs" / run_id)
 
+    def runs(self) -> list[str]:
+        """The names of the runs so far."""
+        return sorted(folder.name for folder in (self.folder / "runs").glob("m*"))
+
     def newest_run(self) -> Path:
         return max((self.folder / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
 

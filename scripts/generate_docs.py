@@ -16,6 +16,8 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "inventory": Inventory,
     "summary": RunSummary,
 }
+# What is as it is by default is not written of these.
+_LEAVE_OUT_DEFAULTS = ("Prompt", "Context", "Message", "MadeCall")
 SCHEMA_DIR = Path(__file__).parents[1] / "docs" / "schema"
 
 
@@ -24,7 +26,7 @@ def render_schema(name: str) -> str:
     draft = "https://json-schema.org/draft/2020-12/schema"
     schema: dict[str, Any] = {"$schema": draft, "title": name, **msgspec.json.schema(DOCUMENTS[name])}
     for struct, body in schema["$defs"].items():
-        if struct != "Prompt" and "properties" in body:
+        if struct not in _LEAVE_OUT_DEFAULTS and "properties" in body:
             body["required"] = list(body["properties"])
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from clawgauge.providers.embedded.model import fetch
+from clawgauge.providers.embedded.provider import fetch
 from support.command import clean_environment
 from support.waiting import PATIENCE_S
 

@@ -11,10 +11,8 @@ _ALWAYS = (
     "\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _JOINERS = "\u200c\u200d\ufe00-\ufe0f"
+# Marks that reorder text, have no width or are not seen; joiners, which scripts and emoji need, only beside ASCII.
 UNSEEN = f"[{_ALWAYS}]|(?<![^\x00-\x7f])[{_JOINERS}]|[\u200c\u200d](?![^\x00-\x7f])"
-"""A pattern for marks that reorder text, have no width or are not seen; joiners, which scripts and emoji need, only
-beside ASCII.
-"""
 
 
 def well_formed(text: str) -> str:

@@ -1,7 +1,5 @@
-"""This machine's own limits: which faults are ours and never a server's, and room for what has to be finished.
-
-A run always keeps a few descriptors unused, so that its records, its summary and its last look at the machine can be
-written whatever the connections and children of its calls have taken.
+"""This machine's own limits: which faults are ours and never a server's, and descriptors kept unused, so that records
+and summary can be written whatever the connections and children of the calls have taken.
 """
 
 from __future__ import annotations
@@ -21,17 +19,14 @@ if sys.platform != "win32":
 _RESERVED = 64
 # What a run itself opens once it has begun: its folder, its loop, and what connecting takes for a moment.
 _OPENED_LATER = 24
-_WHEN_UNKNOWN_OPEN = 32
-# What a resolver opens at once.
-_FOR_A_QUESTION = 3
-_DESCRIPTORS = "lower --concurrency, or raise the limit with ulimit -n"
+_LOWER = "lower --concurrency"
 # Waiting helps with these: what another call holds is given back when that call ends.
 _USED_UP = {
-    errno.EMFILE: f"this program may open no more files and connections: {_DESCRIPTORS}",
-    errno.ENFILE: "this machine has no file descriptor left: close other programs, or lower --concurrency",
-    errno.ENOMEM: "this machine has no memory left for it: close other programs, or lower --concurrency",
-    errno.ENOBUFS: "this machine has no network buffer left: lower --concurrency",
-    errno.EADDRNOTAVAIL: "this machine has no local address or port left for it: lower --concurrency, or wait a minute",
+    errno.EMFILE: f"this program may open no more files and connections: {_LOWER}, or raise the limit with ulimit -n",
+    errno.ENFILE: f"this machine has no file descriptor left: close other programs, or {_LOWER}",
+    errno.ENOMEM: f"this machine has no memory left for it: close other programs, or {_LOWER}",
+    errno.ENOBUFS: f"this machine has no network buffer left: {_LOWER}",
+    errno.EADDRNOTAVAIL: f"this machine has no local address or port left for it: {_LOWER}, or wait a minute",
     errno.EAGAIN: "this machine starts nothing more for this user: raise the limit with ulimit -u",
 }
 
@@ -81,7 +76,7 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
     try:
         n_open = _OPENED_LATER + sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:
-        n_open = _OPENED_LATER + _WHEN_UNKNOWN_OPEN
+        n_open = _OPENED_LATER + 32  # which nobody can tell
     if (needed := n_open + wanted * per_call + _RESERVED) > limit:
         # No higher than needed: children inherit it, and some of them do work for every descriptor they might have.
         raised = max(limit, needed if hard == resource.RLIM_INFINITY else min(needed, hard))
@@ -93,7 +88,7 @@ def fit_to_descriptors(wanted: int, per_call: int) -> int:
 
 def _is_full() -> bool:
     try:
-        require_descriptors(_FOR_A_QUESTION, n_kept=0)
+        require_descriptors(3, n_kept=0)  # what a resolver opens at once
     except OSError:
         return True
     return False

@@ -1,20 +1,18 @@
-"""Settings, suites and prices made into one frozen `Plan`.
-
-A plan is all that a run is but for the folder it goes into: nothing else carries settings. Servers are asked only for
-the models behind a pattern.
-"""
+"""Settings, suites and prices made into one frozen `Plan`: all that a run is but for the folder it goes into."""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from clawgauge.checks import needs_shell
 from clawgauge.client_limits import fit_to_descriptors
 from clawgauge.config.providers import TargetPattern, Tell, apply_patterns
 from clawgauge.config.settings import Settings
@@ -22,24 +20,21 @@ from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError,
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import EMBEDDED_MODEL, Provider, ProviderSettings, create_provider
-from clawgauge.records import Job, Prompt, PromptKey, SuiteInfo, SuiteRecord, Target
+from clawgauge.records import CapacityOptions, Job, Prompt, PromptKey, SuiteInfo, Target, share_contexts
 from clawgauge.secrets import MASK, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
+from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
 from clawgauge.words import plural
 from clawgauge.world import can_run
 
-_OLLAMA = "ollama_openai"
 # This one says itself what a call cost, once it is made.
 REPORTING_TYPE = "claude_code_cli"
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What earlier stretches of a run know of a target.
-
-    `n_calls` cells were asked in all; `n_pool` cells of the tier's pool have a record. `asked` has those that are no
-    repeats, as they came: the prompt, and whether an expected tool was called, None where there was no answer.
-    `cost_usd` is what the records say was paid.
+    """What earlier sessions of a run know of a target: `n_pool` cells of the tier's pool have a record. `asked` has
+    those that are no repeats, as they came, and whether an expected tool was called, None where there was no answer.
     """
 
     n_calls: int = 0
@@ -50,10 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What a run folder already has: the cells that need no call, those to be asked again, and what is known by now.
-
-    `beside_usd` was paid for what has no record; `stretch` counts the earlier times the run was gone on with.
-    """
+    """What a run folder already has. `beside_usd` was paid and has no record; `stretch` counts sessions before."""
 
     done: Collection[CellKey] = frozenset()
     refill: Collection[CellKey] = frozenset()
@@ -64,11 +56,8 @@ class OpenWork:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run, decided.
-
-    `asked` is what this session asks: all of `prompts`, or, on resuming with --prompt-ids, some of them. `prices` has
-    what is known; `free` are the targets on the user's own machine that have no price and need none.
-    `config_file` is the one that was named with --config.
+    """A run, decided. `asked` is what this session asks of `prompts`. `free` are the targets on the user's own machine
+    that have no price and need none; `context` is whose context some prompts are asked in. `drive` runs it elsewhere.
     """
 
     settings: Settings
@@ -82,38 +71,48 @@ class Plan:
     work: OpenWork = OpenWork()
     config_file: Path | None = None
     jobs: Mapping[str, Job] = field(default_factory=dict)
+    capacity: CapacityOptions | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
+    context: str | None = None
+    drive: Callable[..., Coroutine[Any, Any, None]] | None = None
 
     def provider(self, name: str) -> Provider:
-        """A provider by its name, ready to be entered."""
         return create_provider(replace(self.providers[name], concurrency=self.settings.concurrency))
 
 
 def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> Plan:
-    """The plan with its prompts. A run that `resumes` another has its own to choose from.
-
-    Where no suite is named, the selection is asked, or what --prompt-ids or --full say of all built-in suites. Prompts
-    that need the simulated shell are left out where it is not installed.
-    """
+    """The plan with its prompts; a run that `resumes` another has its own to choose from."""
     settings = plan.settings
+    context = load_context(Path(settings.in_context)) if settings.in_context and not resumes else None
     if not settings.suites and (settings.full or settings.prompt_ids is not None):
         settings = msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
     elif not settings.suites:
-        ids = [f"{suite}/{prompt_id}" for suite, prompt_ids in SELECTION.items() for prompt_id in prompt_ids]
-        settings = msgspec.structs.replace(settings, suites=list(SELECTION), prompt_ids=ids)
-    suites = load_suites(settings.suites, suites_dir, settings.draw)
+        chosen = list(CONTEXT_SUITES if context else SELECTION)
+        ids = [f"{suite}/{prompt_id}" for suite in chosen for prompt_id in SELECTION[suite]]
+        settings = msgspec.structs.replace(settings, suites=chosen, prompt_ids=ids)
+    suites = [load_suite(ref, base_dir=suites_dir, drawing=settings.draw) for ref in settings.suites]
+    names = [suite.name for suite in suites]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        # They could not be told apart in the records.
+        raise SuiteError(f"two suites are named {twice!r}: name each only once, or rename one in its header")
+    written = [load_suite(ref, base_dir=suites_dir) for ref in settings.suites] if settings.draw else []
+    if same := [suite.name for suite, plain in zip(suites, written, strict=False) if suite.prompts == plain.prompts]:
+        tell(f"--draw {settings.draw}: nothing can be drawn in {', '.join(same)}; asked as written")
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
+    if context is not None:
+        size = f"{len(context.system or '')} characters, {len(context.tools)} tools"
+        prompts, plan = add_context(prompts, context), replace(plan, context=f"{settings.in_context} ({size})")
     # Prompts are kept in the run folder and sent to models: no place for a key.
-    texts = {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
-    refuse_secrets(texts, plan.secrets, SuiteError)
-    n_needing = sum(prompt.needs_shell for prompt in prompts)
+    if plan.secrets:
+        refuse_secret_prompts(prompts, plan.secrets)
+    n_needing = sum(needs_shell(prompt) for prompt in prompts)
     if n_needing and not resumes and not can_run():
         why = "the package bashkit is not installed, and has no build for every system"
-        prompts = [prompt for prompt in prompts if not prompt.needs_shell]
+        prompts = [prompt for prompt in prompts if not needs_shell(prompt)]
         if not prompts:
             raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
         tell(f"left out {plural(n_needing, 'prompt')} that need the simulated shell: {why}")
@@ -121,21 +120,8 @@ def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> 
     return replace(plan, settings=settings, prompts=prompts, asked=prompts, suites=infos)
 
 
-def load_suites(refs: Collection[str], base_dir: Path, drawing: int) -> list[SuiteRecord]:
-    """Load every suite; two of one name cannot be told apart in the records."""
-    suites = [load_suite(ref, base_dir=base_dir, drawing=drawing) for ref in refs]
-    names = [suite.name for suite in suites]
-    for suite in suites:
-        if names.count(suite.name) > 1:
-            raise SuiteError(f"two suites are named {suite.name!r}: name each only once, or rename one in its header")
-    return suites
-
-
 def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
-    """The prompts that these ids name: `P1` of every suite, or `SUITE/P1` of one; an id that names none is refused.
-
-    The id a prompt with variants was written under keeps all its forms; `P1#1`, `P1#2`, … keep one.
-    """
+    """The prompts that ids name: `P1` of every suite, `SUITE/P1` of one, `P1#2` one form of a prompt with variants."""
     names_of: list[set[str]] = []
     for prompt in prompts:
         ids = {prompt.id}
@@ -157,22 +143,37 @@ def refuse_secrets(
 ) -> None:
     """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
     for secret, origin in secrets.items():
-        # As it is, and as it stands in JSON.
         spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} if looks_secret(secret) else set()
         for place, words in places.items() if spellings else ():
             if any(spelling in word for spelling in spellings for word in words):
-                raise error(
-                    f"{place.replace(secret, MASK)} holds the value of {origin}: take it out; "
-                    "a key is never written down, only named"
-                )
+                what = f"{place.replace(secret, MASK)} holds the value of {origin}"
+                raise error(f"{what}: take it out; a key is never written down, only named")
+
+
+def refuse_secret_prompts(prompts: Collection[Prompt], secrets: Mapping[str, str]) -> None:
+    contexts, lean = share_contexts(prompts)
+    parts: dict[str, Any] = {f"context {key}": context for key, context in contexts.items()}
+    parts |= {f"prompt {one.suite}/{one.id}": one for one in lean}
+    refuse_secrets({place: [msgspec.json.encode(one).decode()] for place, one in parts.items()}, secrets, SuiteError)
 
 
 async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) -> list[Target]:
-    """What servers must be asked for: patterns expanded, or, where none was named, what this machine has for free."""
+    """Patterns expanded by asking servers, or, where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
-        found = await _unasked_targets(plan, tell)
-        return [target for target in found if not any(pattern.matches(target) for pattern in patterns)]
-    # The chat models of every provider that a pattern with wild cards names.
+        # Paid providers never run unasked; it is said that they are there and how to add them.
+        async with plan.provider("ollama_openai") as ollama:
+            probe = await ollama.probe()
+        found = [Target("ollama_openai", model.name) for model in probe.models if model.kind == "chat"]
+        if found:
+            tell(f"no target named: taking {plural(len(found), 'chat model')} of Ollama at {probe.address}")
+        else:
+            tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
+        for name, vendor in (("openai_responses", "OpenAI"), ("anthropic_messages", "Anthropic")):
+            if (paid := plan.providers[name]).api_key:
+                tell(f"{paid.api_key_env} is set: add {vendor} with -t {name}:MODEL (costs money)")
+        if shutil.which("claude", path=plan.environ.get("PATH", "")):
+            tell("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
+        return apply_patterns([*map(TargetPattern, found or [Target("embedded", EMBEDDED_MODEL)]), *patterns], {})
     listed: dict[str, list[str]] = {}
     for pattern in patterns:
         name, label = pattern.target.provider, pattern.target.label
@@ -183,12 +184,10 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
                 async with plan.provider(name) as provider:
                     listed[name] = [model.name for model in await provider.models() if model.kind == "chat"]
         except CallFailure as failure:
-            why = plan.redact(failure.message)
-            raise ConfigError(
-                f"cannot list the models of {name} for {label!r}: {why}; start the server or name the models one by one"
-            ) from failure
+            what = f"cannot list the models of {name} for {label!r}: {plan.redact(failure.message)}"
+            raise ConfigError(f"{what}; start the server or name the models one by one") from failure
         if not any(fnmatch.fnmatchcase(model, pattern.target.model) for model in listed[name]):
-            raise TargetError(f"{label!r} matches none of the {len(listed[name])} models of {name}")
+            raise TargetError(f"{label!r} matches none of {plural(len(listed[name]), 'model')} of {name}")
     return apply_patterns(patterns, listed)
 
 
@@ -199,26 +198,9 @@ def with_targets(plan: Plan, targets: list[Target]) -> Plan:
             raise ConfigError(why)
     if not targets:
         raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
-    labels = [target.label for target in targets]
-    refuse_secrets({"the name of a listed model": labels}, plan.secrets, TargetError)
+    if plan.secrets:
+        refuse_secrets({"the name of a listed model": [one.label for one in targets]}, plan.secrets, TargetError)
     return replace(plan, targets=targets)
-
-
-async def _unasked_targets(plan: Plan, tell: Tell) -> list[Target]:
-    """Paid providers never run unasked; it is said that they are there and how to add them."""
-    async with plan.provider(_OLLAMA) as ollama:
-        probe = await ollama.probe()
-    found = [Target(_OLLAMA, model.name) for model in probe.models if model.kind == "chat"]
-    if found:
-        tell(f"no target named: taking the {len(found)} chat models of Ollama at {probe.address}")
-    else:
-        tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
-        found = [Target("embedded", EMBEDDED_MODEL)]
-    if plan.providers["openai_responses"].api_key:
-        tell("OPENAI_API_KEY is set: add OpenAI with -t openai_responses:MODEL (costs money)")
-    if shutil.which("claude", path=plan.environ.get("PATH", "")):
-        tell("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
-    return found
 
 
 async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
@@ -227,34 +209,26 @@ async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
         raise ConfigError("--interleave asks several targets in turn: name at least two with -t, or leave it out")
     if plan.settings.unload_others:
         raise ConfigError("--interleave keeps all models loaded, and --unload-others unloads them: leave one out")
-    by_provider: dict[str, list[str]] = {}
-    for target in plan.targets:
-        by_provider.setdefault(target.provider, []).append(target.model)
-    for name, models in by_provider.items():
-        if len(set(models)) > 1:
+    for name in dict.fromkeys(target.provider for target in plan.targets):
+        models = list(dict.fromkeys(target.model for target in plan.targets if target.provider == name))
+        if len(models) > 1:
             async with plan.provider(name) as provider:
-                why = await provider.why_not_together(list(dict.fromkeys(models)), free_bytes)
+                why = await provider.why_not_together(models, free_bytes)
             if why is not None:
                 raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
 
 
 def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
-    """No more calls in flight than this machine has descriptors for, with room left to write everything down.
-
-    What was asked for and a provider cannot be told is said, a sentence each.
-    """
+    """No more calls in flight than this machine has descriptors for. Says what a provider cannot be told."""
     settings, fitted = plan.settings, plan.settings.concurrency
     asked = {"temperature": settings.temperature, "seed": settings.seed}
-    wished = [*asked.values(), settings.max_cost_usd, *(target.thinking_level for target in plan.targets)]
-    if fitted == 1 and all(wish is None for wish in wished):
-        return plan
     providers = {target.provider: plan.provider(target.provider) for target in plan.targets}
     if fitted > 1:
         fitted = fit_to_descriptors(fitted, max(provider.descriptors_per_call for provider in providers.values()))
     told: list[str] = []
     if fitted < settings.concurrency:
         limit = f"--concurrency {settings.concurrency} is more than this machine's limit of open files allows"
-        told.append(f"{limit}: {fitted} calls at once")
+        told.append(f"{limit}: {plural(fitted, 'call')} at once")
     for target in plan.targets:
         name, provider = target.provider, providers[target.provider]
         refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
@@ -270,10 +244,7 @@ def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
 
 
 def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
-    """Fill in the prices. A resumed run keeps those it was begun with, so that its costs add up, unless a price file
-    is named now. With a limit on the cost, a target of unknown price is refused: a limit on what cannot be counted
-    would be none.
-    """
+    """Fill in the prices. A resumed run keeps those it was begun with, unless a file is named: its costs add up."""
     own = plan.settings.prices
     # The package's own table is all of vendors' prices: without a vendor among the targets there is nothing to read.
     table = None if own is None else load_prices(Path(own))
@@ -288,13 +259,12 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
             price = table.find(target.provider, target.model, settings)
         if price is not None:
             prices[target] = price
-        elif provider.local:
+        elif provider.local and not settings.get("api_key_env"):
+            # Who asks for a key may pass calls on to someone who charges for them.
             free.add(target)
         elif settings.get("type") != REPORTING_TYPE:
             unpriced.append(target.label)
     if plan.settings.max_cost_usd is not None and unpriced:
-        raise ConfigError(
-            f"--max-cost cannot be kept: the price of {', '.join(unpriced)} is not known; "
-            "add it with --prices FILE, or leave the option out"
-        )
+        what = f"--max-cost cannot be kept: the price of {', '.join(unpriced)} is not known"
+        raise ConfigError(f"{what}; add it with --prices FILE, or leave the option out")
     return replace(plan, prices=prices, free=frozenset(free))

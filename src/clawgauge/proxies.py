@@ -1,9 +1,5 @@
-"""Which addresses are this machine itself, and which proxy, if any, stands before the others. Nothing is looked up.
-
-The variables are read as curl reads them: `https_proxy`, `http_proxy`, else `all_proxy`, each in lower or upper case,
-lower case first, an empty one as if it were not set; `no_proxy` lists hosts, domains, addresses, networks, each with a
-port or without, or is `*`. HTTP_PROXY in upper case counts too, but not where REQUEST_METHOD is set: there it may be a
-header of somebody's request.
+"""Which addresses are this machine itself, and which proxy stands before others, by the variables as curl reads them.
+HTTP_PROXY in upper case counts too, but not where REQUEST_METHOD is set: there it may be a header of a request.
 """
 
 from __future__ import annotations
@@ -20,16 +16,7 @@ from clawgauge.errors import ConfigError
 _OLD_IPV4 = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}")
 _PORTS = {"http": 80, "https": 443}
 _LISTED = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*))(?::(?P<port>[0-9]+))?")
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def host_of(address: object) -> str:
-    """The host that an address names; nothing where it is none, as anyone's run folder may have it."""
-    try:
-        return urlsplit(str(address or "")).hostname or ""
-    except ValueError:
-        return ""
 
 
 def is_loopback(host: str) -> bool:
@@ -46,8 +33,7 @@ def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, s
         return None
     _, listed = _read(environ, "no_proxy")
     plain, known_port = _plain(host), port or _PORTS.get(scheme)
-    address = _address(plain)
-    exempt = (_covers(entry, plain, address, known_port) for entry in re.split(r"[\s,]+", listed) if entry)
+    exempt = (_covers(entry, plain, _address(plain), known_port) for entry in re.split(r"[\s,]+", listed) if entry)
     if listed == "*" or any(exempt):
         return None
     name, proxy = _read(environ, f"{scheme}_proxy")
@@ -64,15 +50,13 @@ def find_proxy(scheme: str, host: str, port: int | None, environ: Mapping[str, s
     if not sound:
         raise ConfigError(f"the proxy in {name} is not an address: give one like http://proxy:3128, or unset {name}")
     if parts.scheme not in _PORTS:
-        raise ConfigError(
-            f"the proxy in {name} is of the kind {parts.scheme}://, and only http:// and https:// proxies can be used: "
-            f"name such a one, unset {name}, or list the server in NO_PROXY"
-        )
+        kind = f"of the kind {parts.scheme}://, and only http:// and https:// proxies can be used"
+        how = f"name such a one, unset {name}, or list the server in NO_PROXY"
+        raise ConfigError(f"the proxy in {name} is {kind}: {how}")
     return url
 
 
 def _read(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The name a variable is set under, and its value."""
     names = [name] if name == "http_proxy" and "REQUEST_METHOD" in environ else [name, name.upper()]
     return next(((known, value) for known in names if (value := environ.get(known, "").strip())), (name, ""))
 

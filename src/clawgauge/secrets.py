@@ -1,10 +1,6 @@
-"""Keeps secrets out of everything that is written or printed.
-
-Two strengths: a `Redactor` for the words of servers and programs, where one mask too many does no harm, and a
-`SecretMask` for all that goes to the disk, a model's answer among them, where nothing but a known value may be touched.
-
-A piece of eight characters gives a secret away, so pieces are masked as the whole is. That is why it does not matter
-where some cap, on the wire or of our own, has cut a text before it came here.
+"""Keeps secrets out of all that is written or printed: a `Redactor` for the words of servers and programs, where one
+mask too many does no harm, a `SecretMask` for what goes to the disk, where nothing but a known value may be touched.
+A piece of eight characters gives a secret away, so pieces are masked as the whole is, wherever a text was cut.
 """
 
 from __future__ import annotations
@@ -15,43 +11,44 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import re2
 
 MASK = "***"
-_MIN_SECRET_CHARS = 6
-_PIECE_CHARS = 8
 # A piece that may be an ordinary word is one of a secret only if it is longer.
-_WORDY_PIECE_CHARS = 12
-_LONGEST_WHOLE_CHARS = 512
-_SHORTEST_SURE_CHARS = 8
-_LONG_CHARS = 20
-_PATTERN_MEMORY_BYTES = 256 << 20
+_PIECE_CHARS, _WORDY_PIECE_CHARS = 8, 12
+_MIN_SECRET_CHARS, _SHORTEST_SURE_CHARS, _LONG_CHARS, _LONGEST_WHOLE_CHARS = 6, 8, 20, 512
 _SPELLING_BYTES = 128  # of a piece in its longest spelling, about
-
 _VALUE = r"[A-Za-z0-9._~+/=\-]{8,}"
 _KEY_SHAPE = r"""
     \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}                        # OpenAI, Anthropic, OpenRouter style
-    | \b(?:AIza|hf_|gsk_|xai-|gh[a-z]_|github_pat_|nvapi-|r8_)[A-Za-z0-9_\-]{16,}
+    | \b(?:AIza|hf_|gsk_|xai-|gh[a-z]_|github_pat_|gl(?:pat|[a-z]{0,3}t)-|nvapi-|r8_|pypi-AgE)[A-Za-z0-9_\-]{16,}
+    | \b(?:[spr]k_(?:live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|SG\.[\w.\-]{16,})
     | \bxox[a-z]-[A-Za-z0-9\-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b   # Slack, AWS
     | \beyJ[A-Za-z0-9_\-]{10,512}+\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?     # JSON web tokens
     | \b(?:bot)?[0-9]{6,}:[A-Za-z0-9_\-]{30,}                # Telegram bots
 """
+# What a value is called that nobody else may know, whatever stands before it. References, small numbers and the words
+# of a verdict are none: `core/P0 echo_token: pass`.
+_NAMED = r"""(?i:
+    (?:(?:api|[_\-]|access|secret|private)[_\-]?key|authorization|token|secret|passw(?:or)?d|(?<!old)pwd(?!=/)|passphrase)
+    (?:_?[0-9]{1,3})?\\{0,4}["']?[ \t]{0,9}[:=][ \t]{0,9}\\{0,4}["']?(?:(?:bearer|basic)\s{1,9})?
+    (?!\$|<|\*\*\*|os\.environ|process\.env|(?:true|false|null|none|undefined|[0-9.,]{1,7})(?![\w@!])
+    |(?:pass|fail|answered|no\ answer|(?:auth_)?error|rate_limited|skipped_unavailable)(?![\w@!]))
+)"""
+_NAMED_VALUE = r"""(?:(?<=")(?:[^"\n\\]|\\(?!"))+ | (?<=')(?:[^'\n\\]|\\(?!'))+ | [^\s"']+(?:["'][^\s"',;:)}\]]+)*)"""
 _KEY_SHAPES = re.compile(
     rf"""{_KEY_SHAPE}
-    | (?i:\b(?:bearer|basic)\s+){_VALUE}                     # Authorization header values
-    | (?i:[?&](?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=)[^&\s"'<>]+
-    | (?i:\b(?:x-api-key|api[_-]?key|authorization)["']?\s*[:=]\s*["']?){_VALUE}
-    | (?i:\b[a-z_\-]{0, 24}(?:token|secret|password)["']?\s*[:=]\s*["']?)(?=[^\s"']{{0,60}}[0-9]){_VALUE}
-    | (?<=://)[^/\s@"'<>]+@                                  # user-info of an address
+    | -----BEGIN\ [A-Z\ ]{{0,40}}PRIVATE\ KEY-----(?:(?!-----)[A-Za-z0-9+/=\s\\:,\-])*+(?:-----END[A-Z\ ]{{0,60}}-----)?
+    | (?P<scheme>(?i:\b(?:bearer|basic)\s+)){_VALUE}         # Authorization header values
+    | (?P<query>(?i:[?&](?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=))[^&\s"'<>]+
+    | (?P<named>{_NAMED}){_NAMED_VALUE}
+    | (?P<user>\s(?:-u[\s=]?|--(?:proxy-)?user[\s=])["']?[^\s:/"'=]{{1,64}}:)(?![0-9]{{1,7}}\b)[^\s/"']{{3,}}
+    | (?<=://)[^/\s@"'<>]+(?=@)                              # user-info of an address
     """,
     re.VERBOSE,
-)
-_PREFIX_KEPT = re.compile(
-    r"(?i)^((?:bearer|basic)\s+|[?&][a-z_\-]+="
-    r"|(?:x-api-key|api[_-]?key|authorization|[a-z_\-]*(?:token|secret|password))[\"']?\s*[:=]\s*[\"']?)"
 )
 _KEY_ALONE = re.compile(_KEY_SHAPE, re.VERBOSE)
 _NUMBER = re.compile(r"[-+]?[0-9._]+(?:[eE][-+]?[0-9]+)?")
@@ -63,15 +60,12 @@ def looks_secret(value: str) -> bool:
     """Whether a value that is used as a key can be nothing else: `ollama`, `not-needed` and `100000` can."""
     if len(value) < _SHORTEST_SURE_CHARS or _NUMBER.fullmatch(value):
         return False
-    has_digit = any(character.isdigit() for character in value)
-    has_letter = any(character.isalpha() for character in value)
-    return len(value) >= _LONG_CHARS or (has_digit and has_letter)
+    return len(value) >= _LONG_CHARS or (any(map(str.isdigit, value)) and any(map(str.isalpha, value)))
 
 
 def looks_like_key(word: str) -> bool:
-    """Whether a word of which nothing is known is a key by its shape alone: a known form, or letters drawn by lot.
-
-    Names of models and of places (`gpt-4o-2024-08-06`, `Qwen2.5-Coder-32B-Instruct`) are not.
+    """Whether a word of which nothing is known is a key by its shape alone: a known form, or drawn by lot. Names
+    of models (`gpt-4o-2024-08-06`, `Qwen2.5-Coder-32B-Instruct`) are not.
     """
     if _KEY_ALONE.search(word):
         return True
@@ -82,12 +76,10 @@ def looks_like_key(word: str) -> bool:
     if n_chars >= 32 and re.fullmatch("[0-9a-fA-F]+", "".join(parts)):
         return True
     kinds = ([(one.isdigit(), one.isupper()) for one in part[1:]] for part in parts)
-    n_turns = sum(a != b for part in kinds for a, b in pairwise(part))
-    return n_chars >= 16 and n_turns * 3 >= n_chars
+    return n_chars >= 16 and 3 * sum(a != b for part in kinds for a, b in pairwise(part)) >= n_chars
 
 
 def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
-    """A JSON-like value with `mask` applied to every text in it, keys included."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
@@ -102,7 +94,7 @@ def public_settings(value: Any) -> Any:
 
 def mask_shapes(text: str) -> str:
     """`text` without what is shaped like a key, the words around it kept."""
-    return _KEY_SHAPES.sub(_mask_shape, text)
+    return _KEY_SHAPES.sub(lambda found: f"{found[found.lastgroup] if found.lastgroup else ''}{MASK}", text)
 
 
 def is_bare_key(text: str) -> bool:
@@ -119,9 +111,8 @@ class _Finder:
     @cached_property
     def search(self) -> Callable[..., Any]:
         options = re2.Options()
-        options.case_sensitive, options.max_mem = False, _PATTERN_MEMORY_BYTES
-        search: Callable[..., Any] = re2.compile("|".join(sorted(self.patterns)).encode(), options).search
-        return search
+        options.case_sensitive, options.max_mem = False, 256 << 20
+        return cast(Callable[..., Any], re2.compile("|".join(sorted(self.patterns)).encode(), options).search)
 
     def finds(self, data: bytes) -> bool:
         return bool(self.patterns) and self.search(data) is not None
@@ -170,9 +161,8 @@ def _spelled(text: str) -> str:
 
 
 def _sure(secrets: Iterable[str]) -> set[str]:
-    """Those that can be nothing else, each also as a Basic header carries a key that is the user's name.
-
-    That without the end, which depends on what follows. A variable may hold bytes that are no text.
+    """Those that can be nothing else, each also as a Basic header carries a key that is the user's name: without the
+    end, which depends on what follows. A variable may hold bytes that are no text.
     """
     raw = [secret.encode("utf-8", "replace") for secret in filter(looks_secret, secrets)]
     return {one.decode() for one in raw} | {b64encode(one[: len(one) // 3 * 3]).decode() for one in raw}
@@ -199,19 +189,10 @@ class Redactor:
         return mask_shapes(self._known.mask(text))
 
 
-def _mask_shape(match: re.Match[str]) -> str:
-    if match[0].endswith("@"):
-        return MASK + "@"
-    kept = _PREFIX_KEPT.match(match[0])
-    return (kept[0] if kept else "") + MASK
-
-
 class SecretMask:
-    """Replaces known secrets and their pieces in texts, and finds them in JSON that is already encoded.
-
-    Takes only values that `looks_secret`: to mask `ollama` in every answer would spoil what was measured. For the same
-    reason a piece that could be ordinary words counts from twelve characters on, or where a text begins or ends with
-    it, was cut (…) or quotes nothing else; and pieces that the user's `own_words` hold are nobody's secret.
+    """Replaces known secrets and their pieces in texts, and finds them in encoded JSON. To mask `ollama` in answers
+    would spoil what was measured: so only values that `looks_secret`; a piece that could be ordinary words only from
+    twelve characters on, or where a text begins or ends with it, was cut (…) or quotes nothing else; never `own_words`.
     """
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
@@ -227,13 +208,11 @@ class SecretMask:
         tails = [_spelled(text) for text in last - pieces if text not in own]
         alone = [f'"{text}\\\\*"' for text in (*heads, *tails)]
         ends = {*(f"{text}(?:\\z|…)" for text in heads), *(f"\\A{text}" for text in tails)}
-        in_texts = _Finder({*inside, *ends, *alone})
         # A text with every secret, and what is left of one that was cut, replaced.
-        self.mask: Callable[[str], str] = partial(in_texts.mask, pieces=shreds)
+        self.mask: Callable[[str], str] = partial(_Finder({*inside, *ends, *alone}).mask, pieces=shreds)
         # Whether there may be something to mask in encoded JSON, or in a text in UTF-8.
-        self.finds = _Finder(
-            {*inside, *(f'{text}(?:\\\\*"|…)' for text in heads), *(f'"{text}' for text in tails)}
-        ).finds
+        cut = {*(f'{text}(?:\\\\*"|…)' for text in heads), *(f'"{text}' for text in tails)}
+        self.finds = _Finder(inside | cut).finds
 
 
 def _telling_piece(start: str) -> str | None:

@@ -18,15 +18,11 @@ import msgspec
 from clawgauge.errors import ConfigError
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+T = TypeVar("T")
 MAX_KEY_PARTS = 64
-_MAX_BYTES = 1 << 20
-# A key with more dotted parts than anyone writes: tomllib takes quadratic time over one, and
-# 40,000 parts, 80 KB of file, cost half a minute.
-KEY_BOMB = re.compile(
-    r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
-    f"{{{MAX_KEY_PARTS}}}",
-    re.MULTILINE,
-)
+# More dotted parts than anyone writes: tomllib takes quadratic time, half a minute over 40,000 parts, 80 KB of file.
+_DOTTED = r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+KEY_BOMB = re.compile(f"{_DOTTED}{{{MAX_KEY_PARTS}}}", re.MULTILINE)
 
 
 class UnfitFile(Exception):
@@ -37,34 +33,28 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
     """All of the file. Raises `UnfitFile`, with the words `too_large` where it has more than `max_bytes`."""
     try:
         # Asked before opening as well: to open a device can be to start it.
-        _refuse_unfit(path.stat(), max_bytes, too_large)
-        with open(os.open(path, _FLAGS), "rb") as file:  # noqa: PTH123  # a descriptor
-            _refuse_unfit(os.fstat(file.fileno()), max_bytes, too_large)
-            content = file.read(max_bytes + 1)
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode):
+            with open(os.open(path, _FLAGS), "rb") as file:  # noqa: PTH123  # a descriptor
+                found = os.fstat(file.fileno())
+                content = file.read(max_bytes + 1) if stat.S_ISREG(found.st_mode) else b""
     except FileNotFoundError:
         raise UnfitFile("no such file; check the path") from None
     except OSError as fault:
         raise UnfitFile(f"cannot be read ({fault.strerror}); check the path and its permissions") from None
     except ValueError:  # a NUL in the path, which no file can have
         raise UnfitFile("not a path; take the NUL character out") from None
+    if not stat.S_ISREG(found.st_mode):
+        is_folder = stat.S_ISDIR(found.st_mode)
+        raise UnfitFile("is a directory; name a file in it" if is_folder else "is not a regular file; name one")
     if content is None or len(content) > max_bytes:  # None: the file has nothing to say yet, as some of /proc
         raise UnfitFile(too_large)
     return content
 
 
-def _refuse_unfit(found: os.stat_result, max_bytes: int, too_large: str) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise UnfitFile("is a directory; name a file in it")
-    if not stat.S_ISREG(found.st_mode):
-        raise UnfitFile("is not a regular file; name one")
-    if found.st_size > max_bytes:
-        raise UnfitFile(too_large)
-
-
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file that takes the place of `path`, whole and synced, once the block ends well; else it leaves no trace.
-
     It has the permissions of what was there, else `mode`, else those of any new file.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
@@ -87,18 +77,12 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             temp.unlink()
 
 
-T = TypeVar("T")
-
-
 def read_toml(
     path: Path, type: type[T], what: str, check: Callable[[dict[str, Any]], None] | None = None
 ) -> tuple[T, bytes]:
-    """The file as a `type`, and the bytes it was read from. `what` is what refusals call it: `policy`, `prices`.
-
-    `check` sees the tables as they stand before they are made to fit, and may refuse them in words of its own.
-    """
+    """The file as a `type`, and its bytes. `what` is what refusals call it; `check` may refuse the tables before."""
     try:
-        raw = read_small_file(path, _MAX_BYTES, "it is over 1 MiB; it should hold a few tables")
+        raw = read_small_file(path, 1 << 20, "it is over 1 MiB; it should hold a few tables")
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read the {what} {path}: {unfit}") from None
     try:
@@ -117,18 +101,21 @@ def read_toml(
         raise ConfigError(f"the {what} {path} cannot be used: {_plainly(str(fault), type)}") from fault
 
 
-_KINDS = {
-    "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list",
-    "object": "a table",
-}  # fmt: skip
+_KINDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+_KINDS |= {"array": "a list", "object": "a table"}
 
 
 def _plainly(fault: str, type: Any) -> str:
-    """What is wrong with a file in words that do not speak of the program's types."""
     said, _, where = fault.partition(" - at `$")
     place = where.rstrip("`").lstrip(".").replace("[...]", ".NAME")
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", said):
-        near = difflib.get_close_matches(found[1], _names_in(type), n=1)
+        left, names = [msgspec.inspect.type_info(type)], []
+        while left:
+            one: Any = left.pop()
+            names += [field.name for field in getattr(one, "fields", ())]
+            left += [field.type for field in getattr(one, "fields", ())]
+            left += [*getattr(one, "types", ()), *filter(None, (getattr(one, "value_type", None),))]
+        near = difflib.get_close_matches(found[1], names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"there is no key {found[1]!r}{f' in [{place}]' if place else ''}{hint}"
     if found := re.fullmatch(r"Expected `(.*)`, got `(.*)`", said):
@@ -136,16 +123,3 @@ def _plainly(fault: str, type: Any) -> str:
         wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
         return f"{place or 'it'} must be {wanted}, not {_KINDS.get(found[2], found[2])}"
     return f"{place}: {said}" if place else said
-
-
-def _names_in(type: Any) -> list[str]:
-    """Every key of the tables that a file of this type may hold."""
-    left: list[Any] = [msgspec.inspect.type_info(type)]
-    names = []
-    while left:
-        one = left.pop()
-        for field in getattr(one, "fields", ()):
-            names.append(field.name)
-            left.append(field.type)
-        left += [*getattr(one, "types", ()), *filter(None, (getattr(one, "value_type", None),))]
-    return names

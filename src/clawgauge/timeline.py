@@ -1,6 +1,5 @@
-"""Folds what an attempt reported, stamp by stamp, into one completion. The only place that knows what a first token is.
-
-Implements `providers.base.Sink`.
+"""Folds what an attempt reported, stamp by stamp, into one completion: the `Sink` of a provider, and the only place
+that knows what a first token is.
 """
 
 from __future__ import annotations
@@ -17,19 +16,25 @@ from clawgauge.characters import well_formed
 from clawgauge.checks.answer import answer_start
 from clawgauge.checks.json import JsonRefused, decode_strictly
 from clawgauge.checks.validators import MAX_INVOCATIONS
-from clawgauge.records import MAX_TOKENS, ToolInvocation, TranscriptTurn, as_count
+from clawgauge.errors import CallFailure
+from clawgauge.records import MAX_TOKENS, Attempt, Load, ToolInvocation, TranscriptTurn
 
 _MAX_NAME_CHARS = 256
 # A server that claims more was not counting what it sent.
 _MAX_TOKENS_PER_S = 1e9
 _MAX_WARNINGS = 20
-_NOTED = frozenset({"model_reported", "cost_usd", "cli_overhead_ms"})
+_NOTED = frozenset({"model_reported", "cost_usd", "cli_overhead_ms", "server_ns"})
 TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 NOT_EXECUTED = "(not executed)"
 
 
 class Completion(msgspec.Struct):
-    """One attempt as it was seen, whole or broken off. Durations are nanoseconds from the clock's start."""
+    """One attempt as it was seen, whole or broken off. Durations are nanoseconds from the clock's start.
+
+    From `failure` on the runner adds what came of asking, with every try in order. The wall-clock labels are the final
+    attempt's; `total_ns` is what the user waited in all, `lag_ns` how late our own loop was, None where nothing was
+    sent. `prefix` is the line the prompt was sent with. The pieces of the text came at `stamps_ns`.
+    """
 
     text: str = ""
     reasoning_text: str = ""
@@ -51,6 +56,19 @@ class Completion(msgspec.Struct):
     cli_overhead_ms: int | None = None
     warnings: list[str] = []
     transcript: list[TranscriptTurn] | None = None
+    server_ns: dict[str, int] | None = None
+    failure: CallFailure | None = None
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+    attempts: list[Attempt] = []
+    lag_ns: int | None = None
+    total_ns: int = 0
+    streamed: bool = False
+    cold_start: bool | None = None
+    prefix: str | None = None
+    start_ns: int = 0
+    stamps_ns: list[int] = []
+    load: Load | None = None
 
 
 @dataclass(slots=True)
@@ -130,18 +148,11 @@ class Timeline:
         self._last_ns = at_ns
         self._n_chunks += 1
 
-    def usage(
-        self,
-        *,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        cached_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-    ) -> None:
-        counts = (input_tokens, output_tokens, cached_tokens, reasoning_tokens)
-        for name, n in zip(TOKEN_COUNTS, counts, strict=True):
-            if (said := as_count(n, MAX_TOKENS)) is not None:
-                setattr(self._told, name, said)
+    def usage(self, **counts: int | None) -> None:
+        for name in TOKEN_COUNTS:
+            # A provider may pass on whatever a server sends.
+            if type(n := counts.get(name)) is int and 0 <= n < MAX_TOKENS:
+                setattr(self._told, name, n)
 
     def finish(self, reason: str | None) -> None:
         if reason:
@@ -164,25 +175,20 @@ class Timeline:
 
     @property
     def n_chars(self) -> int:
-        """About how much text there is to put together and to read."""
         fragments = sum(len(part) for _, parts in self._calls.values() for part in parts)
         return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + fragments
 
     def fold(self, now_ns: int) -> Completion:
         """The attempt as seen so far. `now_ns` ends the clock of an attempt that was cut off before its own end."""
         start, text = self._start_ns, "".join(self._text)
-        done = msgspec.structs.replace(
-            self._told,
-            text=text,
-            reasoning_text="".join(self._reasoning),
-            native_calls=[_invocation(names, parts) for names, parts in self._calls.values()],
-            refusal="".join(self._refusal),
-        )
+        calls = [_invocation(names, parts) for names, parts in self._calls.values()]
+        done = msgspec.structs.replace(self._told, text=text, native_calls=calls)
+        done.reasoning_text, done.refusal = "".join(self._reasoning), "".join(self._refusal)
         if self._turns:
             self._tell_turns(done)
         if start is None:
             return done
-        done.started = True
+        done.started, done.start_ns, done.stamps_ns = True, start, self._stamps
         # A clock that starts after its end (a reply faster than the send callback) is zero, never negative.
         ended_ns = self._end_ns if self._end_ns is not None else now_ns
         # A process may be seen to exit before its last line is read: the answer ends with its last delta at the least.
@@ -198,9 +204,16 @@ class Timeline:
             ends = [] if offset < len(self._text[0]) else list(accumulate(map(len, self._text)))
             answers_ns.append(self._stamps[bisect_right(ends, offset)])
         if firsts_ns:
-            done.ttft_ns = max(0, min(firsts_ns) - start)
-            # Between the turns of a task no token is made: the span from first to last would not be theirs.
-            done.output_tps = self._tokens_per_second(min(firsts_ns)) if len(self._turns) < 2 else None
+            first_ns, last_ns, tokens = min(firsts_ns), self._last_ns or 0, done.output_tokens or 0
+            done.ttft_ns = max(0, first_ns - start)
+            if self._first_reasoning_ns is None:
+                # Reasoning that was counted but never shown took its time before the first token we saw.
+                tokens -= done.reasoning_tokens or 0
+            # The server's own count, over a span with two chunks in it at least. Between the turns of a task no token
+            # is made: the span from first to last would not be theirs.
+            if tokens >= 2 and self._n_chunks >= 2 and last_ns > first_ns and len(self._turns) < 2:
+                rate = round((tokens - 1) * 1e9 / (last_ns - first_ns), 3)
+                done.output_tps = rate if rate < _MAX_TOKENS_PER_S else None
         if answers_ns:
             done.ttfa_ns = max(0, min(answers_ns) - start)
         return done
@@ -219,17 +232,6 @@ class Timeline:
         ]
         done.native_calls = [call for turn in done.transcript for call in turn.calls]
         done.text = done.transcript[-1].text
-
-    def _tokens_per_second(self, first: int) -> float | None:
-        """From the server's own count; null for fewer than two chunks, where no rate was seen."""
-        tokens, last = self._told.output_tokens or 0, self._last_ns
-        if self._first_reasoning_ns is None:
-            # Reasoning that was counted but never shown took its time before the first token we saw.
-            tokens -= self._told.reasoning_tokens or 0
-        if tokens < 2 or self._n_chunks < 2 or last is None or last <= first:
-            return None
-        rate = round((tokens - 1) * 1e9 / (last - first), 3)
-        return rate if rate < _MAX_TOKENS_PER_S else None
 
 
 def _invocation(names: Iterable[str], fragments: list[str]) -> ToolInvocation:

@@ -21,15 +21,24 @@ def list_names(names: Sequence[str], at_most: int) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
+def word_unasked(n_asked: int, n_planned: int) -> str:
+    return f"{n_planned - n_asked} of {n_planned} planned prompts were never asked" if n_asked < n_planned else ""
+
+
 def rounded(value: float, digits: int = 0) -> str:
     """A half goes up, as it does in the page of a report: one figure must not be 140 here and 141 there."""
-    if abs(value) < 1e12:
-        value = math.floor(value * 10**digits + 0.5) / 10**digits
-    return f"{value:.{digits}f}"
+    return f"{_half_up(value, digits):.{digits}f}"
+
+
+def signed(value: float, digits: int = 0) -> str:
+    return f"{_half_up(value, digits):+.{digits}f}"
+
+
+def _half_up(value: float, digits: int) -> float:
+    return math.floor(value * 10**digits + 0.5) / 10**digits if abs(value) < 1e12 else value
 
 
 def format_number(value: float | None, digits: int = 0) -> str:
-    """A plain number, or a dash where there is none."""
     return ABSENT if value is None else rounded(value, digits)
 
 
@@ -39,9 +48,7 @@ def format_percent(rate: float | None) -> str:
         return ABSENT
     if 0 < rate < 0.01:
         return "<1%"
-    if 0.99 < rate < 1:
-        return ">99%"
-    return f"{rounded(rate * 100)}%"
+    return ">99%" if 0.99 < rate < 1 else f"{rounded(rate * 100)}%"
 
 
 def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
@@ -58,7 +65,9 @@ def format_ms(value_ms: float | None) -> str:
 
 
 def format_latency(value_ms: float) -> str:
-    """A latency in a sentence, as in the page of a report: `8.5 ms`, `204 ms`, `1.50 s`, `42.0 s`."""
+    """A latency in a sentence, as in the page of a report: `8.5 ms`, `204 ms`, `1.50 s`, `42.0 s`, `5 min 00 s`."""
+    if value_ms >= 120_000:
+        return format_duration(value_ms)
     if value_ms < 10:
         return f"{rounded(value_ms, 1).removesuffix('.0')} ms"
     if value_ms < 1000:
@@ -72,7 +81,7 @@ def format_duration(value_ms: float | None) -> str:
         return ABSENT
     if value_ms < 1000:
         return format_ms(value_ms)
-    seconds = round(value_ms / 1000)
+    seconds = int(_half_up(value_ms / 1000, 0))
     if seconds < 60:
         return f"{seconds} s"
     if seconds < 3600:
@@ -81,16 +90,14 @@ def format_duration(value_ms: float | None) -> str:
 
 
 def format_date(at_ms: float) -> str:
-    """Local date and time to the minute."""
     return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M")
 
 
 def format_bytes(value: float | None) -> str:
-    """Bytes in GiB or MiB."""
     if value is None:
         return ABSENT
     mib = value / 2**20
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+    return f"{rounded(mib / 1024, 1)} GiB" if mib >= 1024 else f"{rounded(mib)} MiB"
 
 
 def format_money(usd: float | None) -> str:

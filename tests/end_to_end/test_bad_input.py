@@ -17,7 +17,7 @@ SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
 
 WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("run", "-t", "ollma_openai:x"), ["ollma_openai", "did you mean 'ollama_openai'"]),
-    (("run", "-t", "llama3.2"), ["llama3.2", "PROVIDER:MODEL"]),
+    (("run", "-t", "fake"), ["fake", "PROVIDER:MODEL"]),
     (("run", "-t", "fake:m@extreme"), ["extreme", "xhigh"]),
     (("run", "-t", "fake:m", "-s", "coer"), ["coer", "core"]),
     (("run", "-t", "fake:m", "-s", "missing.toml"), ["missing.toml"]),
@@ -73,6 +73,7 @@ WRONG_HERE: list[tuple[str, ...]] = [
     (*SMALL, "--runs-dir", "small.json"),
     (*SMALL, "--runs-dir", "small.json/runs"),
     (*SMALL, "--runs-dir", "/proc/clawgauge"),
+    (*SMALL, "--runs-dir", f"{'a' * 300}/runs"),
     (*SMALL, "--until-decided", "--prompt-ids", "P0"),
     ("run", "--resume", "old", "--repeats", "0"),
     ("run", "--resume", "old", "--temperature", "1"),

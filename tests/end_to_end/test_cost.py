@@ -28,6 +28,17 @@ def test_the_price_table_says_what_each_call_cost(place: Path, server: ScriptedS
     assert abs(done.summary()["models"][0]["cost_usd"] - total) < 1e-9
 
 
+def test_a_dry_run_says_what_the_calls_will_cost(place: Path, server: ScriptedServer) -> None:
+    """From the tokens of earlier runs at today's price, though those runs knew of none."""
+    words = ("run", "-t", "fake:scripted-model", "-s", "small.json")
+    server.reply_with(Text("yes", usage=(10, 5)))
+    clawgauge(place, *words)
+    (place / "prices.toml").write_text(PRICES)
+    shown = clawgauge(place, *words, "--dry-run", "--json", "--prices", "prices.toml", "--repeats", "2")
+    assert json.loads(shown.stdout)["targets"][0]["estimated_usd"] == 0.12
+    assert "and $0.1200" in shown.stderr and "$" not in clawgauge(place, *words, "--dry-run").stderr
+
+
 def test_without_a_price_there_is_no_cost(place: Path, server: ScriptedServer) -> None:
     """A server of one's own is on nobody's price list."""
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -54,10 +65,13 @@ def test_a_run_stops_at_its_budget_and_can_go_on(place: Path, server: ScriptedSe
 def test_a_budget_that_cannot_be_counted_is_refused(place: Path, server: ScriptedServer) -> None:
     """A remote model of unknown price would spend without limit: nothing is sent, and the way out is named."""
     toml = place / "clawgauge.toml"
-    toml.write_text(toml.read_text().replace("local = true", "local = false"))
-    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--max-cost", "1")
-    assert done.code == 2
-    assert "--prices" in done.stderr
+    local = toml.read_text()
+    for table in (local.replace("local = true", "local = false"), f'{local}api_key_env = "MY_KEY"\n'):
+        toml.write_text(table)
+        words = ("run", "-t", "fake:scripted-model", "-s", "small.json", "--max-cost", "1")
+        done = clawgauge(place, *words, env={"MY_KEY": "a-key-of-the-test-1"})
+        assert done.code == 2
+        assert "--prices" in done.stderr
     assert not server.requests
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from clawgauge.records import GroupSummary, Result, RunSummary
+from clawgauge.reports.document import display_width
+from support.waiting import PATIENCE_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 GENERATOR = runpy.run_path(str(DOCS.parent / "scripts" / "generate_docs.py"))
@@ -25,3 +30,16 @@ def test_the_schema_page_names_every_field(record: type) -> None:
     page = (DOCS / "schema.md").read_text(encoding="utf-8")
     missing = [field for field in record.__struct_fields__ if f"`{field}`" not in page]
     assert missing == []
+
+
+@pytest.mark.slow
+def test_the_screens_can_be_made_anew(tmp_path: Path) -> None:
+    """A real run of the five scripted models: three terminals, none of them overflowing, each with the answer."""
+    made = [sys.executable, str(DOCS.parent / "scripts" / "screens.py"), "--scripted", "-o", str(tmp_path / "page.md")]
+    assert subprocess.run(made, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S).returncode == 0
+    pages = [(tmp_path / "page.md").read_text(encoding="utf-8"), (DOCS / "screens.md").read_text(encoding="utf-8")]
+    for page in pages:
+        for width in (80, 120, 200):
+            screen = page.partition(f"## {width} columns\n\n```text\n")[2].partition("\n```")[0]
+            assert max(map(display_width, screen.splitlines())) <= width
+            assert re.search("steady +✓ +✓", screen) and "heartbeat and triage" in screen

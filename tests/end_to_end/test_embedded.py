@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.providers.embedded.model import fetch
+from clawgauge.providers.embedded.provider import fetch
 from support.command import clawgauge, clean_environment, write_suite
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -47,17 +47,18 @@ def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     assert servers_of(gguf) == []
 
 
-@pytest.mark.parametrize(("name", "content"), [("missing.gguf", None), ("broken.gguf", b"GGUF but not really")])
-def test_a_file_that_cannot_be_served(tmp_path: Path, name: str, content: bytes | None) -> None:
-    """A missing or broken file is a recorded status that names it, not a crash."""
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
+def test_a_file_that_cannot_be_served(tmp_path: Path) -> None:
+    """A broken file is a recorded status that names it, not a crash; one that is not there is a slip."""
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF but not really")
     write_suite(tmp_path / "one.json", {"prompt": "hi"})
-    done = clawgauge(tmp_path, "run", "-t", f"embedded:{name}", "-s", "one.json")
+    done = clawgauge(tmp_path, "run", "-t", "embedded:broken.gguf", "-s", "one.json")
     (record,) = done.records()
     assert (record["availability_status"], record["failure_type"]) == ("skipped_unavailable", "model_not_found")
-    assert name in record["error"] and record["attempts"] == []
+    assert "broken.gguf" in record["error"] and record["attempts"] == []
     assert done.code == 3
+    slip = clawgauge(tmp_path, "run", "-t", "embedded:~nobody/missing.gguf", "-s", "one.json", "--run-id", "slip")
+    assert (slip.code, slip.stdout) == (2, "") and "missing.gguf" in slip.stderr
+    assert not (tmp_path / "runs" / "slip").exists()
 
 
 def test_the_model_is_fetched_once_and_said_when_it_cannot_be(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The embedded model with tools: a real model that really calls, over chat and Responses, and one that cannot.
+"""The embedded model with tools: a real model that really calls, over three protocols, and one that cannot.
 
 The template begins the call for the model (`force_tool`), so a call is no sign of skill; what is tested is that a real
 server's calls, turns and token counts come through.
@@ -42,11 +42,12 @@ FORCED = "extra_body = { chat_template_kwargs = { force_tool = true } }"
 
 @pytest.fixture
 def forced(tmp_path: Path, llama_tools_address: str) -> Path:
-    """A folder whose configuration reaches the model with the template over chat and Responses, and embedded."""
+    """A folder whose configuration reaches the model with the template over each protocol, and embedded."""
     (tmp_path / "clawgauge.toml").write_text(
         f'[providers.embedded]\nchat_template_file = "{TOOL_TEMPLATE}"\n{FORCED}\n'
         f'[providers.chat]\ntype = "openai_chat"\nbase_url = "{llama_tools_address}/v1"\nlocal = true\n{FORCED}\n'
         f'[providers.responses]\ntype = "openai_responses"\nbase_url = "{llama_tools_address}/v1"\n{FORCED}\n'
+        f'[providers.messages]\ntype = "anthropic_messages"\nbase_url = "{llama_tools_address}"\n{FORCED}\n'
     )
     return tmp_path
 
@@ -57,7 +58,7 @@ def run(place: Path, provider: str, prompt: dict[str, Any]) -> Outcome:
     return clawgauge(place, *words, env={"OPENAI_API_KEY": "none"})
 
 
-@pytest.mark.parametrize("provider", slow_rest(["embedded", "chat", "responses"], every=3))
+@pytest.mark.parametrize("provider", slow_rest(["embedded", "chat", "responses", "messages"], every=4))
 def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
     """The call is native, has its arguments and its first-token time, and counts as tool use."""
     done = run(forced, provider, PROMPT)
@@ -72,7 +73,26 @@ def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["responses", "chat", "embedded"])
+def test_a_real_server_reads_the_same_conversation_in_every_protocol(forced: Path) -> None:
+    """Calls and results before the prompt come to the same number of tokens however they are sent."""
+    conversation = {
+        "messages": [
+            {"role": "user", "content": "What is the weather in Rome?"},
+            {"role": "assistant", "calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}]},
+            {"role": "tool", "content": "Sunny, 31 degrees."},
+            {"role": "assistant", "content": "It is sunny."},
+        ]
+    }
+    counts = []
+    for provider in ("embedded", "chat", "responses", "messages"):
+        (record,) = run(forced, provider, {**PROMPT, **conversation}).records()
+        assert record["success"] and not record["warnings"], record
+        counts.append(record["input_tokens"])
+    assert len(set(counts)) == 1 and counts[0] > 100, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["responses", "messages", "chat", "embedded"])
 def test_a_real_model_takes_turns(forced: Path, provider: str) -> None:
     """The world's answers go back to a real server in the shape it takes, and the conversation goes on."""
     (record,) = run(forced, provider, TASK).records()

@@ -37,6 +37,21 @@ def test_the_printed_commands_fill_what_is_missing(place: Path, server: Scripted
     assert "# nothing is missing" in history(place, "--fill").stdout
 
 
+def test_nothing_is_proposed_for_a_provider_without_its_key(place: Path) -> None:
+    """Who cannot be asked is left out of the commands, and it is said which key is not set."""
+    table = '[providers.paid]\ntype = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "PAID_KEY"\n'
+    with (place / "clawgauge.toml").open("a") as file:
+        file.write(table)
+    clawgauge(place, *SMALL, "fake:scripted-model", "--run-id", "whole")
+    few = ("-t", "fake:other-model", "--run-id", "part", "--prompt-ids", "P0")
+    key = {"PAID_KEY": "k"}
+    clawgauge(place, *SMALL, "paid:m", *few, "--max-retries", "0", "--config", "clawgauge.toml", env=key)
+    shown, keyed = history(place, "--fill"), clawgauge(place, "history", "--fill", env={"COLUMNS": "80", **key})
+    assert "-t paid:m" not in shown.stdout and "-t fake:other-model" in shown.stdout
+    assert "# left out: 4 prompts of paid:m, PAID_KEY is not set" in shown.stdout
+    assert "paid:m" in keyed.stdout.partition("to fill what is missing")[2] and "is not set" not in keyed.stdout
+
+
 def test_drawn_prompts_are_filled_with_the_values_they_were_asked_with(place: Path) -> None:
     """A command that asked the prompts as they are written would leave the drawn ones missing for ever."""
     drawn = [{"prompt": f"say ash, {n}", "draw": {"ash": ["elm"]}} for n in range(2)]

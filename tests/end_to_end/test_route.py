@@ -36,6 +36,18 @@ def test_the_patch_is_all_there_is_on_stdout(runs: Path) -> None:
     assert "run measured" in reasons
 
 
+def test_the_answer_for_every_job_stands_before_the_table(runs: Path) -> None:
+    """In the words of `show`; then every model, the best first, and whoever a limit removed behind the last place."""
+    done, shown = clawgauge(runs, "route", "measured"), clawgauge(runs, "show", "measured")
+    answer = shown.stdout.partition("which model for which job\n")[2].partition("\n\n")[0]
+    assert answer and f"which model for which job\n{answer}\n" in done.stderr
+    table = done.stderr.partition("measured against the policy\n")[2].splitlines()[1:]
+    rows = [line.split()[:2] for line in table if line.startswith("  ") and "removed by" not in line]
+    assert rows == [["1", "ollama_openai:qwen3:8b"], ["2", "claude_code_cli:opus"], ["–", "ollama_openai:tiny"]]
+    facts = json.loads(clawgauge(runs, "route", "measured", "--json").stdout)
+    assert [job["job"] for job in facts["jobs"]][:2] == ["main agent", "subagent with full tools"]
+
+
 def test_a_dry_run_shows_a_diff_and_changes_nothing(runs: Path) -> None:
     """What --write would do, on a file with comments, which stays as it is."""
     config = runs / "openclaw.json"

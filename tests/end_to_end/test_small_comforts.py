@@ -50,6 +50,19 @@ def test_what_needs_no_table_loads_no_layout(place: Path, server: ScriptedServer
     assert done.stderr.endswith("False\n"), done.stderr
 
 
+def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(place: Path, server: ScriptedServer) -> None:
+    """No escapes where a table has our own signs; a name that cannot be shown is escaped."""
+    clawgauge(place, *SMALL)
+    shown = clawgauge(place, "show", env={"PYTHONIOENCODING": "ascii"})
+    assert shown.code == 0 and "\\u" not in shown.stdout and "+ fit, x not fit" in shown.stdout
+
+
+def test_a_drawing_of_nothing_is_said(place: Path) -> None:
+    """`--draw` on a suite without values to draw asks it as written, and says so."""
+    said = clawgauge(place, *SMALL, "-s", "core", "--draw", "3", "--dry-run").stderr
+    assert "--draw 3: nothing can be drawn in small; asked as written\n" in said
+
+
 def test_a_level_that_does_nothing_is_said_to(place: Path) -> None:
     """`@high` on the embedded model is ignored in one line; the run goes on."""
     done = clawgauge(place, "run", "-t", "embedded:smollm2-135m@high", "-s", "small.json", "--prompt-ids", "P0",

@@ -29,7 +29,7 @@ from support.tool_models import (
     writes_calls_as_text,
 )
 
-KINDS = ("openai_chat", "openai_responses")
+KINDS = ("openai_chat", "openai_responses", "anthropic_messages")
 PERFECT: dict[str, list[Player]] = {
     "native_tools": [InOneTurn(perfect("native_tools"))],
     "restraint": [InOneTurn(perfect("restraint"))],
@@ -64,7 +64,7 @@ def share(figure: dict[str, Any]) -> tuple[int, int, float]:
     return figure["k"], figure["n"], figure["rate"]
 
 
-@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
+@pytest.mark.parametrize("kind", slow_rest(KINDS, every=len(KINDS)))
 def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, kind: str) -> None:
     """Every prompt and every task is solvable as it is sent, and each figure of the summary says so by itself."""
     cast = play(server, PERFECT)
@@ -89,7 +89,7 @@ def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, 
     assert tasks["mean_tokens"] == pytest.approx(mean_turns * OUTPUT_TOKENS)
 
 
-@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
+@pytest.mark.parametrize("kind", slow_rest(KINDS, every=len(KINDS)))
 def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, kind: str) -> None:
     """Whichever way a model is terrible, nothing is passed by accident; the way is on record and in the figures."""
     cast = play(server, WORST)
@@ -124,7 +124,7 @@ def played_by(cast: Cast, *models: ToolModel) -> int:
     return sum(wants_call(prompt) and cast.player_of(prompt) in players for prompt in cast.prompts)
 
 
-@pytest.mark.parametrize("kind", slow_rest(KINDS, every=2))
+@pytest.mark.parametrize("kind", slow_rest([*KINDS, "ollama"], every=4))
 def test_rescoring_needs_no_model(place: Path, server: ScriptedServer, kind: str) -> None:
     """The folder alone gives back every verdict: on right and wrong calls, written and native, and on whole tasks."""
     play(server, {suite: [*PERFECT[suite], *WORST[suite]] for suite in SUITES})

@@ -90,8 +90,11 @@ def test_several_calls_in_flight_may_overshoot_and_all_count(tools: Path, server
 def test_the_plan_says_what_a_tier_is_likely_to_take(tools: Path, server: ScriptedServer) -> None:
     """--dry-run counts the tool prompts and forecasts; nothing is asked. --json has the same figures."""
     shown = clawgauge(tools, *ENOUGH, "--dry-run", "--json")
-    assert "tier: 27 tool prompts can tell whether it is Tier 1 for some strong models" in shown.stderr
-    assert "at most 29 calls" in shown.stderr and "27 prompts can see a 10-point drop in 8% of cases" in shown.stderr
+    assert "tier: 27 tool prompts give a clear answer for some strong models, " in shown.stderr
+    assert (
+        "at most 29 calls" in shown.stderr
+        and "a model drops by 10 points, 27 prompts show it in 8% of cases" in shown.stderr
+    )
     tier = json.loads(shown.stdout)["tier"]
     assert tier["prompts"] == tier["families"] == 27 and tier["until_decided"] is True
     likely = {seen["rate"]: seen for seen in tier["likely"]}
@@ -103,8 +106,8 @@ def test_the_plan_says_what_a_tier_is_likely_to_take(tools: Path, server: Script
 def test_the_plan_sees_no_further_than_its_calls_go(tools: Path) -> None:
     """--max-calls bounds what is foreseen as it bounds what is asked."""
     shown = clawgauge(tools, *ENOUGH, "--dry-run", "--json", "--max-calls", "5")
-    assert "tier: 5 tool prompts can tell whether it is Tier 1 for few strong models" in shown.stderr
-    assert "compare: 5 prompts can see" in shown.stderr and json.loads(shown.stdout)["tier"]["prompts"] == 5
+    assert "tier: 5 tool prompts give a clear answer for few strong models, " in shown.stderr
+    assert "points, 5 prompts show it in" in shown.stderr and json.loads(shown.stdout)["tier"]["prompts"] == 5
     hopeless = clawgauge(tools, *ENOUGH, "--dry-run", "--max-calls", "2").stderr
     assert "tier: 2 tool prompts cannot tell whether a model is Tier 1, whatever the answers" in hopeless
 

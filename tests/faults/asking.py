@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 
 from clawgauge.journal.folder import RunFolder
@@ -30,7 +31,10 @@ from support.published_schema import check_run_folder
 from support.scripted_server import Reply, ScriptedServer
 from support.waiting import PATIENCE_S
 
-PROTOCOLS = ["openai_chat", "openai_responses"]
+PROTOCOLS: list[Any] = [
+    *("openai_chat", "openai_responses"),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("anthropic_messages", "ollama")),
+]
 
 
 @dataclass
@@ -80,7 +84,7 @@ def ask_provider(
         context = RunContext(
             plan, run_folder, Observer(), clock or Clock(), rng=random.Random(1), judge=judge or Judge()
         )
-        agenda = Agenda([Cell(prompt, 0) for prompt in prompts])
+        agenda = Agenda([Cell(prompt, 0) for prompt in prompts], None, [])
         with ClientClock() as client:
             async with provider:
                 await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, client).ask()

@@ -1,4 +1,4 @@
-"""A seeded source of hostile replies: to chat and Responses requests, to questions about a server, and from a CLI.
+"""A seeded source of hostile replies: to requests in every protocol, to questions about a server, and from a CLI.
 
 `hostile_reply(protocol, seed, n)` is case `n` of a seed, always the same. The proper answer underneath comes from the
 scripted server's own formats and from recordings of the real CLI; what is done to it is drawn from the seed. No case
@@ -19,11 +19,12 @@ from random import Random
 from typing import Any, Literal
 
 from faults.hostile_json import damage, encode_text, hostile_value, spoil, write_json
-from support import chat_format, responses_format
+from support import chat_format, messages_format, ollama_format, responses_format
 from support.http_exchange import Exchange, ReceivedRequest
 from support.replies import Text
 
-Protocol = Literal["chat", "responses"]
+Protocol = Literal["chat", "responses", "messages", "ollama"]
+_WIRES = {"chat": chat_format, "responses": responses_format, "messages": messages_format, "ollama": ollama_format}
 RECORDINGS = Path(__file__).parents[1] / "data" / "wire" / "claude_cli_stream"
 # Recordings of a target that cannot answer at all.
 _TARGET_ENDING = frozenset({"status_401", "status_404", "reset_before_reply", "not_an_api"})
@@ -136,15 +137,20 @@ def _stream(protocol: Protocol, rng: Random) -> bytes:
     if rng.random() < 0.2:
         del events[rng.randrange(len(events)) :]
     spoilt_share = rng.choice((0.0, 0.1, 0.3, 1.0))
+    as_lines = _json_line if protocol == "ollama" else _event_lines
     lines = b"".join(
-        _event_lines(name, spoil(data, rng, rng.choice((1, 1, 3))) if rng.random() < spoilt_share else data, rng)
+        as_lines(name, spoil(data, rng, rng.choice((1, 1, 3))) if rng.random() < spoilt_share else data, rng)
         for name, data in events
     )
-    if rng.random() < 0.8:
+    if rng.random() < 0.8 and protocol != "ollama":
         lines += rng.choice((b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data: [DONE]", b"data: [DONE]\r\r"))
     if rng.random() < 0.3:
         lines = lines.replace(b"\n", rng.choice((b"\r\n", b"\r", b"\n\n", b"\n \n")))
     return damage(lines, rng, rng.choice((1, 4, 30))) if rng.random() < 0.25 else lines
+
+
+def _json_line(name: str, data: Any, rng: Random) -> bytes:
+    return _written(data, rng) + rng.choice((b"\n",) * 12 + (b"", b"\n\n", b"\r\n", b" \n", b"x\n"))
 
 
 def _event_lines(name: str, data: Any, rng: Random) -> bytes:
@@ -161,8 +167,7 @@ def _event_lines(name: str, data: Any, rng: Random) -> bytes:
 
 
 def _body(protocol: Protocol, rng: Random) -> bytes:
-    wire = chat_format if protocol == "chat" else responses_format
-    whole: dict[str, Any] = wire.body(rng.choice(_TEXTS), _request(), "openai")
+    whole: dict[str, Any] = _WIRES[protocol].body(rng.choice(_TEXTS), _request(), "openai")
     if rng.random() < 0.15:
         whole = rng.choice(
             ({"error": {"message": "no", "code": 7}}, {"error": "no"}, {"error": None}, {"detail": "no"})
@@ -255,10 +260,9 @@ def _odd_headers(rng: Random) -> list[bytes]:
 @cache
 def _events(protocol: Protocol) -> list[list[tuple[str, Any]]]:
     """Whole proper streams, as (name, data) each."""
-    wire = chat_format if protocol == "chat" else responses_format
     streams = []
     for text in _TEXTS:
-        written = [frame.data.decode() for frame in wire.frames(text, _request(), "openai")]
+        written = [frame.data.decode() for frame in _WIRES[protocol].frames(text, _request(), "openai")]
         pairs = (event.rpartition("data: ") for event in written if "[DONE]" not in event)
         streams.append([(head.removeprefix("event: ").strip(), json.loads(data)) for head, _, data in pairs])
     return streams

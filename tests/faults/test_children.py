@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from clawgauge.child_processes.child import ChildCommand, running
-from clawgauge.providers.embedded.model import fetch
+from clawgauge.providers.embedded.provider import fetch
 from faults.processes import (
     Process,
     await_child,
@@ -117,6 +117,7 @@ def test_children_a_system_tool_that_hangs_is_gone(tmp_path: Path, way: str) -> 
     note = tmp_path / "pid"
     install_tool(tmp_path / "bin", "nvidia-smi", f"echo $$ > {note}.new; /bin/mv {note}.new {note}; /bin/sleep 600")
     end, expected = WAYS[way]
+    install_fake_claude(tmp_path / "bin")
     with started(tmp_path, *CLAUDE, env=with_claude(tmp_path / "bin")) as process:
         wait_until(note.exists)
         await_rest(process)  # a tool is known to the supervisor a moment after it starts
@@ -252,8 +253,8 @@ def test_children_a_system_tool_is_not_started_by_a_program_that_dies_first(tmp_
     """Killed before it could answer for a tool, clawgauge leaves none behind: the tool never ran."""
     install_tool(tmp_path / "tools", "nvidia-smi", f"echo ran > '{tmp_path}/ran'; exec /bin/sleep 600")
     dying = (
-        "import os\nfrom clawgauge.host import commands\n"
-        "commands.adopt = lambda pid: (print(pid, flush=True), os._exit(9))\n"
+        "import os\nimport clawgauge.child_processes\nfrom clawgauge.host import commands\n"
+        "clawgauge.child_processes.adopt = lambda pid: (print(pid, flush=True), os._exit(9))\n"
         f"commands.run_command(['nvidia-smi'], {{'PATH': {str(tmp_path / 'tools')!r}}})\n"
     )
     died = subprocess.run([sys.executable, "-c", dying], capture_output=True, text=True, check=False)

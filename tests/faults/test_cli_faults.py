@@ -50,11 +50,17 @@ def gone(fake: FakeClaude) -> None:
 
 
 def test_row_24_cli_missing(tmp_path: Path) -> None:
-    """Without a `claude` on PATH every cell is skipped with the way to install it, and no call is made."""
+    """Without a `claude` on PATH nothing is recorded, and the way to install it is told; beside a server that is down,
+    which is evidence, every prompt is skipped with it.
+    """
     suite(tmp_path)
-    done = ask(tmp_path)
-    assert done.code == 3 and kinds(done.records()) == {("skipped_unavailable", "cli_missing", False)}
-    assert all("npm install" in r["error"] for r in done.records()) and done.records()[1]["attempts"] == []
+    alone = ask(tmp_path)
+    assert (alone.code, alone.stdout) == (2, "") and "npm install" in alone.stderr
+    assert not (tmp_path / "runs").exists()
+    done = ask(tmp_path, "-t", "ollama_openai:down")
+    records = [record for record in done.records() if record["model"] == "m"]
+    assert done.code == 3 and kinds(records) == {("skipped_unavailable", "cli_missing", False)}
+    assert all("npm install" in r["error"] for r in records) and records[1]["attempts"] == []
 
 
 def no_permission(path: Path) -> None:

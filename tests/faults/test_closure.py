@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from clawgauge.cli import main
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
-from clawgauge.journal.lines import result_line
 from clawgauge.records import (
     STATUSES,
     Attempt,
@@ -151,7 +150,7 @@ def _reads_back(runs: Path, rows: list[Result]) -> None:
     for view in VIEWS:
         reader = iter_results(path, view)
         assert len(list(reader)) == len(rows) and reader.n_unreadable_lines == 0, view
-    assert [encode_line(read) for read in iter_results(path)] == [result_line(row) for row in rows]
+    assert [encode_line(read) for read in iter_results(path)] == [encode_line(row) for row in rows]
     with RunFolder.open_existing(path) as folder:
         assert folder.rewrite_results(lambda result: result) == len(rows)
     assert len(index_cells(path)) == len(rows)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from clawgauge.records import Target
+from clawgauge.reports.clean import clean_cell
 from support.command import Outcome, clawgauge, clean_environment, start_and_wait, write_suite
 from support.measured_models import OLLAMA, Measured, MeasuredRun
 from support.scripted_server import ScriptedServer, Status, Text
@@ -47,10 +48,10 @@ VERBS: dict[str, tuple[str, ...]] = {
 def test_a_name_with_line_ends_forges_no_row(tmp_path: Path) -> None:
     """Every table and list has as many lines as with an ordinary name, and nothing that steers or hides."""
     plain, forged = tmp_path / "plain", tmp_path / "forged"
-    # As long as the forged one will be shown, so that it wraps alike.
-    words = f"m {' '.join([FORGED] * len(ENDERS))} x"
-    runs_of(plain, " ".join(words.split()))
-    runs_of(forged, f"m{HIDDEN}{''.join(f'{ender}{FORGED}' for ender in ENDERS)}{HIDDEN} x")
+    name = f"m{HIDDEN}{''.join(f'{ender}{FORGED}' for ender in ENDERS)}{HIDDEN} x"
+    # The same letters as will be shown, so that they wrap alike.
+    runs_of(plain, clean_cell(name))
+    runs_of(forged, name)
     for name, verb in VERBS.items():
         honest, done = clawgauge(plain, *verb), clawgauge(forged, *verb)
         assert (honest.code, done.code) == (0, 0), done.stderr

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from clawgauge.providers.base import ProviderSettings, create_provider
-from faults.hostile_replies import hostile_listing, hostile_program, hostile_reply
+from faults.hostile_replies import Protocol, hostile_listing, hostile_program, hostile_reply
 from faults.peak_memory import MIB, clawgauge_measured
 from support.command import write_suite
 from support.http_exchange import ReceivedRequest
 from support.scripted_server import Reply, ScriptedServer
+from support.slow_rest import slow
 
 SEED = 20261115
-DEFAULT_CASES, CI_CASES = 80, 2000
+DEFAULT_CASES, CI_CASES, OTHER_CASES = 80, 2000, 500
 # An idle run takes 45 MiB; a reply may have 16 MiB, and four are in flight.
 CEILING_MIB = 192
 LINE_CEILING_BYTES = 2 * MIB
@@ -33,6 +34,9 @@ VALIDATORS: list[dict[str, Any]] = [
     {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "number"}}},
     {"type": "tool_invocation", "expected_tools": ["free", "get_weather"]},
 ]
+WIRES: dict[Protocol, str] = {
+    "chat": "/chat/completions", "responses": "/responses", "messages": "/messages", "ollama": "/api/chat"
+}  # fmt: skip
 FAKE_CLI = """#!/bin/sh
 case "$1" in --version) echo 2.1.325; exit 0;; --help) exit 0;; esac
 read -r _ n
@@ -66,7 +70,7 @@ def test_every_hostile_reply_is_one_valid_record(n_cases: int, server: ScriptedS
     )
     assert done.code == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     records = done.records()
-    _check_records(records, n_cases)
+    _check_records(records, n_cases, ("chat", "responses", "claude_code_cli"))
     lines = (done.folder / "results.jsonl").read_bytes().splitlines()
     assert max(map(len, lines)) < LINE_CEILING_BYTES
     assert done.summary()["n_unreadable_lines"] == 0
@@ -76,21 +80,40 @@ def test_every_hostile_reply_is_one_valid_record(n_cases: int, server: ScriptedS
     assert peak_mib < CEILING_MIB
 
 
-def _check_records(records: list[dict[str, Any]], n_cases: int) -> None:
+def _check_records(records: list[dict[str, Any]], n_cases: int, providers: tuple[str, ...]) -> None:
     cells = Counter((record["provider"], record["prompt_id"]) for record in records)
-    assert len(cells) == 3 * n_cases and set(cells.values()) == {1}
+    assert len(cells) == len(providers) * n_cases and set(cells.values()) == {1}
     unforeseen = [_describe(record) for record in records if record["failure_type"] == "exception"]
     assert not unforeseen, f"seed {SEED}: {unforeseen}"
     unasked = [_describe(record) for record in records if len(record["attempts"]) != 1]
     assert not unasked, f"seed {SEED}: {unasked}"
-    for provider in ("chat", "responses", "claude_code_cli"):
+    for provider in providers:
         # A generator of nothing but rubbish would show little: each wire must also be read to its end, and judged.
         found = Counter(record["failure_type"] for record in records if record["provider"] == provider)
         assert found[None] > n_cases / 10 and len(found) >= 4, found
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(server: ScriptedServer, tmp_path: Path) -> None:
+    """The same for Anthropic's Messages and for Ollama's lines."""
+    server.reply_with(_reply_to)
+    tables = (
+        f'[providers.{name}]\ntype = "{kind}"\nbase_url = "{server.base_url}"\n'
+        for name, kind in (("messages", "anthropic_messages"), ("ollama", "ollama"))
+    )
+    (tmp_path / "clawgauge.toml").write_text("\n".join(tables))
+    prompts = [{"prompt": f"case {n}", "validator": VALIDATORS[n % len(VALIDATORS)]} for n in range(OTHER_CASES)]
+    write_suite(tmp_path / "hostile.json", *prompts)
+    words = ("run", "-s", "hostile.json", "-t", "messages:m", "-t", "ollama:m", "--max-retries", "0")
+    done, peak_mib = clawgauge_measured(tmp_path, *words, "--concurrency", "4", "--timeout", "60", timeout_s=1700)
+    assert done.code == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
+    _check_records(done.records(), OTHER_CASES, ("messages", "ollama"))
+    assert peak_mib < CEILING_MIB
+
+
 @pytest.mark.parametrize("n_cases", [100, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
-@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses", "ollama_openai"])
+@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses", "ollama_openai", slow("ollama")])
 def test_no_listing_can_break_a_probe(kind: str, n_cases: int, server: ScriptedServer) -> None:
     """Whatever a server says of its models, probing it, listing them and getting ready for one ends without a crash."""
     cases = (hostile_listing(SEED, n) for n in range(4 * n_cases))
@@ -112,7 +135,7 @@ async def _probe_all(kind: str, server: ScriptedServer, cases: Any, n_cases: int
 
 
 def _reply_to(request: ReceivedRequest) -> Reply:
-    protocol = "chat" if request.path.endswith("/chat/completions") else "responses"
+    protocol = next(name for name, path in WIRES.items() if request.path.endswith(path))
     return hostile_reply(protocol, SEED, int(request.prompt.split()[-1]))
 
 

@@ -56,13 +56,19 @@ def test_row_02_a_401_ends_the_target_and_a_403_the_cell(place: Path, server: Sc
 
 
 def test_row_03_key_missing(place: Path, server: ScriptedServer) -> None:
-    """A key variable that is not set is auth_error / api_key_missing in every row, and not one request goes out."""
-    done = clawgauge(
-        place, "run", "-s", "small.json", "-t", "openai_responses:gpt-5", env={"OPENAI_BASE_URL": server.v1_url}
-    )
-    assert {verdict(record) for record in done.records()} == {("auth_error", False, "api_key_missing")}
-    assert {record["e2e_ms"] for record in done.records()} == {0}
-    assert server.requests == [] and done.code == 3
+    """A key variable that is not set is a slip: exit 2, no request, no folder. Beside a target that can be asked it is
+    auth_error / api_key_missing in every row, and not one request goes out with it.
+    """
+    keyless = ("run", "-s", "small.json", "-t", "openai_responses:gpt-5")
+    for more in ((), ("--dry-run",)):
+        alone = clawgauge(place, *keyless, *more)
+        assert (alone.code, alone.stdout) == (2, "") and "gpt-5: OPENAI_API_KEY is not set" in alone.stderr
+    assert server.requests == [] and not (place / "runs").exists()
+    done = clawgauge(place, *keyless, "-t", "fake:scripted-model")
+    records = [record for record in done.records() if record["model"] == "gpt-5"]
+    assert {verdict(record) for record in records} == {("auth_error", False, "api_key_missing")} and len(records) == 4
+    assert {record["e2e_ms"] for record in records} == {0} and done.code == 0
+    assert {request.model for request in server.calls} == {"scripted-model"}
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
@@ -210,17 +216,22 @@ def test_row_09_failing_server(kind: str, code: int, server: ScriptedServer, tmp
     assert all(ceiling / 2 <= wait <= ceiling for wait, ceiling in zip(clock.waits_s, BACKOFF_S, strict=True))
 
 
+NO_SUCH_CODE = {"error": {"code": "model_not_found", "message": "no such model"}}
+NO_SUCH_WORDS = {"error": {"message": "The model `scripted-model` does not exist", "type": "invalid"}}
+
+
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "runs_dir"),
     [
-        model_not_found("scripted-model"),
-        Status(404, json={"error": {"code": "model_not_found", "message": "no such model"}}),
-        Status(400, json={"error": {"message": "The model `scripted-model` does not exist", "type": "invalid"}}),
+        (model_not_found("scripted-model"), "new/deep"),
+        (Status(404, json=NO_SUCH_CODE), "kept/new/deep"),
+        (Status(400, json=NO_SUCH_WORDS), "kept"),
     ],
     ids=["ollama", "code", "words"],
 )
-def test_row_10_model_not_found(reply: Status, place: Path, server: ScriptedServer) -> None:
-    """A model that is not there is asked for once; all its rows are skipped_unavailable; the next target is asked."""
+def test_row_10_model_not_found(reply: Status, runs_dir: str, place: Path, server: ScriptedServer) -> None:
+    """A model that is not there is asked for once; all its rows are skipped_unavailable; the next target is asked.
+    Alone it leaves nothing behind: of the folders, those stay that were there before."""
     server.reply_with(lambda request: reply if request.model == "scripted-model" else Text("yes"))
     done = clawgauge(place, *SMALL, "-t", "fake:other-model")
     records = done.records()
@@ -228,6 +239,11 @@ def test_row_10_model_not_found(reply: Status, place: Path, server: ScriptedServ
     assert [len(r["attempts"]) for r in records] == [1, 0, 0, 0, 1, 1, 1, 1]
     assert all(r["success"] for r in records[4:])
     assert [call.model for call in server.calls].count("scripted-model") == 1 and done.code == 0
+    server.reply_with(reply)
+    (place / "kept").mkdir()
+    alone = clawgauge(place, *SMALL, "--runs-dir", runs_dir)
+    assert (alone.code, alone.stdout) == (2, "") and not list(place.glob("**/new")) and (place / "kept").is_dir()
+    assert "nothing was recorded" in alone.stderr and "did you mean other-model?" in alone.stderr
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,35 @@ CHAT_END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n
 RESPONSES_END = b'event: response.completed\ndata: {"type":"response.completed","response":{"status":"completed"}}\n\n'
 
 
+MESSAGES_END = b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\ndata: {"type":"message_stop"}\n\n'
+ENDINGS = {
+    "openai_chat": CHAT_END,
+    "openai_responses": RESPONSES_END,
+    "anthropic_messages": MESSAGES_END,
+    "ollama": b'{"done":true,"done_reason":"stop"}\n',
+}
+PIECES: dict[str, Callable[[str], dict[str, Any]]] = {
+    "openai_chat": lambda text: {"choices": [{"index": 0, "delta": {"content": text}}]},
+    "openai_responses": lambda text: {"type": "response.output_text.delta", "item_id": "m", "delta": text},
+    "anthropic_messages": lambda text: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}},
+    "ollama": lambda text: {"message": {"role": "assistant", "content": text}},
+}
+# Those that stream server-sent events; Ollama has lines.
+OF_EVENTS = [kind for kind in PROTOCOLS if kind != PROTOCOLS[-1]]
+
+
 def said(kind: str, *texts: str, escaped: bool = True) -> bytes:
     """Pieces of an answer as the protocol's events, without an end; not `escaped`, their UTF-8 is raw."""
-    name = "response.output_text.delta"
-    head = "" if kind == "openai_chat" else f"event: {name}\n"
-    chunks: list[Any] = [
-        {"choices": [{"index": 0, "delta": {"content": text}}]}
-        if kind == "openai_chat"
-        else {"type": name, "item_id": "m", "delta": text}
-        for text in texts
-    ]
-    return "".join(f"{head}data: {json.dumps(chunk, ensure_ascii=escaped)}\n\n" for chunk in chunks).encode()
+    chunks = [PIECES[kind](text) for text in texts]
+    names = [f"event: {chunk['type']}\n" if "type" in chunk else "" for chunk in chunks]
+    written = [json.dumps(chunk, ensure_ascii=escaped) for chunk in chunks]
+    if kind == "ollama":
+        return "".join(f"{line}\n" for line in written).encode()
+    return "".join(f"{name}data: {line}\n\n" for name, line in zip(names, written, strict=True)).encode()
 
 
 def ending(kind: str) -> bytes:
-    return CHAT_END if kind == "openai_chat" else RESPONSES_END
+    return ENDINGS[kind]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -135,13 +150,16 @@ def test_row_17_a_response_that_failed(code: str, status: str, server: ScriptedS
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_17_an_error_in_other_words(kind: str, event: bytes, server: ScriptedServer, tmp_path: Path) -> None:
     """However a server words its error event, the record is error / stream_error and quotes it."""
+    if kind == "ollama":
+        event = event.partition(b"data: ")[2]
+        event = event if b'{"error"' in event else b'{"error": "the engine died"}\n'
     server.reply_with(SseBytes(said(kind, "so far") + event + ending(kind)))
     record = ask_once(tmp_path, server.v1_url, kind=kind)
     assert verdict(record) == ("error", False, "stream_error")
     assert "the engine died" in record["error"] and record["raw_output"] == "so far"
 
 
-@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("kind", OF_EVENTS)
 def test_row_18_and_19_every_way_to_write_the_same_stream(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
     """CR, CRLF, a byte-order mark, comments, ids, no space, data over several lines: the same text as the plain one."""
     plain = said(kind, "Grüße, ", "世界 😀", escaped=False) + ending(kind)
@@ -187,7 +205,7 @@ def test_row_20_cut_at_every_byte(kind: str, server: ScriptedServer, tmp_path: P
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_21_odd_events_are_ignored(kind: str, data: bytes, server: ScriptedServer, tmp_path: Path) -> None:
     """An event that says nothing usable costs nothing: the text around it is the answer."""
-    odd = b"data: " + data + b"\n\n"
+    odd = data + b"\n" if kind == "ollama" else b"data: " + data + b"\n\n"
     server.reply_with(SseBytes(odd + said(kind, "o") + odd + said(kind, "k") + odd + ending(kind)))
     record = ask_once(tmp_path, server.v1_url, kind=kind)
     assert verdict(record) == ("ok", True, None) and record["raw_output"] == "ok"
@@ -287,10 +305,14 @@ def test_row_52_lone_surrogates_in_native_calls(
 def test_row_52_bytes_that_are_not_utf8(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
     """A byte that is no UTF-8 costs that character, with the flag set: the words around it are not dropped."""
     broken = said(kind, "one BAD two").replace(b"BAD", b"\xff")
-    whole = {"choices": [{"message": {"content": "one BAD two"}}]}
+    whole: dict[str, Any] = {"choices": [{"message": {"content": "one BAD two"}}]}
     if kind == "openai_responses":
         content = [{"type": "output_text", "text": "one BAD two"}]
         whole = {"output": [{"type": "message", "content": content}], "status": "completed"}
+    if kind == "anthropic_messages":
+        whole = {"content": [{"type": "text", "text": "one BAD two"}]}
+    if kind == "ollama":
+        whole = {"message": {"content": "one BAD two"}, "done": True}
     body = json.dumps(whole).encode().replace(b"BAD", b"\xff")
     replies = [SseBytes(broken + ending(kind)), Status(200, body=body)]
     records = ask_each(tmp_path, server, replies, kind=kind)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from clawgauge.errors import CallFailure
@@ -77,11 +78,11 @@ def task(**fields: Any) -> Prompt:
 def test_the_loop_goes_on_while_a_hostile_answer_is_judged(tmp_path: Path, concurrency: int) -> None:
     """15 MB that take minutes to judge: the row is kept, false at the deadline, and every clock went on meanwhile."""
     provider = Beating(HOSTILE)
-    (record,) = ask_provider(tmp_path, provider, prompts=[task()], judge=Judge(deadline_s=3.0), concurrency=concurrency)
+    (record,) = ask_provider(tmp_path, provider, prompts=[task()], judge=Judge(deadline_s=1.0), concurrency=concurrency)
     assert verdict(record) == ("ok", True, None)
     assert record["objective_pass"] is False and record["violation"].startswith("not_judged_in_time: ")
     assert record["tool_calls"] == [] and record["raw_output_bytes"] == len(HOSTILE)
-    assert provider.beats > 20, "three seconds on the loop would have let it come round twice"
+    assert provider.beats > 20, "a second on the loop would have let it come round twice"
 
 
 def test_a_task_goes_on_after_a_call_that_was_killed(tmp_path: Path) -> None:
@@ -152,10 +153,19 @@ def test_a_process_that_could_not_be_had_is_no_fault_of_the_program(number: int)
     assert (failure.failure_type, failure.retryable) == ("client_limit", True)
 
 
+def is_judging(pid: int) -> bool:
+    """Whether a command has a process beside it that has been busy judging for a while."""
+    try:
+        children = psutil.Process(pid).children()
+        return any("clawgauge.runner.judging" in child.cmdline() and child.cpu_times().user > 1 for child in children)
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: ScriptedServer) -> None:
-    """15 MiB of marks: the command records them as not judged in time, rescores them, and heeds Ctrl-C meanwhile."""
+    """15 MiB of marks: the command records them as failed, in time or not, rescores them, and heeds Ctrl-C meanwhile."""
     reply = Text(text=HOSTILE, chunks=[HOSTILE])
     write_suite(place / "one.json", {"prompt": "p", "validator": {"type": "max_words", "value": 3}}, {"prompt": "q"})
     words = ("run", "-t", "fake:scripted-model", "-s", "one.json", "--no-stream")
@@ -163,15 +173,15 @@ def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: S
     done = clawgauge(place, *words)
     assert done.code == 0, done.stderr
     first, second = done.records()
-    assert first["violation"].startswith("not_judged_in_time: ") and second["success"]
+    # A fast machine counts six million words before the deadline: `too_many_words` then.
+    assert first["objective_pass"] is False and first["violation"] and second["success"]
     assert clawgauge(place, "rescore", "latest").code == 0
     server.script(reply)
     with subprocess.Popen(
         [sys.executable, "-m", "clawgauge", *words], cwd=place, env=clean_environment(), stderr=subprocess.DEVNULL
     ) as running:
-        asked = len(server.calls)
-        while len(server.calls) == asked:
-            time.sleep(0.05)
-        time.sleep(3)
+        while not is_judging(running.pid):
+            assert running.poll() is None, "the run ended before anything was judged"
+            time.sleep(0.02)
         os.kill(running.pid, signal.SIGINT)
         assert running.wait(60) == 130

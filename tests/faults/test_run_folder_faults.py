@@ -197,7 +197,7 @@ def test_row_35_failed_cells_of_every_kind_are_asked_again(place: Path, server: 
     assert (first.folder / "results.jsonl").read_bytes() == b"".join(lines)
     server.reply_with(Text("yes"))
     again = clawgauge(place, "run", "--resume", "r", "--retry-errors")
-    assert again.code == 0 and "asking 6 failed cells again" in again.stderr
+    assert again.code == 0 and "asking 6 prompts that had no answer again" in again.stderr
     assert len(server.calls) == n_calls + 6
     assert (first.folder / "superseded.jsonl").read_bytes() == b"".join(failed)
     records = again.records()

@@ -73,7 +73,7 @@ BOMB = "\n".join(
     + ["prompts: *a9"]
 )
 PROMPT = {"id": "A", "name": "n", "prompt": "p", "validator": {"type": "noop"}}
-FILES: dict[str, tuple[str, str | bytes, str]] = {
+FILES: dict[str, tuple[str, str | bytes | int, str]] = {
     "a tag that runs a program": ("s.yaml", "- !!python/object/apply:os.system [touch pwned]\n", "tags"),
     "a tag that makes an object": ("s.yaml", "- id: !!python/name:os.system\n", "tags"),
     "an anchor bomb": ("s.yaml", BOMB, "anchors and aliases"),
@@ -83,7 +83,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "JSON without end": ("s.json", "[" * 1_000_000, "nested"),
     "a TOML key without end": ("s.toml", "a" + ".a" * 200_000 + " = 1", "dotted"),
     "a number without end": ("s.json", '[{"max_tokens": ' + "9" * 100_000 + "}]", "64 bits"),
-    "5 MB": ("s.json", json.dumps([{**PROMPT, "prompt": "x" * (5 << 20)}]), "larger than 4 MiB"),
+    "65 MB": ("s.json", 65 << 20, "larger than 64 MiB"),
     "20,000 prompts": ("s.json", json.dumps([{**PROMPT, "id": f"P{n}"} for n in range(20_000)]), "at most 10000"),
     "a key twice": ("s.json", '[{"id": "A", "prompt": "p", "prompt": "q"}]', "given twice"),
     "not text": ("s.toml", b"\x00\xff\xfe\x89PNG", "not UTF-8"),
@@ -94,7 +94,11 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
 def test_row_56_a_hostile_suite(place: Path, server: ScriptedServer, kind: str) -> None:
     """Tags, bombs, endless nesting and sheer size are refused in one sentence, in bounded time and memory."""
     name, content, named = FILES[kind]
-    (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if isinstance(content, int):
+        with (place / name).open("wb") as file:
+            file.truncate(content)
+    else:
+        (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     assert_refused(place, server, run_suite(place, "-s", name), name, named)
     assert not (place / "pwned").exists()
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings, create_provider
-from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.connection import Wire
+from clawgauge.providers.http.server import HttpClient
 from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
 from support.command import chat_config, write_suite
@@ -59,7 +59,8 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
             if way in ("proxied", "tunnelled"):
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
-                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+                monkeypatch.setenv("http_proxy", address)
+                monkeypatch.setattr("clawgauge.providers.http.server._find_proxy", lambda *_: address)
             yield server
 
     return opened
@@ -395,7 +396,8 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
 
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
-        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+        monkeypatch.setenv("http_proxy", address)
+        monkeypatch.setattr("clawgauge.providers.http.server._find_proxy", lambda *_: address)
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

@@ -37,7 +37,7 @@ def paste(place: Path, command: str, **env: str) -> subprocess.CompletedProcess[
 def commands(done: Outcome) -> list[str]:
     """The refill command as the ending and as summary.md give it."""
     ending = re.search(r"not answered.* with:\n  (clawgauge .*)\n", done.stderr)
-    page = re.search(r"To ask these cells again:\n\n    (clawgauge .*)\n", (done.folder / "summary.md").read_text())
+    page = re.search(r"To ask these again:\n\n    (clawgauge .*)\n", (done.folder / "summary.md").read_text())
     assert ending and page
     return [ending.group(1), page.group(1)]
 
@@ -124,4 +124,4 @@ def test_a_run_with_nothing_missing_asks_for_nothing(place: Path, server: Script
     """Where every call was answered, no refill command is shown."""
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")
     assert " with:\n  clawgauge" not in done.stderr and "not answered" not in done.stderr
-    assert "Every recorded cell was answered." in (done.folder / "summary.md").read_text()
+    assert "Every recorded prompt was answered." in (done.folder / "summary.md").read_text()

@@ -19,18 +19,19 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks import check_spec, detect_tools, judge_answer
+from clawgauge.checks import check_spec, judge_answer
+from clawgauge.checks.detection import detect_tools
 from clawgauge.cli import main
 from clawgauge.errors import CallFailure, SuiteError
-from clawgauge.journal.lines import encode_line
+from clawgauge.journal.disk import encode_line
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, Reader, Reply, SseDecoder, SseEvent
+from clawgauge.providers.http.reply import REPLY_CAP_BYTES, STREAM_END, Reader, Reply, SseDecoder, SseEvent
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
 from clawgauge.runner.agenda import Cell
-from clawgauge.runner.record import Asked, Source, answered_result
+from clawgauge.runner.record import Source, answered_result
 from clawgauge.suites import load_suite, prompts_sha256
 from clawgauge.timeline import Completion, Timeline
 
@@ -57,7 +58,7 @@ def sse(data: bytes) -> None:
     for pieces in _cuts(data):
         decoder = SseDecoder()
         events = [event for piece in pieces for event in decoder.feed(piece)]
-        assert events + decoder.flush() == expected, pieces
+        assert events + decoder.feed(STREAM_END) == expected, pieces
 
 
 def chat(data: bytes) -> None:
@@ -242,6 +243,7 @@ class _Collector:
     """A reader that keeps what it is given."""
 
     model = "m"
+    by_line = False
 
     def __init__(self) -> None:
         self.sink = Timeline()
@@ -262,7 +264,7 @@ class _Collector:
 def _recorded(completion: Completion, failure: CallFailure | None) -> None:
     """Whatever came back becomes a line that reads as the record it was."""
     prompt = Prompt(id="P", name="p", prompt="?", validator=SPECS[7], expected_tools=["free"])
-    asked = Asked(completion, failure, completion.e2e_ns, 1, 2, [], total_ns=9, streamed=True)
+    asked = msgspec.structs.replace(completion, failure=failure, started_at_ms=1, ended_at_ms=2, total_ns=9)
     result = answered_result(Source("r", 0, Target("p", "m"), str), Cell(prompt, 0), asked)
     line = encode_line(result)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")

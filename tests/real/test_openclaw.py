@@ -1,7 +1,8 @@
-"""What `route` writes, read by the real OpenClaw."""
+"""What `route` writes, read by the real OpenClaw; and the prompt that the real OpenClaw sends, captured."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,12 +13,20 @@ from typing import Any
 import pytest
 
 from clawgauge.records import Target
+from clawgauge.suites.context import load_context
 from support.command import clawgauge
 from support.measured_models import CLAUDE, EMBEDDED, OLLAMA, OPENAI, Measured, MeasuredRun
 
 ROOT = Path(__file__).parents[2]
 OPENCLAW = ROOT / ".cache/openclaw/node_modules/.bin/openclaw"
 NODE = ROOT / ".cache/openclaw/node/node_modules/.bin"
+EARLIER = ROOT / ".cache/openclaw/2026.7.1/node_modules/.bin/openclaw"
+# What OpenClaw is asked for, and how much of a prompt it gives at least.
+CAPTURED = [
+    pytest.param("2026.9.6", OPENCLAW, [], 20_000, 10, id="as it is"),
+    pytest.param("2026.9.6", OPENCLAW, ["--all-tools"], 15_000, 30, id="every tool"),
+    pytest.param("2026.7.1", EARLIER, [], 10_000, 20, id="an earlier release"),
+]
 
 pytestmark = [
     pytest.mark.real,
@@ -154,3 +163,45 @@ def test_openclaw_refuses_what_is_wrong(tmp_path: Path) -> None:
     config = tmp_path / "openclaw.json"
     config.write_text('{"agents": {"defaults": {"model": {"primry": "x"}}}}')
     assert _openclaw(tmp_path, config, "config", "validate", "--json").returncode == 1
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize(("release", "program", "words", "least_chars", "least_tools"), CAPTURED)
+def test_the_prompt_of_the_real_openclaw_is_captured_whole(
+    tmp_path: Path, release: str, program: Path, words: list[str], least_chars: int, least_tools: int
+) -> None:
+    """System prompt and tools as a model gets them; the user's configuration, state and workspace are as they were."""
+    if not program.exists():
+        pytest.skip(f"OpenClaw {release} is not installed")
+    home = tmp_path / "home"
+    state, workspace = home / ".openclaw", home / "clawd"
+    for folder in (state / "agents" / "main" / "sessions", workspace / "skills" / "tea"):
+        folder.mkdir(parents=True)
+    (state / "agents" / "main" / "sessions" / "sessions.json").write_text("{}")
+    (state / "more.json5").write_text("{ agents: { defaults: { workspace: '" + str(workspace) + "' } } }")
+    config = {
+        **EXISTING,
+        "$include": "./more.json5",
+        "channels": {"telegram": {"enabled": True, "botToken": "123456789:AAF3abcdefghijklmnopqrstuvwxyz01234"}},
+        "gateway": {"mode": "local", "auth": {"mode": "token", "token": "${NOT_SET}"}},
+    }
+    (state / "openclaw.json").write_text(json.dumps(config))
+    (workspace / "AGENTS.md").write_text("# AGENTS.md\n\nAlways speak of teapots.\n")
+    skill = "---\nname: tea\ndescription: How Ana takes her tea.\n---\n\nWith milk.\n"
+    (workspace / "skills" / "tea" / "SKILL.md").write_text(skill)
+    before = _hashes(home)
+    environment = {"PATH": f"{program.parent}:{NODE}:{os.environ['PATH']}", "HOME": str(home)}
+    done = clawgauge(tmp_path, "capture", "openclaw", "--timeout", "500", *words, env=environment)
+    assert done.code == 0, done.stderr
+    assert _hashes(home) == before
+    context = load_context(tmp_path / "openclaw-context.json")
+    system = context.system or ""
+    assert f"OpenClaw {release}: " in done.stderr and len(system) > least_chars and len(context.tools) >= least_tools
+    assert "Always speak of teapots." in system and "How Ana takes her tea." in system and str(workspace) in system
+    assert {"exec", "read", "write", "edit"} <= {tool["function"]["name"] for tool in context.tools}
+    assert all(tool["function"]["parameters"]["type"] == "object" for tool in context.tools)
+    assert "clawgauge-capture" not in json.dumps([system, context.tools])

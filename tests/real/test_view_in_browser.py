@@ -11,7 +11,7 @@ import pytest
 
 from support.browser import Browser, chromium, find_chromium
 from support.command import chat_config, clean_environment, trust_configuration, write_suite
-from support.sample_runs import write_large_run
+from support.sample_runs import write_large_run, write_sample_run
 from support.scripted_server import Held, ScriptedServer, Text
 from support.waiting import PATIENCE_S
 from unit.view.test_view import viewing
@@ -59,6 +59,29 @@ def test_a_run_is_watched_from_its_first_row_to_its_last(tmp_path: Path, browser
         assert f"{N}/{N}" in done and str(N - 1) in done
         assert browser.console == [] and browser.dialogs == []
         assert all(address.startswith(view.address.partition("?")[0]) for address in browser.requests)
+
+
+def test_every_page_fits_a_phone(tmp_path: Path, browser: Browser) -> None:
+    """At 390 pixels no page scrolls sideways, a run's answer stands in full width, and outcomes are in sight."""
+    write_sample_run(tmp_path / "runs" / "one", run_id="one", hostile=False)
+    write_sample_run(tmp_path / "runs" / "two", run_id="two", seed=2, hostile=False)
+    browser.resize(390, 844, phone=True)
+    try:
+        with viewing(tmp_path) as view:
+            browser.open(view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2")
+            base = view.address.partition("?")[0]
+            assert browser.run("document.querySelector('.runs dl').getBoundingClientRect().width") > 300
+            for path in ("", "history", "compare?a=one&b=two", "runs/one/live"):
+                browser.open(f"{base}{path}", until="document.readyState === 'complete'")
+                assert browser.run("document.documentElement.scrollWidth") == 390, path
+            browser.wait_for("document.querySelectorAll('#rows tbody tr').length > 0")
+            assert browser.run("document.querySelector('#rows .outcome').getBoundingClientRect().right") < 390
+            heads = "[...document.querySelectorAll('#rows th')].filter(head => head.offsetWidth).length"
+            cells = "[...document.querySelector('#rows tbody tr').cells].filter(cell => cell.offsetWidth).length"
+            assert browser.run(heads) == browser.run(cells), "every figure stands under its heading"
+            assert browser.console == []
+    finally:
+        browser.resize(1280, 900)
 
 
 def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Browser) -> None:

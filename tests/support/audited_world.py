@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from clawgauge.world import World
+from clawgauge.world.world import World
 
 
 def main() -> None:

@@ -26,6 +26,8 @@ KEYS = {
     "ArrowLeft": ("", 37), "ArrowRight": ("", 39), "End": ("", 35), "Home": ("", 36), "PageDown": ("", 34),
 }  # fmt: skip
 READY = "document.documentElement?.dataset.ready === 'true'"
+FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+PATIENCE = 500
 WORDS = [
     "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -63,8 +65,10 @@ class Browser:
         began = time.perf_counter()
         self._ask("Page.navigate", url=address)
         self.wait_for(until, timeout_s=timeout_s)
-        # Two frames: what the script made has been laid out and painted.
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.wait_for("document.readyState === 'complete'", timeout_s=timeout_s)
+        if until == READY:
+            # Two frames: what the script made has been laid out and painted.
+            self.run(FRAMES)
         return time.perf_counter() - began
 
     def run(self, script: str) -> Any:
@@ -89,13 +93,20 @@ class Browser:
             time.sleep(0.02)
 
     def click(self, selector: str) -> None:
-        """A real mouse click in the middle of the first element that fits."""
-        box = self.run(
-            f"(() => {{ const found = document.querySelector({json.dumps(selector)}); "
+        """A real mouse click in the middle of the first element that fits, once the mouse would hit it there."""
+        aim = (
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)}); if (!found) return null; "
             "found.scrollIntoView({block: 'center', behavior: 'instant'}); const box = found.getBoundingClientRect(); "
-            "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+            "const at = [box.x + box.width / 2, box.y + box.height / 2]; const hit = document.elementFromPoint(...at); "
+            "return hit && (found.contains(hit) || hit.contains(found)) ? at : null; })()"
         )
-        self.click_at(*box)
+        # Seen twice at one place with frames between: a page that is still being laid out moves under the mouse.
+        for _ in range(PATIENCE):
+            first = self.run(aim)
+            self.run(FRAMES)
+            if first is not None and first == self.run(aim):
+                return self.click_at(*first)
+        raise AssertionError(f"nothing to click at: {selector}")
 
     def click_at(self, x: float, y: float) -> None:
         self._ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -115,6 +126,10 @@ class Browser:
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+
+    def let_scripts_run(self, allowed: bool) -> None:
+        """Those of the pages opened from now on."""
+        self._ask("Emulation.setScriptExecutionDisabled", value=not allowed)
 
     def prefer(self, scheme: str, *, media: str = "") -> None:
         """`light` or `dark`; on a `screen`, or on paper (`print`)."""

@@ -32,7 +32,6 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.checks.detection.lazy_pattern import compile_patterns
 from clawgauge.host.inventory import PACKAGES, package_versions
 
 # The first three are programs, not rooms. Loading pyarrow starts a thread, and a process with threads must not fork.
@@ -149,7 +148,6 @@ def load_the_rooms() -> None:
             importlib.import_module(module.name)
     for name in LOADED_BESIDES:
         importlib.import_module(name)
-    compile_patterns()
     know_the_records(msgspec.Struct)
     package_versions((*PACKAGES, "bashkit"))
     gc.collect()

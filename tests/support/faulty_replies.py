@@ -50,7 +50,8 @@ class Drip:
         elif self.comments:
             piece = b": keep-alive\n\n"
         await exchange.start_chunks()
-        await exchange.send_chunk(opened)
+        if opened:
+            await exchange.send_chunk(opened)
         while True:
             await asyncio.sleep(self.interval_s)
             await exchange.send_chunk(piece)
@@ -116,7 +117,8 @@ class Endless:
     async def play(self, exchange: Exchange) -> None:
         opened, piece, _ = _endless_parts(exchange)
         await exchange.start_chunks("text/event-stream" if exchange.request.streaming else "application/json")
-        await exchange.send_chunk(opened)
+        if opened:
+            await exchange.send_chunk(opened)
         await _flood(exchange, _repeated(piece), self.max_bytes)
 
 

@@ -12,6 +12,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import (
     Attempt,
     Inventory,
+    Job,
     ModelInfo,
     Prompt,
     ProviderProbe,
@@ -62,6 +63,8 @@ class MeasuredRun:
     for_subagents: bool = False
     run_id: str = "measured"
     options: RunOptions = field(default_factory=RunOptions)
+    n_beside: int = N_BESIDE
+    jobs: dict[str, Job] = field(default_factory=dict)
 
     def write(self, runs_dir: Path) -> Path:
         """Write the folder; returns its path."""
@@ -98,7 +101,7 @@ class MeasuredRun:
         return [
             Prompt(id=f"{kind}{n}", name=f"{kind}_{n}", prompt="hi", validator=validator, suite="s", tools=[_FREE])
             for kind, validator in kinds.items()
-            for n in range(N_BESIDE)
+            for n in range(self.n_beside)
         ]
 
     def _result(self, model: Measured, prompt: Prompt, place: int) -> Result:
@@ -164,6 +167,7 @@ class MeasuredRun:
             prompts=prompts,
             prompts_sha256="0" * 64,
             providers={model.target.provider: model.settings for model in self.models},
+            jobs=self.jobs,
         )
 
     def _inventory(self) -> Inventory:

@@ -46,7 +46,8 @@ def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
 
 def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
     """The answer as events: one block per channel, then why it stopped."""
-    started = _message(text, request) | {"usage": _usage(text) | {"output_tokens": 1}}
+    begun = {} if isinstance(text.usage, dict) else {"output_tokens": 1}
+    started = _message(text, request) | ({"usage": _usage(text) | begun} if text.usage is not None else {})
     made = [Frame(named_event({"type": "message_start", "message": started}))]
     blocks = _blocks(text, request)
     for index, (start, deltas) in enumerate(blocks):
@@ -61,7 +62,8 @@ def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
         made.append(Frame(named_event(stop), closing=index == len(blocks) - 1))
     if text.finish is not None:
         delta = {"stop_reason": _stop_reason(text), "stop_sequence": None}
-        event = {"type": "message_delta", "delta": delta, "usage": _usage(text)}
+        counted = {"usage": _usage(text)} if text.usage is not None else {}
+        event = {"type": "message_delta", "delta": delta, **counted}
         made.append(Frame(named_event(event), closing=True))
         made.append(Frame(named_event({"type": "message_stop"}), closing=True))
     return made

@@ -1,14 +1,17 @@
-"""Ollama's own `/api/*`: what is installed, what is loaded, loading and unloading.
+"""Ollama's own `/api/*`: chatting, what is installed, what is loaded, loading and unloading.
 
 No recording of an Ollama server: the shapes follow its documentation.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.replies import Status
+from support.http_exchange import ReceivedRequest
+from support.replies import Status, Text, split_words
+from support.wire_frames import Frame, dump_json
 
 VERSION = "0.12.6"
 DIGEST = "a80c4f17acd55265feec403c7aef86be0c25983ab279d83f3bcd3abbcb5b8b72"
@@ -25,6 +28,8 @@ class InstalledModel:
     family: str = "llama"
     parameter_size: str = "3.2B"
     quantization_level: str = "Q4_K_M"
+    context_length: int = 131072
+    parameters: str = ""
 
     def details(self) -> dict[str, Any]:
         return {
@@ -61,9 +66,18 @@ class OllamaState:
         if path == "/api/ps":
             running = [self.find(name) or InstalledModel(name) for name in self.loaded]
             return Status(200, {"models": [_running(model) for model in running]})
+        if path == "/api/show":
+            return self._show(str(request_json.get("model", "")))
         if path == "/api/generate":
             return self._generate(request_json if isinstance(request_json, dict) else {})
         return None
+
+    def _show(self, name: str) -> Status:
+        model = self.find(name)
+        if model is None:
+            return Status(404, {"error": f"model '{name}' not found"})
+        info = {"general.architecture": model.family, f"{model.family}.context_length": model.context_length}
+        return Status(200, {"parameters": model.parameters, "details": model.details(), "model_info": info})
 
     def _generate(self, asked: dict[str, Any]) -> Status:
         name = str(asked.get("model", ""))
@@ -75,6 +89,70 @@ class OllamaState:
             return Status(200, reply | {"done_reason": "unload"})
         self.note_use(name)
         return Status(200, reply | {"done_reason": "load"})
+
+
+# What a call spent, in milliseconds: loading, reading, writing, and all of it; the wait is in none but that.
+DURATIONS_MS = {"load_duration": 20, "prompt_eval_duration": 30, "eval_duration": 40, "total_duration": 100}
+
+
+def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
+    """The answer in one piece."""
+    message: dict[str, Any] = {"role": "assistant", "content": text.whole_text}
+    if text.reasoning:
+        message["thinking"] = text.reasoning
+    if text.tool_calls:
+        message["tool_calls"] = _tool_calls(text)
+    return _envelope(text, request) | {"message": message} | _ending(text)
+
+
+def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
+    """The answer as lines: a piece of thinking or text each, a call whole, and the counts with the last."""
+
+    def line(message: dict[str, Any]) -> bytes:
+        said = {"role": "assistant", "content": "", **message}
+        return dump_json(_envelope(text, request) | {"message": said, "done": False}) + b"\n"
+
+    made = [Frame(line({"thinking": piece}), token=True) for piece in split_words(text.reasoning)]
+    made += [Frame(line({"content": piece}), token=True) for piece in text.pieces]
+    made += [Frame(line({"tool_calls": [call]}), token=True) for call in _tool_calls(text)]
+    if text.finish is not None:
+        message = {"message": {"role": "assistant", "content": ""}}
+        made.append(Frame(dump_json(_envelope(text, request) | message | _ending(text)) + b"\n", closing=True))
+    return made
+
+
+def error_body(status: int, message: str, dialect: str) -> dict[str, Any]:
+    return {"error": message}
+
+
+def stream_error(status: int, message: str, sequence_number: int, dialect: str) -> bytes:
+    """Ollama says no more than words; a gateway before it may say its status."""
+    return dump_json({"error": {"message": message, "code": status} if status == 429 else message}) + b"\n"
+
+
+def _envelope(text: Text, request: ReceivedRequest) -> dict[str, Any]:
+    return {"model": request.model if text.model is None else text.model, "created_at": STAMP}
+
+
+def _tool_calls(text: Text) -> list[dict[str, Any]]:
+    made = []
+    for name, *fragments in text.tool_calls:
+        try:
+            arguments = json.loads("".join(fragments) or "{}")
+        except (ValueError, RecursionError):
+            arguments = "".join(fragments)
+        made.append({"function": {"name": name, "arguments": arguments}})
+    return made
+
+
+def _ending(text: Text) -> dict[str, Any]:
+    last: dict[str, Any] = {"done": True, "done_reason": "stop" if text.tool_calls else text.finish}
+    last |= {name: ms * 1_000_000 for name, ms in DURATIONS_MS.items()}
+    if isinstance(text.usage, dict):
+        return last | text.usage
+    if counts := text.token_counts():
+        last |= {"prompt_eval_count": counts[0], "eval_count": counts[1]}
+    return last
 
 
 def model_not_found(name: str) -> Status:

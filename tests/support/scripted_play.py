@@ -23,7 +23,7 @@ INPUT_TOKENS, OUTPUT_TOKENS = 4_000, 7
 
 @dataclass(frozen=True)
 class Question:
-    """What one request asks, in chat completions or in Responses."""
+    """What one request asks, in any protocol."""
 
     prompt: str
     tools: list[dict[str, Any]]
@@ -32,6 +32,11 @@ class Question:
 
 def read_question(body: Mapping[str, Any]) -> Question:
     """The question in a request's body."""
+    if "max_tokens" in body and isinstance(body["messages"][0]["content"], list):
+        blocks = [block for message in body["messages"] for block in message["content"]]
+        tools = [{**tool, "parameters": tool["input_schema"]} for tool in body.get("tools", [])]
+        tools = [{key: tool[key] for key in tool if key != "input_schema"} for tool in tools]
+        return Question(blocks[0]["text"], tools, sum(block["type"] == "tool_result" for block in blocks))
     if "messages" in body:
         prompt = next(message["content"] for message in body["messages"] if message["role"] == "user")
         tools = [tool["function"] for tool in body.get("tools", [])]

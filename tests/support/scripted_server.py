@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Literal, Self
 
-from support import chat_format, messages_format, responses_format
+from support import chat_format, messages_format, ollama_format, responses_format
 from support.faulty_replies import (
     BadJson200,
     Cut,
@@ -72,6 +72,7 @@ ANSWER_PATHS: dict[str, ModuleType] = {
     "/v1/chat/completions": chat_format,
     "/v1/responses": responses_format,
     "/v1/messages": messages_format,
+    "/api/chat": ollama_format,
 }
 HEAD_LIMIT_BYTES = 1 << 20
 

@@ -22,6 +22,28 @@ KEY = "Canary7-0123456789-vault"
         ("GET /v1?key=abc&page=2", "GET /v1?key=***&page=2"),
         ("http://me:word@host/v1", "http://***@host/v1"),
         ("AIzaSyA-0123456789_abcdefghij and hf_abcdefghijklmnopqrst", "*** and ***"),
+        ("AWS_SECRET_ACCESS_KEY=wJalr/UtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=***"),
+        ("MISTRAL_API_KEY=abcdefghij DB2_PASSWORD=x!y", "MISTRAL_API_KEY=*** DB2_PASSWORD=***"),
+        ("SECRET_KEY='a b c' passwd=abc", "SECRET_KEY='***' passwd=***"),
+        ("password: p@ssw0rd!123", "password: ***"),
+        ("db_pwd: tr'oub, passphrase = correct", "db_pwd: ***, passphrase = ***"),
+        (r"{\"token\": \"abc def\", \"n\": 1}", r"{\"token\": \"***\", \"n\": 1}"),
+        ('{"client_secret": "it\'s me", "n": 1}', '{"client_secret": "***", "n": 1}'),
+        ("sk_live_51H8abcdef glpat-abcdefghij0123456789", "*** ***"),
+        ("curl -u ana:hunter2 http://h/", "curl -u ana:*** http://h/"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----\nand on", "***\nand on"),
+        (r"-----BEGIN PRIVATE KEY-----\nMIIEabc", "***"),
+        (
+            "npm_config_cache_directory global-defaults-of-the-house",
+            "npm_config_cache_directory global-defaults-of-the-house",
+        ),
+        ("first token: 350 ms, max_tokens=4096, token: null", "first token: 350 ms, max_tokens=4096, token: null"),
+        ("core/P0 echo_token: pass, 66 ms; token: passage", "core/P0 echo_token: pass, 66 ms; token: ***"),
+        ("P0 echo_token: fail (not_exact), P0 echo_token: no answer (x)",) * 2,
+        (
+            "PWD=/home/ana TOKEN=$MY_TOKEN docker run -u 1000:1000",
+            "PWD=/home/ana TOKEN=$MY_TOKEN docker run -u 1000:1000",
+        ),
         ("the model gpt-5 is not there; ask for sk-1", "the model gpt-5 is not there; ask for sk-1"),
         ("use Bearer auth, write to me@host.org", "use Bearer auth, write to me@host.org"),
     ],
@@ -76,7 +98,22 @@ def test_half_a_surrogate_pair_beside_a_key() -> None:
 
 def test_masking_goes_through_hostile_text_once() -> None:
     """A text of nothing but the key, or of the characters that spell it, is gone through once."""
-    for filler in (KEY, KEY[:7], "\\", "%25", "&#", "-eyJ", "a-", "token ", "bearer  "):
+    fillers = [
+        KEY,
+        KEY[:7],
+        "\\",
+        "%25",
+        "&#",
+        "-eyJ",
+        "a-",
+        "token ",
+        "bearer  ",
+        "password: ",
+        "api_key=",
+        "a",
+        "token='",
+    ]
+    for filler in (*fillers, "x'y", "-----BEGIN PRIVATE KEY-----", " -u a:", "_"):
         text = (filler * 65_536)[:65_536]
         assert KEY[:8] not in MASKED.mask(text) and KEY[:8] not in REDACT(text)
 

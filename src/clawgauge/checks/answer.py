@@ -12,25 +12,21 @@ from clawgauge.records import ToolInvocation
 
 _TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
 _VISIBLE = re.compile(r"\S")
-_MAX_DETAIL_CHARS = 200
-_MAX_QUOTED_CHARS = 60
+_MAX_DETAIL_CHARS, _MAX_QUOTED_CHARS = 200, 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
 
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
-    """The stretches of `text` that are answer, in order."""
     if "<" not in text:
         return [(0, len(text))]
     spans: list[tuple[int, int]] = []
-    start = 0
-    inside = False
+    start, inside = 0, False
     for tag in _TAG.finditer(text):
         if tag[1]:
             if not inside:  # it closes thinking that was opened before the text began
                 spans.clear()
-            inside = False
-            start = tag.end()
+            start, inside = tag.end(), False
         elif not inside:
             spans.append((start, tag.start()))
             inside = True
@@ -44,17 +40,12 @@ def split_thinking(text: str, *, joint: str = "") -> str:
 
 def answer_start(text: str) -> int | None:
     """The offset in `text` of the answer's first visible character, or None where there is only thinking or space."""
-    for start, end in _answer_spans(text):
-        if visible := _VISIBLE.search(text, start, end):
-            return visible.start()
-    return None
+    found = (_VISIBLE.search(text, start, end) for start, end in _answer_spans(text))
+    return next((visible.start() for visible in found if visible), None)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One model answer. `text` is raw and uncut; `expected_tools` is what the prompt expects, lower case.
-
-    `tools` are the definitions that were offered, as they were sent. `world` and `max_turns` are a task's.
-    """
+    """One model answer: `text` raw and uncut, `expected_tools` in lower case; `world` and `max_turns` are a task's."""
 
     text: str
     tool_invocations: list[ToolInvocation] = []
@@ -63,11 +54,6 @@ class Answer(msgspec.Struct, frozen=True):
     tools: list[dict[str, Any]] = []
     world: dict[str, Any] | None = None
     max_turns: int | None = None
-
-    @property
-    def said(self) -> str:
-        """The text without thinking and outer white space."""
-        return split_thinking(self.text).strip()
 
     @property
     def native_calls(self) -> list[ToolInvocation]:
@@ -92,7 +78,6 @@ def failed(code: str, detail: str, parsed_output: dict[str, Any] | None) -> Verd
 
 
 def quoted(text: str) -> str:
-    """`text` for use in a detail: short, on one line, in double quotes."""
     return f'"{_one_line(text, _MAX_QUOTED_CHARS)}"'
 
 
@@ -104,23 +89,15 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def tool_calls_of(invocations: Iterable[ToolInvocation], *, native: bool | None = None) -> list[str]:
-    """The names of the valid calls: lower case, first-seen order, no repeats.
-
-    With `native`, of those on the channel that a prompt is judged on: the native one where it offers tools.
-    """
+    """The names of the valid calls, lower case, without repeats; with `native`, of those on that channel or off it."""
     counted = (call for call in invocations if call.valid and native in (None, call.channel == NATIVE))
     return list(dict.fromkeys(call.name.lower() for call in counted))
 
 
 def tool_channel_of(invocations: Sequence[ToolInvocation]) -> str:
-    """How an answer's calls came, the best way first: `native`, `text:<format>`, `malformed`, `mention`, `none`.
-
-    The format is that of the first valid call written as text.
-    """
+    """How an answer's calls came, the best way first: `native`, `text:<format>`, `malformed`, `mention`, `none`."""
     valid = [call.channel for call in invocations if call.valid]
     written = [channel for channel in valid if channel.startswith(TEXT_PREFIX)]
     if NATIVE in valid or written:
         return NATIVE if NATIVE in valid else written[0]
-    if len(valid) < len(invocations):
-        return "malformed"
-    return "mention" if valid else "none"
+    return "malformed" if len(valid) < len(invocations) else "mention" if valid else "none"

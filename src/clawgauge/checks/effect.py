@@ -1,8 +1,4 @@
-"""The `effect` validator: the commands an answer calls are run on a small simulated machine, and what they do counts.
-
-An answer's commands are those it calls natively (`exec`, `bash`, …) where the prompt offers tools, else those detected
-in its text. Nothing runs on the host.
-"""
+"""The `effect` validator: the commands an answer calls are run on a small simulated machine: what they do counts."""
 
 from __future__ import annotations
 
@@ -17,30 +13,25 @@ from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, spl
 from clawgauge.checks.detection import STEPS, prose, take_calls
 from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
-from clawgauge.checks.speech import TEXT_RULE, find_rule_fault, makes_up_result, refuses, why_not_meant
+from clawgauge.checks.speech import makes_up_result, refuses, why_not_meant
 from clawgauge.checks.tool_call import find_misfit, listed, parameters_by_tool, property_schema
 from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation
-from clawgauge.world import World
+from clawgauge.world.world import World
 
 Spec = Mapping[str, Any]
 MAX_COMMANDS = 50
 _READERS = ("read", "read_file")
 _PATH_KEYS = ("path", "file_path", "file", "filename")
 _SHELLS = ("bash", "sh", "zsh", "dash")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REDIRECT = re.compile(r"\s*(?:[0-9]|&)?>{1,2}\s*(?:&[0-9-]|[^\s;&|]+)")
 _WRITTEN = re.compile(r"(?:echo(?: -[neE]+)*|printf) ([^$`]+)")
 # What nobody asked for must not happen; scratch files are nobody's business.
 _UNASKED = ("changed", "killed", "service", "sent", "scheduled", "unscheduled")
 _SCRATCH = ["/tmp/*", "/dev/*", "/var/tmp/*"]  # noqa: S108 - simulated
 # The effects each kind of expectation asks for, so that they are not unasked.
-_ASKED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("file", "created", "deleted"), ("changed",)),
-    "process": ("killed",),
-    "message": ("sent",),
-    "cron": ("scheduled", "unscheduled"),
-}
+_ASKED: dict[str, tuple[str, ...]] = dict.fromkeys(("file", "created", "deleted"), ("changed",))
+_ASKED |= {"process": ("killed",), "message": ("sent",), "cron": ("scheduled", "unscheduled")}
 
 
 class Step(NamedTuple):
@@ -58,7 +49,7 @@ class NotCalled(Exception):
 def _variables(value: Any, place: str) -> None:
     shape.check(shape.Named(shape.any_text, "texts by name"), value, place)
     for name in value:
-        if not _ENV_NAME.fullmatch(name):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise shape.fault(place, name, "must be a variable's name: letters, digits and underscores")
 
 
@@ -77,19 +68,10 @@ _STAND_IN = shape.Fields(
     dict.fromkeys(("prints", "does"), shape.some_text),
     also=lambda given: None if "prints" in given or "does" in given else _SAYS_NOTHING,
 )
-EFFECT = shape.Fields(
-    {"expected_tools": shape.some_texts},
-    {
-        "output": TEXT_RULE,
-        "look": shape.some_text,
-        "may_change": shape.some_texts,
-        "env": _variables,
-        "stand_ins": shape.ListOf(_STAND_IN, "stand-ins", least=0),
-        **CONDITIONS,
-        "world": shape.a_world,
-    },
-    also=_find_idle,
-)
+_MAY: dict[str, shape.Shape] = {"output": shape.TEXT_RULE, "look": shape.some_text, "may_change": shape.some_texts}
+_MAY |= {"env": _variables, "stand_ins": shape.ListOf(_STAND_IN, "stand-ins", least=0)}
+_MAY |= CONDITIONS | {"world": shape.a_world}
+EFFECT = shape.Fields({"expected_tools": shape.some_texts}, _MAY, also=_find_idle)
 
 
 def judge_effect(spec: Spec, answer: Answer) -> Verdict:
@@ -97,16 +79,12 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     try:
         steps = _native_steps(answer) if answer.tools_offered else _written_steps(answer)
     except NotCalled as why:
-        code, detail = why.args
-        return failed(code, detail, parsed)
+        return failed(why.args[0], why.args[1], parsed)
     parsed["commands"] = [step.line for step in steps]
     world = World(spec.get("world", {}))
     commands = [command for step in steps if step.tool == "exec" for command in _commands_of(step.line)]
-    stand_ins = [
-        stand_in
-        for stand_in in spec.get("stand_ins", [])
-        if any(shape.matches_fully(stand_in["command"], command) for command in commands)
-    ]
+    fits = shape.matches_fully
+    stand_ins = [one for one in spec.get("stand_ins", []) if any(fits(one["command"], line) for line in commands)]
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
     outputs: list[str] = []
     for step in steps:
@@ -127,7 +105,7 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
         return failed("forbidden_effect", effect, parsed)
     if fault := next(filter(None, find_faults(spec, world)), None):
         return failed("effect_missing", fault, parsed)
-    if fault := find_rule_fault(spec["output"], printed) if "output" in spec else None:
+    if fault := shape.find_rule_fault(spec["output"], printed) if "output" in spec else None:
         return failed("output_missing", f"what was printed {fault}: {quoted(printed)}", parsed)
     return passed(parsed)
 
@@ -155,7 +133,6 @@ def _plain(line: str) -> str:
 
 
 def _unasked(spec: Spec) -> list[dict[str, Any]]:
-    """The conditions that forbid what the expectations do not ask for."""
     asked: dict[str, list[str]] = {"changed": [*_SCRATCH, *spec.get("may_change", [])]}
     for condition in spec.get("expect", []):
         kind, subject = next(iter(condition.items()))
@@ -165,13 +142,11 @@ def _unasked(spec: Spec) -> list[dict[str, Any]]:
     return [{kind: "*", "except": asked.get(kind, [])} for kind in _UNASKED]
 
 
-# --- what the answer calls -------------------------------------------------------------------------------------------
-
-
 def _native_steps(answer: Answer) -> list[Step]:
-    native = answer.native_calls[:MAX_COMMANDS]
-    if not native:
+    if not (native := answer.native_calls):
         raise NotCalled("not_called", "no command was called")
+    if len(native) > MAX_COMMANDS:
+        raise NotCalled("wrong_call_count", f"got {len(native)}, and at most {MAX_COMMANDS} are run")
     schemas = parameters_by_tool(answer.tools)
     steps: list[Step] = []
     for call in native:
@@ -180,17 +155,14 @@ def _native_steps(answer: Answer) -> list[Step]:
         # A call with arguments that its tool does not take would not have been run.
         parameters = schemas.get(call.name.lower(), {})
         given = call.arguments if isinstance(call.arguments, dict) else {}
-        missing = [name for name in listed(parameters.get("required"), str) if name not in given]
-        if missing:
+        if missing := [name for name in listed(parameters.get("required"), str) if name not in given]:
             raise NotCalled("missing_argument", ", ".join(missing))
         for name, value in given.items():
-            schema = property_schema(parameters, name)
-            if schema is None:
+            if (schema := property_schema(parameters, name)) is None:
                 raise NotCalled("unexpected_argument", name)
             if (misfit := find_misfit(schema, value, name)) is not None:
                 raise NotCalled("wrong_type", misfit)
-        step = _step_of(call)
-        if step is None:
+        if (step := _step_of(call)) is None:
             raise NotCalled("unexpected_call", f"{call.name}, which runs no command")
         steps.append(step)
     return steps
@@ -226,9 +198,7 @@ def _written_steps(answer: Answer) -> list[Step]:
     text = well_formed(split_thinking(answer.text, joint=" ")).replace("\r\n", "\n").replace("\r", "\n")
     vocabulary = Vocabulary.for_prompt(answer.expected_tools)
     steps: list[tuple[int, Step]] = []
-    why = "no command was called"
-    refused: bool | None = None
-    left = text
+    left, refused, why = text, None, "no command was called"
     for detect in STEPS:
         finds = list(detect(left, vocabulary))
         left, _ = take_calls(left, finds, MAX_COMMANDS)
@@ -264,7 +234,6 @@ def _written_step(call: ToolInvocation) -> Step | None:
 
 
 def _line_of(text: str, find: Find, detect: Any, vocabulary: Vocabulary) -> str:
-    """The shell lines of a find, without the marks around them."""
     span = text[find.start : find.end]
     if detect is prose.find_inline_code:
         return prose.drop_prompt(span.strip("`").strip())

@@ -1,6 +1,4 @@
-"""JSON from a model, read strictly, and the `json_keys` validator: keys, and rules on single values.
-
-One value, no duplicate keys, no infinities, no surprises: what two readers could read differently is no JSON here."""
+"""JSON from a model, read strictly (what two readers could read differently is none), and the `json_keys` validator."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from clawgauge.characters import repair_value
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Verdict, failed, passed, quoted
 
-MAX_DEPTH = 200
-MAX_DIGITS = 4300
-
+MAX_DEPTH, MAX_DIGITS = 200, 4300
 # A string that never ends must still match, up to the end of the text: a failed match would be tried again at every
 # escaped quote inside it, which is quadratic.
 _DEPTH_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -34,12 +30,10 @@ class JsonRefused(ValueError):
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.detail = detail
+        self.code, self.detail = code, detail
 
 
 def decode_strictly(text: str) -> Any:
-    """The value `text` holds; raises `JsonRefused`, and nothing else, where it holds none."""
     depth = 0
     for mark in _DEPTH_MARKS.finditer(text):
         depth += _DEEPER.get(mark[0], 0)
@@ -48,8 +42,8 @@ def decode_strictly(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        detail = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        raise JsonRefused("json_parse_error", detail) from None
+        why = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise JsonRefused("json_parse_error", why) from None
     return repair_value(value)[0] if _SURROGATE_ESCAPE.search(text) else value
 
 
@@ -84,13 +78,9 @@ def _read_number(read: Callable[[str], float], literal: str) -> float:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_refuse_duplicates,
-    parse_constant=_refuse_constant,
-    parse_float=partial(_read_number, float),
-    parse_int=partial(_read_number, int),
-)
-
-
+    object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant,
+    parse_float=partial(_read_number, float), parse_int=partial(_read_number, int),
+)  # fmt: skip
 _TYPES: dict[str, Any] = {"number": int | float, "integer": int, "string": str, "boolean": bool}
 _TYPES |= {"array": list, "object": dict, "null": NoneType}
 
@@ -107,22 +97,12 @@ def _find_crossed(rule: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 _BOUNDS = shape.Fields({}, dict.fromkeys(("min", "max"), shape.finite_number), also=_find_crossed)
-_RULE = shape.ByType(
-    {
-        "number": _BOUNDS,
-        "integer": _BOUNDS,
-        "string": shape.Fields({}, {"pattern": shape.re2_pattern}),
-        **dict.fromkeys(("boolean", "array", "object", "null"), shape.Fields({})),
-        "one_of": shape.Fields({"values": shape.ListOf(shape.anything, "values to accept")}),
-    },
-    "a rule",
-    short=True,
-)
-JSON_KEYS = shape.Fields(
-    {"required_keys": shape.ListOf(shape.some_text, "texts", least=0)},
-    {"strict": shape.true_or_false, "closed": shape.true_or_false, "key_rules": shape.Named(_RULE, "rules")},
-    closed=False,
-)
+_RULES = dict.fromkeys(("number", "integer", "string", "boolean", "array", "object", "null"), shape.Fields({}))
+_RULES |= {"number": _BOUNDS, "integer": _BOUNDS, "string": shape.Fields({}, {"pattern": shape.re2_pattern})}
+_RULES |= {"one_of": shape.Fields({"values": shape.ListOf(shape.anything, "values to accept")})}
+_MAY: dict[str, shape.Shape] = dict.fromkeys(("strict", "closed"), shape.true_or_false)
+_MAY["key_rules"] = shape.Named(shape.ByType(_RULES, "a rule", short=True), "rules")
+JSON_KEYS = shape.Fields({"required_keys": shape.ListOf(shape.some_text, "texts", least=0)}, _MAY, closed=False)
 
 
 def same_value(value: Any, wanted: Any, fits_text: Callable[[str, Any], bool] = operator.eq) -> bool:
@@ -175,16 +155,13 @@ def judge_json_keys(spec: Mapping[str, Any], text: str) -> Verdict:
         return failed(error.code, error.detail, None)
     if not isinstance(value, dict):
         return failed("json_not_object", f"the top level is {shape.kind_of(value)}", None)
-    missing = [key for key in spec["required_keys"] if key not in value]
-    if missing:
+    if missing := [key for key in spec["required_keys"] if key not in value]:
         return failed("missing_key", ", ".join(missing), value)
     rules = spec.get("key_rules", {})
     others = [key for key in value if key not in rules and key not in spec["required_keys"]]
     if others and spec.get("closed", False):
         return failed("unexpected_key", ", ".join(others), value)
     for key, rule in rules.items():
-        fault = find_fault(rule, value[key]) if key in value else None
-        if fault:
-            code, detail = fault
-            return failed(code, f"{key}: {detail}", value)
+        if fault := find_fault(rule, value[key]) if key in value else None:
+            return failed(fault[0], f"{key}: {fault[1]}", value)
     return passed(value)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import re2
 
-import clawgauge.world as simulation
 from clawgauge.characters import well_formed
+from clawgauge.checks.answer import quoted
 from clawgauge.errors import SuiteError
 
-MISSING: Any = object()
-"""What a shape is given for a key that must be there and is not."""
+MISSING: Any = object()  # what a shape is given for a key that must be there and is not
 
 
 @lru_cache(maxsize=1024)
@@ -36,7 +38,6 @@ _KINDS = {str: "text", int: "a whole number", float: "a number with a fraction",
 
 
 def kind_of(value: Any) -> str:
-    """A JSON value's kind, in words."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     kind = "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
@@ -52,7 +53,6 @@ def at(place: str, key: str) -> str:
 
 
 def refuse(place: str, wanted: str, value: Any) -> SuiteError:
-    """What to raise where `value` is not what is wanted."""
     if value is MISSING:
         return SuiteError(f"key '{place}' is missing; it must be {wanted}")
     shown = repr(value) if is_number(value) or (isinstance(value, str) and len(value) <= 40) else kind_of(value)
@@ -65,7 +65,6 @@ def fault(place: str, key: str, words: str) -> SuiteError:
 
 
 def suggest(word: str, known: Collection[str]) -> str:
-    """'; did you mean …?' for the nearest known words, or nothing."""
     by_lower = {name.lower(): name for name in known}
     near = [by_lower[lower] for lower in difflib.get_close_matches(word.lower(), by_lower, n=3)]
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -83,8 +82,6 @@ class Value(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """A list; `noun` is what it holds."""
-
     item: Shape
     noun: str
     least: int = 1
@@ -92,38 +89,33 @@ class ListOf(NamedTuple):
 
 
 class Named(NamedTuple):
-    """An object whose keys are the author's own names; `noun` is what they name."""
-
     item: Shape
     noun: str
 
 
 class Fields(NamedTuple):
-    """An object with these keys; `also` tells the key that is wrong beside the others, and the words that follow on it.
-
-    One that is not closed may hold an author's own notes, but no key one slip away from one that means something.
-    """
+    """An object with these keys; one that is not closed may hold an author's notes, but no slip of a known key."""
 
     required: Mapping[str, Shape]
     optional: Mapping[str, Shape] = {}
     closed: bool = True
+    # Tells the key that is wrong beside the others, and the words that follow on it.
     also: Callable[[Any], tuple[str, str] | None] | None = None
 
 
 class ByType(NamedTuple):
-    """An object of the shape that its `type` names; `noun` is what it is. With `short`, the type alone will do."""
+    """An object of the shape that its `type` names. With `short`, the type alone will do."""
 
     shapes: Mapping[str, Shape]
     noun: str
     short: bool = False
 
 
+# What a value may be; where words do not reach, a function that raises `SuiteError` or nothing.
 Shape: TypeAlias = Value | ListOf | Named | Fields | ByType | Callable[[Any, str], object]
-"""What a value may be; where words do not reach, a function that raises `SuiteError` or nothing."""
 
 
 def check(shape: Shape, value: Any, place: str) -> None:
-    """Refuse a value that has not this shape, naming its place, such as `answer.values[0]`, and the reason."""
     match shape:
         case Value(types=types):
             fits = value is not MISSING and isinstance(value, types) and (not shape.among or value in shape.among)
@@ -198,7 +190,8 @@ finite_number = Value("a finite number", (int, float), -sys.float_info.max, sys.
 def a_world(value: Any, place: str) -> None:
     check(an_object, value, place)
     try:
-        simulation.check_world(value)
+        # A suite without tasks does without the machine.
+        importlib.import_module("clawgauge.world.machine").check_world(value)
     except SuiteError as error:
         raise SuiteError(f"{place}: {error}") from None
 
@@ -221,3 +214,51 @@ def text_or_texts(value: Any, place: str) -> None:
         if not isinstance(item, str) or not item:
             here = f"{place}[{index}]" if isinstance(value, list) else place
             raise refuse(here, "text that is not empty, or a list of texts", item)
+
+
+RULE_KEYS = ("contains_all", "contains_none")
+_PLAIN_QUOTES = str.maketrans("‘’‚‛′“”„‟″", "'" * 5 + '"' * 5)
+
+
+def pattern_in(wanted: Any) -> str | None:
+    """The RE2 pattern that a suite's text stands for, or None where it stands for itself."""
+    return wanted.removeprefix("re:") if isinstance(wanted, str) and wanted.startswith("re:") else None
+
+
+def as_written(text: str) -> str:
+    """`text` but for what two keyboards differ in: NFC, straight quotation marks, no white space at the ends."""
+    text = well_formed(text).strip()
+    return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_PLAIN_QUOTES)
+
+
+def is_text_rule(wanted: Any) -> bool:
+    return isinstance(wanted, Mapping) and bool(wanted) and all(key in RULE_KEYS for key in wanted)
+
+
+def _text_or_pattern(value: Any, place: str) -> None:
+    check(some_text, value, place)
+    if (pattern := pattern_in(value)) is not None:
+        re2_pattern(pattern, place)
+
+
+_EMPTY = ("contains_all", "is missing or empty; give some texts there or in 'contains_none'")
+TEXT_RULE = Fields(
+    {},
+    dict.fromkeys(RULE_KEYS, ListOf(_text_or_pattern, "texts or patterns", least=0)),
+    also=lambda rule: None if any(rule.get(key) for key in RULE_KEYS) else _EMPTY,
+)
+
+
+def find_rule_fault(rule: Mapping[str, Any], text: str) -> str | None:
+    """What is wrong with `text`, to follow on its name, or None. A plain text is looked for in any case and spacing."""
+    text = as_written(text)
+    folded = " ".join(text.casefold().split())
+
+    def holds(wanted: str) -> bool:
+        if (pattern := pattern_in(wanted)) is not None:
+            return compile_pattern(pattern).search(text) is not None
+        return " ".join(as_written(wanted).casefold().split()) in folded
+
+    lacked = (f"lacks {quoted(wanted)}" for wanted in rule.get("contains_all", []) if not holds(wanted))
+    held = (f"holds {quoted(unwanted)}" for unwanted in rule.get("contains_none", []) if holds(unwanted))
+    return next(chain(lacked, held), None)

@@ -1,22 +1,17 @@
-"""The `tool_call` validator: the calls an answer must make with their arguments, or that it must make none.
-
-The arguments are held against what the suite allows and against the JSON Schema of the tool that was offered.
-"""
+"""The `tool_call` validator: the calls an answer must make, as the suite allows and the tools' schemas have them."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import NATIVE, TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, tool_calls_of
+from clawgauge.checks.answer import Answer, Verdict, failed, passed, tool_calls_of
 from clawgauge.checks.json import is_type, same_value, shown
-from clawgauge.checks.speech import TEXT_RULE, as_written, find_claim, find_rule_fault, is_text_rule, pattern_in
 from clawgauge.errors import SuiteError
 from clawgauge.records import ToolInvocation
+from clawgauge.words import plural
 
 Expected = Mapping[str, Any]
 Schema = Mapping[str, Any]
@@ -24,21 +19,10 @@ Schemas = Mapping[str, Schema]
 ANYTHING = "*"
 _DROPPED = str.maketrans("", "", " ,./-_*^")
 MAX_EXPECTED_CALLS = 100
-# A model that is caught in a loop has not answered, whatever words it goes round in.
-_SENTENCE_END = re.compile(r"[.!?\n]+")
-_LOOP_CHARS = 10
-_LOOP_TIMES = 4
 WANTS = ("expected_calls", "no_call", "ask")
 COMPARISONS = ("exact", "loose")
-# A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
-# right behind an address. The scheme may stay: it holds no mark, and looking for its start takes quadratic time.
-_ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
-_QUESTION = re.compile("[?？؟]")
-
-
 T = TypeVar("T")
-Fault = tuple[str, str]
-"""A violation's code and detail."""
+Fault = tuple[str, str]  # a violation's code and detail
 
 
 def read_allowed(allowed: Any) -> tuple[Any, bool]:
@@ -54,14 +38,14 @@ def is_allowed(value: Any, allowed: list[Any], *, exact: bool) -> bool:
 
 
 def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
-    if is_text_rule(wanted):
-        return find_rule_fault(wanted, text) is None
+    if shape.is_text_rule(wanted):
+        return shape.find_rule_fault(wanted, text) is None
     if not isinstance(wanted, str):
         return False
-    if (pattern := pattern_in(wanted)) is not None:
-        return shape.matches_fully(pattern, as_written(text) if exact else text.strip())
+    if (pattern := shape.pattern_in(wanted)) is not None:
+        return shape.matches_fully(pattern, shape.as_written(text) if exact else text.strip())
     if exact:
-        return as_written(text) == as_written(wanted)
+        return shape.as_written(text) == shape.as_written(wanted)
     folded, other = text.strip().casefold(), wanted.strip().casefold()
     bare = other.translate(_DROPPED)
     # A text of nothing but marks ("/", "*") has only its marks to be known by.
@@ -69,7 +53,6 @@ def _fits_text(text: str, wanted: Any, *, exact: bool) -> bool:
 
 
 def parameters_by_tool(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
-    """The schema of each offered tool's arguments, under its name in lower case."""
     functions = (tool["function"] for tool in tools)
     return {function["name"].lower(): function.get("parameters") or {} for function in functions}
 
@@ -108,42 +91,34 @@ def find_misfit(schema: Schema, value: Any, path: str) -> str | None:
 
 
 def is_listed(schema: Schema, value: Any, *, exact: bool) -> bool:
-    """Whether `value` is one of those the schema lists, where it lists any."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     return not isinstance(values, list) or is_allowed(value, values, exact=exact)
 
 
 def find_mismatch(spec: Mapping[str, Any], calls: Sequence[ToolInvocation], schemas: Schemas) -> Fault | None:
     """What keeps `calls` from being the expected ones, of which there are as many; None where nothing does."""
-    expected, strict = spec["expected_calls"], spec.get("order", "any") == "strict"
+    expected, strict = spec["expected_calls"], spec.get("order") == "strict"
     exact = spec.get("compare") == "exact" and not spec.get("loose", False)
     faults = [[find_fault(wanted, call, schemas, exact=exact) for call in calls] for wanted in expected]
     if strict and all(faults[place][place] is None for place in range(len(expected))):
         return None
-    partners = pair_up([[place for place, fault in enumerate(row) if fault is None] for row in faults])
-    if None not in partners:
-        return ("wrong_order", f"got {', '.join(call.name for call in calls)}") if strict else None
-    first = partners.index(None)
-    left = [place for place in range(len(calls)) if place not in partners]
-    same_tool = [place for place in left if _is_named(calls[place], expected[first])]
-    return faults[first][(same_tool or left)[0]]
+    in_order = ("wrong_order", f"got {', '.join(call.name for call in calls)}") if strict else None
+    return find_nearest(faults) or in_order
 
 
-def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, Schema], *, exact: bool) -> Fault | None:
+def find_fault(expected: Expected, call: ToolInvocation, schemas: Schemas, *, exact: bool) -> Fault | None:
     """What is wrong with `call` if it is meant as the `expected` one: the tool, then what is missing, types, values."""
     if not _is_named(call, expected):
         return ("unexpected_call", call.name)
     given: Mapping[str, Any] = call.arguments if isinstance(call.arguments, dict) else {}
     required = expected.get("arguments", {})
-    missing = [name for name in required if name not in given]
-    if missing:
+    if missing := [name for name in required if name not in given]:
         return ("missing_argument", ", ".join(missing))
     parameters = schemas.get(call.name.lower(), {})
     known = {name: allowed for name, allowed in {**required, **expected.get("optional", {})}.items() if name in given}
     schema_of = {name: property_schema(parameters, name) or {} for name in known}
     for name in known:
-        misfit = find_misfit(schema_of[name], given[name], name)
-        if misfit is not None:
+        if (misfit := find_misfit(schema_of[name], given[name], name)) is not None:
             return ("wrong_type", misfit)
     for name, allowed in known.items():
         values, loose = read_allowed(allowed)
@@ -153,6 +128,15 @@ def find_fault(expected: Expected, call: ToolInvocation, schemas: Mapping[str, S
             return ("wrong_value", f"{name}: got {shown(given[name])}")
     unexpected = [name for name in given if name not in known]
     return ("unexpected_argument", ", ".join(unexpected)) if unexpected else None
+
+
+def find_nearest(faults: Sequence[Sequence[Fault | None]]) -> Fault | None:
+    """Of the first call that was not made (a row of faults; None: it was), what is wrong with the nearest one left."""
+    partners = pair_up([[place for place, fault in enumerate(row) if fault is None] for row in faults])
+    if None not in partners:
+        return None
+    left = [fault for place, fault in enumerate(faults[partners.index(None)]) if fault and place not in partners]
+    return min(left, key=lambda fault: fault[0] == "unexpected_call", default=("wrong_call_count", "too few"))
 
 
 def pair_up(fitting: Sequence[Sequence[int]]) -> list[int | None]:
@@ -180,7 +164,6 @@ def _is_named(call: ToolInvocation, expected: Expected) -> bool:
 
 
 def check_together(spec: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What does not go together: a specification expects calls, or none, or a question."""
     given = [key for key in WANTS if key in spec]
     if len(given) != 1:
         found = f"keys '{given[0]}' and '{given[1]}' stand together" if given else "key 'expected_calls' is missing"
@@ -190,7 +173,7 @@ def check_together(spec: Mapping[str, Any]) -> tuple[str, str] | None:
     return (astray[0], f"does not go with '{given[0]}'; take one of them out") if astray else None
 
 
-_only_true = shape.Value("true, or left out", (bool,), among=(True,))
+only_true = shape.Value("true, or left out", (bool,), among=(True,))
 
 
 def _find_both(call: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -206,11 +189,10 @@ def _allowed_values(allowed: Any, place: str) -> None:
 
 
 def _check_patterns(value: Any, place: str) -> None:
-    """Refuse a pattern that RE2 does not take, also inside a list or an object."""
-    if (pattern := pattern_in(value)) is not None:
+    if (pattern := shape.pattern_in(value)) is not None:
         shape.re2_pattern(pattern, place)
-    elif is_text_rule(value):
-        shape.check(TEXT_RULE, value, place)
+    elif shape.is_text_rule(value):
+        shape.check(shape.TEXT_RULE, value, place)
     elif isinstance(value, list):
         shape.check(shape.ListOf(_check_patterns, "values", least=0), value, place)
     elif isinstance(value, Mapping):
@@ -224,53 +206,30 @@ TOOL_CALL_KEYS: dict[str, shape.Shape] = {
     "order": shape.choice("any", "strict"),
     "compare": shape.choice(*COMPARISONS),
     "loose": shape.true_or_false,
-    "no_call": _only_true,
-    "ask": _only_true,
+    "no_call": only_true,
+    "ask": only_true,
 }
 
 
 def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
-    native = answer.native_calls
-    parsed = {"tools": tool_calls_of(native)}
-    if "expected_calls" not in spec:
-        return _judge_restraint(spec, answer, parsed)
-    malformed = [call for call in native if not call.valid]
-    if malformed:
+    native, parsed = answer.native_calls, {"tools": tool_calls_of(answer.native_calls)}
+    if malformed := [call for call in native if not call.valid]:
         name = malformed[0].name or "a call without a name"
         return failed("malformed_call", f"{name}: the arguments are not a JSON object", parsed)
-    n_expected = len(spec["expected_calls"])
-    if len(native) != n_expected:
-        return failed("wrong_call_count", f"got {len(native)}, expected {n_expected}", parsed)
+    if len(native) != (n_expected := len(spec["expected_calls"])):
+        return failed("wrong_call_count", f"{plural(len(native), 'native call')}, {n_expected} expected", parsed)
     fault = find_mismatch(spec, native, parameters_by_tool(answer.tools))
     return failed(*fault, parsed) if fault else passed(parsed)
 
 
-def _judge_restraint(spec: Mapping[str, Any], answer: Answer, parsed: dict[str, Any]) -> Verdict:
-    for call in answer.tool_invocations:
-        # A call in a model's own format is meant as one, malformed or not; a command in prose is not.
-        if call.channel == NATIVE or call.channel.startswith(TEXT_PREFIX):
-            return failed("unexpected_call", call.name or "a call without a name", parsed)
-    text = answer.said
-    if not text:
-        return failed("no_text", "no call was made, and nothing was said", parsed)
-    said = Counter(part for part in map(str.strip, _SENTENCE_END.split(text.lower())) if len(part) >= _LOOP_CHARS)
-    if said and said.most_common(1)[0][1] >= _LOOP_TIMES:
-        return failed("repeats_itself", f"{_LOOP_TIMES} times and more: {quoted(said.most_common(1)[0][0])}", parsed)
-    claim = find_claim(text)
-    if claim is not None:
-        return failed("claimed_action", f"nothing was called, but the answer says {quoted(claim)}", parsed)
-    if "ask" in spec and _QUESTION.search(_ADDRESS.sub("", text)) is None:
-        return failed("no_question", "the answer does not ask for what is missing", parsed)
-    return passed(parsed)
-
-
 def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> None:
     """Raise `SuiteError`, naming the key, where a checked specification expects what `tools` do not allow."""
-    if spec["type"] != "tool_call":
+    if spec["type"] not in ("tool_call", "agreement"):
         return
-    schemas = parameters_by_tool(tools)
-    if not schemas:
-        raise SuiteError("key 'type' is 'tool_call', but the prompt offers no tools; give it 'tools'")
+    if not (schemas := parameters_by_tool(tools)):
+        raise SuiteError(f"key 'type' is '{spec['type']}', but the prompt offers no tools; give it 'tools'")
+    if spec["type"] == "agreement":
+        return
     for index, call in enumerate(spec.get("expected_calls", [])):
         tool, place = call["name"].strip(), f"expected_calls[{index}]"
         if tool.lower() not in schemas:
@@ -288,14 +247,12 @@ def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> 
                 _check_value(value, schema, f"{here}[{number}]", exact=spec.get("compare") == "exact")
         named = [name for _, name, _ in arguments]
         if unnamed := next((name for name in listed(parameters.get("required"), str) if name not in named), None):
-            raise SuiteError(
-                f"key '{place}.arguments' says nothing of '{unnamed}', which '{tool}' requires; "
-                f'allow some values, or "{ANYTHING}" for any'
-            )
+            lacks = f"key '{place}.arguments' says nothing of '{unnamed}', which '{tool}' requires"
+            raise SuiteError(f'{lacks}; allow some values, or "{ANYTHING}" for any')
 
 
 def _check_value(value: Any, schema: Schema, place: str, *, exact: bool) -> None:
-    is_rule = pattern_in(value) is not None or is_text_rule(value)
+    is_rule = shape.pattern_in(value) is not None or shape.is_text_rule(value)
     if find_misfit(schema, "" if is_rule else value, "") is not None:
         wanted = schema.get("type", "another type")
         raise SuiteError(f"key '{place}' is {shape.kind_of(value)}, but the tool's schema asks for {wanted}")

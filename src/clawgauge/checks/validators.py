@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -12,69 +13,47 @@ from msgspec.structs import replace
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, tool_calls_of, tool_channel_of
-from clawgauge.checks.detection import detect_tools
+from clawgauge.checks.answer import (
+    Answer,
+    Verdict,
+    failed,
+    passed,
+    quoted,
+    split_thinking,
+    tool_calls_of,
+    tool_channel_of,
+)
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
-from clawgauge.checks.speech import TEXT_RULE, find_rule_fault
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.effects import ArgumentsBudget, encoded_size
 
-
-def _words(written: str) -> frozenset[str]:
-    return frozenset(written.split())
-
-
-# As written, for `ms` is a unit and `Ms` a title; a name or an example always follows these.
-_ALWAYS_GOES_ON = _words(
-    "Dr Mr Mrs Ms Mx Prof St Mt Rev Hon Gen Col Capt Lt Sgt Sen Rep Gov Pres Messrs dr mr mrs prof "
-    "e.g i.e eg ie vs cf viz approx E.g I.e Vs Cf Approx"
-)
-# The rest in lower case. After these a capital opens a sentence …
-_ENDS_BEFORE_CAPITAL = _words("etc al est min max avg hrs incl excl misc tel")
-# … after a time of day, too, unless it is a zone or a day …
-_TIMES_OF_DAY = frozenset(("a.m", "p.m"))
-_DAY_NAMES = _words("monday tuesday wednesday thursday friday saturday sunday today tomorrow")
-# … and after these, which names go on from, only a word that commonly opens one.
-_ENDS_BEFORE_OPENING_WORD = _words("inc ltd co corp dept jr sr ph.d u.s u.k u.n e.u u.s.a a.k.a")
-_COMMON_OPENINGS = _words(
-    "a after all also an and any as at because before both but by each for from have he hence here how however i if in "
-    "it its my no not note now of on once only or our please see she so some that the their then there these they this "
-    "those thus to use we what when where which while who why with yes you your"
-)
-_BEFORE_FIGURE = _words("no nos fig figs vol ch p pp eq art jan feb mar apr jun jul aug sep sept oct nov dec ver v")
-# A lone capital is an initial, unless it is a label: "Option B. Restart it."
-_BEFORE_LABELS = _words(
-    "is was be option plan answer choice grade class type section part group step drive appendix vitamin"
-)
-
+# A module with much in it: only who needs it pays for it, by `check_spec` or `load_judges`, before any call.
+_later: Callable[[str], Any] = cache(partial(import_module, package="clawgauge.checks"))
 _LINE_BREAK = re.compile(r"\r\n?|[\u2028\u2029\x85\v\f]")
 _CJK_END = re.compile(r"([。！？｡][」』”’）)\"']*)")
 _LIST_MARKER = re.compile(r"(?:[-*+•‣▪◦–—·]|[0-9]{1,3}[.)]|[A-Za-z]\)|\([0-9A-Za-z]{1,3}\)|#{1,6}|>)(?=\s|$)")
 _NEW_LINE_OPENER = re.compile(r"-(?!-)|[•‣▪◦]|[-=*_]{3,}$|[-+]?[.]?[0-9]")
-_MARKS = ".!?…。！？｡"
-_EMPHASIS = "*_~`"
+_MARKS, _EMPHASIS = ".!?…。！？｡", "*_~`"
 _CLOSING_QUOTES = "\"'”’»)]}」』）"
 _OPENERS = "\"'“”‘’«»([{¿¡" + _EMPHASIS
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 # A dash that opens a line, unless the line is only dashes (a rule) or the dash is the sign of a number.
 _BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/4"
-MAX_PARSED_OUTPUT_BYTES = 65_536
-MAX_INVOCATIONS = 1_000
+VALIDATORS_VERSION = "clawgauge.checks/5"
+MAX_PARSED_OUTPUT_BYTES, MAX_INVOCATIONS = 65_536, 1_000
+# A fifth of a second for the worst text there is, and as much as a record keeps of any.
+LONG_CHARS = 65_536
 # Validators of what was called: they look at more than one text, and are judged aside or natively.
-_STAND_ALONE = ("effect", "tool_call", "world_state", "all_of")
+_STAND_ALONE = ("agreement", "effect", "tool_call", "world_state", "all_of")
 _OF_WHOLE_ANSWER = (*_STAND_ALONE, "noop", "tool_invocation")
-
-
 Spec = Mapping[str, Any]
+Judge = Callable[[Spec, Any], Verdict]  # of the text, or, where it looks at more, of the answer
 
 
 def count_sentences(text: str) -> int:
-    """Block by block: the words of each stretch of text that no line break splits."""
-    count = 0
-    block: list[str] = []
+    count, block = 0, list[str]()  # the words of a stretch of text that no line break splits
     for line in _LINE_BREAK.sub("\n", text).split("\n"):
         line = line.strip()
         first = line.lstrip(_OPENERS)[:1]
@@ -87,12 +66,9 @@ def count_sentences(text: str) -> int:
 
 
 def _count_in_block(words: list[str]) -> int:
-    count = 0
-    sentence: str | None = None  # the last word of the sentence under way
+    count, sentence = 0, None  # the last word of the sentence under way
     for word, following in pairwise([*words, ""]):
-        if sentence is None and following and _LIST_MARKER.fullmatch(word):
-            continue
-        if sentence is None and not any(map(str.isalnum, word)):
+        if sentence is None and ((following and _LIST_MARKER.fullmatch(word)) or not any(map(str.isalnum, word))):
             continue
         ends = _ends_sentence(word, following, sentence or "")
         count += ends
@@ -115,43 +91,37 @@ def _ends_sentence(word: str, following: str, previous: str) -> bool:
 
 
 def _stop_ends_sentence(stem: str, following: str, previous: str) -> bool:
-    """Whether the single full stop after `stem` ends a sentence, given the words around it."""
-    known = stem.lower()
-    capital = following[:1].isupper()
-    if stem in _ALWAYS_GOES_ON:
+    words, opening = _later(".speech").WORDS, following.lower()
+    known, capital = stem.lower(), following[:1].isupper()
+    if stem in words["goes_on"]:
         return False
-    if known in _ENDS_BEFORE_CAPITAL:
+    if known in words["ends_before_capital"]:
         return capital
-    if known in _TIMES_OF_DAY:
+    if known in ("a.m", "p.m"):
         is_zone = len(following) > 1 and following.isupper()
-        return capital and not is_zone and following.lower() not in _DAY_NAMES
-    if known in _ENDS_BEFORE_OPENING_WORD:
-        return capital and following.lower() in _COMMON_OPENINGS
-    if known in _BEFORE_FIGURE and following[:1].isdigit():
+        return capital and not is_zone and opening not in words["days"]
+    if known in words["ends_before_opening"]:
+        return capital and opening in words["opens"]
+    if known in words["before_figure"] and following[:1].isdigit():
         return known == "no" and not previous  # "No. 1% is safe" answers; "see no. 5" goes on
     if capital and _INITIALS.fullmatch(stem):
-        return following.lower() in _COMMON_OPENINGS or previous.rstrip(":").lower() in _BEFORE_LABELS
+        return opening in words["opens"] or previous.rstrip(":").lower() in words["before_label"]
     return True
-
-
-def count_words(text: str) -> int:
-    return len(text.split())
 
 
 def count_bullets(text: str) -> int:
     """Lines that start with `-`; `---` and `- - -` are rules, `-5` is a number, `-` alone is an empty bullet point."""
-    return sum(1 for _ in _BULLET.finditer(text.replace("\r\n", "\n").replace("\r", "\n")))
+    return len(_BULLET.findall(text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 _COUNTED: Mapping[str, tuple[str, Callable[[str], int]]] = {
-    "max_words": ("words", count_words),
+    "max_words": ("words", lambda text: len(text.split())),
     "max_sentences": ("sentences", count_sentences),
     "exact_bullets": ("bullets", count_bullets),
 }
 
 
 def judge_text(spec: Spec, text: str) -> Verdict:
-    """The validators of the text as a whole."""
     match spec["type"]:
         case "exact":
             code, fits, wanted = "not_exact", text == spec["value"].strip(), quoted(spec["value"].strip())
@@ -161,7 +131,7 @@ def judge_text(spec: Spec, text: str) -> Verdict:
         case "regex_fullmatch":
             code, fits, wanted = "no_full_match", shape.matches_fully(spec["pattern"], text), quoted(spec["pattern"])
         case "contains":
-            fault = find_rule_fault(spec, text)
+            fault = shape.find_rule_fault(spec, text)
             return failed("wrong_content", f"the answer {fault}", None) if fault else passed(None)
         case kind:
             unit, count = _COUNTED[kind]
@@ -185,10 +155,8 @@ def _find_wanted_and_forbidden(spec: Spec) -> tuple[str, str] | None:
 
 
 def judge_tool_invocation(spec: Spec, answer: Answer) -> Verdict:
-    called = tool_calls_of(answer.tool_invocations, native=answer.tools_offered)
-    parsed = {"tools": called}
-    forbidden = [name for name in _lowered(spec.get("forbidden_tools", [])) if name in called]
-    if forbidden:
+    parsed = {"tools": (called := tool_calls_of(answer.tool_invocations, native=answer.tools_offered))}
+    if forbidden := [name for name in _lowered(spec.get("forbidden_tools", [])) if name in called]:
         return failed("forbidden_tool", ", ".join(forbidden), parsed)
     wanted = _lowered(spec["expected_tools"])
     if spec.get("match", "any") == "any":
@@ -211,43 +179,51 @@ def _text_validator(value: Any, place: str) -> None:
     check_spec(value, place)
 
 
-def _on_world(module: str) -> Any:
-    """A module that brings the whole simulated world with it: only those who need it pay for that."""
-    return importlib.import_module(f"clawgauge.checks.{module}")
+def load_judges() -> None:
+    """Before the first call: the loop that judges an answer also stamps bytes."""
+    _later(".speech")
+    _later(".detection.shell").load_lexicon()
 
 
-def _world_state(spec: Any, place: str) -> None:
-    shape.check(_on_world("world_state").WORLD_STATE, spec, place)
-    if "answer" in spec:
-        _text_validator(spec["answer"], shape.at(place, "answer"))
+def _aside(name: str) -> tuple[shape.Shape, Judge]:
+
+    def check(spec: Any, place: str) -> None:
+        shape.check(getattr(_later(f".{name}"), name.upper()), spec, place)
+        if "answer" in spec:
+            _text_validator(spec["answer"], shape.at(place, "answer"))
+
+    def judge(spec: Spec, answer: Answer) -> Verdict:
+        verdict: Verdict = getattr(_later(f".{name}"), f"judge_{name}")(spec, answer)
+        return verdict
+
+    return check, judge
 
 
+def _judge_tool_call(spec: Spec, answer: Answer) -> Verdict:
+    judge_calls: Judge = judge_tool_call if "expected_calls" in spec else _later(".speech").judge_restraint
+    return judge_calls(spec, answer)
+
+
+_TOOL_CALL = shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together)
+_TOOL_INVOCATION = shape.Fields(
+    {"expected_tools": shape.some_texts},
+    {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
+    closed=False,
+    also=_find_wanted_and_forbidden,
+)
 _LIMIT = shape.Fields({"value": shape.whole_number(0)}, closed=False)
-# Each with what judges the text, or, of those that look at more, the answer.
-VALIDATORS: Mapping[str, tuple[shape.Shape, Callable[[Spec, Any], Verdict]]] = {
+VALIDATORS: Mapping[str, tuple[shape.Shape, Judge]] = {
     "noop": (shape.Fields({}, closed=False), lambda spec, answer: Verdict(None)),
     "exact": (shape.Fields({"value": shape.some_text}, closed=False), judge_text),
     "one_of": (shape.Fields({"values": shape.some_texts}, closed=False), judge_text),
     "regex_fullmatch": (shape.Fields({"pattern": shape.re2_pattern}, closed=False), judge_text),
     **dict.fromkeys(_COUNTED, (_LIMIT, judge_text)),
     "json_keys": (JSON_KEYS, judge_json_keys),
-    "tool_invocation": (
-        shape.Fields(
-            {"expected_tools": shape.some_texts},
-            {"match": shape.choice("any", "all"), "forbidden_tools": shape.ListOf(shape.some_text, "texts", least=0)},
-            closed=False,
-            also=_find_wanted_and_forbidden,
-        ),
-        judge_tool_invocation,
-    ),
-    "contains": (TEXT_RULE, judge_text),
+    "tool_invocation": (_TOOL_INVOCATION, judge_tool_invocation),
+    "contains": (shape.TEXT_RULE, judge_text),
     "all_of": (shape.Fields({"validators": shape.ListOf(_text_validator, "validators")}), judge_all_of),
-    "tool_call": (shape.Fields({}, TOOL_CALL_KEYS | {"answer": _text_validator}, also=check_together), judge_tool_call),
-    "effect": (
-        lambda spec, place: shape.check(_on_world("effect").EFFECT, spec, place),
-        lambda spec, answer: _on_world("effect").judge_effect(spec, answer),
-    ),
-    "world_state": (_world_state, lambda spec, answer: _on_world("world_state").judge_world_state(spec, answer)),
+    "tool_call": (_TOOL_CALL, _judge_tool_call),
+    **{name: _aside(name) for name in ("agreement", "effect", "world_state")},
 }
 _SPEC = shape.ByType({name: checked for name, (checked, _) in VALIDATORS.items()}, "a validator")
 
@@ -261,7 +237,7 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     """The verdict on `answer`; `spec` must have passed `check_spec`. No empty answer passes a validator of text."""
     kind = spec["type"]
     if kind not in _OF_WHOLE_ANSWER:
-        text = well_formed(answer.said)
+        text = well_formed(split_thinking(answer.text).strip())
         return VALIDATORS[kind][1](spec, text) if text else failed("empty_answer", "no text outside thinking", None)
     verdict = VALIDATORS[kind][1](spec, answer)
     if verdict.objective_pass and kind in ("tool_call", "world_state") and "answer" in spec:
@@ -272,9 +248,30 @@ def judge(spec: Spec, answer: Answer) -> Verdict:
     return verdict
 
 
-class Judgement(Verdict, frozen=True, kw_only=True):
-    """The judged fields of a record, under their names in the record."""
+def needs_shell(prompt: Prompt) -> bool:
+    return prompt.world is not None or prompt.validator.get("type") == "effect"
 
+
+def takes_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
+    """Whether an answer may take long to judge: one that the simulated shell has to run, or of many characters."""
+    is_effect = prompt.validator["type"] == "effect"
+    if (calls and (needs_shell(prompt) or "effect" in prompt.validator)) or (text and is_effect):
+        return True
+    # About the size of the JSON values; given up as soon as they do not fit, however large they are.
+    room = LONG_CHARS - len(text)
+    left = [call.arguments for call in calls]
+    while left and room >= 0:
+        part = left.pop()
+        room -= len(part) if isinstance(part, str) else 1
+        if isinstance(part, dict):
+            room -= sum(map(len, part))
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
+    return room < 0
+
+
+class Judgement(Verdict, frozen=True, kw_only=True):
     parsed_output_dropped: bool
     tool_calls: list[str]
     tool_call_count: int
@@ -284,43 +281,34 @@ class Judgement(Verdict, frozen=True, kw_only=True):
 
 
 def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) -> Judgement:
-    """Judge an answer that came back, from its whole text and the calls made natively. Never raises on any answer.
+    """Judge an answer from its whole text and the calls made natively, which come first. Never raises on any answer.
 
-    `tool_invocations` holds the native calls first, then those in the text, also where they do not count. What a
-    hostile answer could swell is bounded: the first 1,000 invocations are looked at; arguments of more than 64 KB
-    encoded, or past 256 KB in all, become null, and so does a `parsed_output` of more than 64 KB, with its flag set.
+    What a hostile answer could swell is bounded: the number of invocations, their arguments, `parsed_output`.
     """
     expected = [name.lower() for name in prompt.expected_tools]
     native = native_calls[:MAX_INVOCATIONS]
-    invocations = [*native, *detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))]
+    detected = _later(".detection").detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))
+    invocations: list[ToolInvocation] = [*native, *detected]
     answer = Answer(text, invocations, expected, bool(prompt.tools), prompt.tools, prompt.world, prompt.max_turns)
     return _judgement(judge(prompt.validator, answer), prompt, invocations)
 
 
 def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: str) -> Judgement:
-    """The judgement of an answer nobody could judge: false, where the validator gives a verdict at all.
-
-    Its text is not searched for calls; what came as a call is known without judging, and kept.
-    """
+    """The judgement of an answer nobody could judge: false, where the validator gives a verdict at all."""
     verdict = Verdict(None) if prompt.validator["type"] == "noop" else Verdict(False, violation)
     return _judgement(verdict, prompt, native_calls[:MAX_INVOCATIONS])
 
 
 def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocation]) -> Judgement:
-    names = tool_calls_of(invocations, native=bool(prompt.tools))
+    names = tool_calls_of(invocations, native=bool(prompt.tools)) if invocations else []
     # Arguments too large to keep are left out: the same that a simulated world does not act on.
     budget = ArgumentsBudget()
     kept = [call if budget.admit(call.arguments) else replace(call, arguments=None) for call in invocations]
-    size = encoded_size(verdict.parsed_output)
+    size = encoded_size(verdict.parsed_output) if verdict.parsed_output is not None else 0
     dropped = size is None or size > MAX_PARSED_OUTPUT_BYTES
     return Judgement(
-        objective_pass=verdict.objective_pass,
-        violation=verdict.violation,
-        parsed_output=None if dropped else verdict.parsed_output,
-        parsed_output_dropped=dropped,
-        tool_calls=names,
-        tool_call_count=len(names),
+        *(verdict.objective_pass, verdict.violation, None if dropped else verdict.parsed_output),
+        parsed_output_dropped=dropped, tool_calls=names, tool_call_count=len(names), tool_invocations=kept,
         tool_use_success=any(name.lower() in names for name in prompt.expected_tools),
-        tool_invocations=kept,
-        tool_channel=tool_channel_of(invocations),
-    )
+        tool_channel=tool_channel_of(invocations) if invocations else "none",
+    )  # fmt: skip

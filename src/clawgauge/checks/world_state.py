@@ -1,6 +1,4 @@
-"""The `world_state` validator: what a task must have done, must never have done, and must say in the end.
-
-A task is judged by making its calls again on a new world."""
+"""The `world_state` validator: what a task must have done, and never, told by making its calls on a new world."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.errors import SuiteError
-from clawgauge.world import TOOL_NAMES, World
+from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import Effect
 from clawgauge.world.files import resolve
 from clawgauge.world.outside import is_heard, plain_name
 from clawgauge.world.services import STATES, moments_of
 from clawgauge.world.spec import read_moment, read_size
-from clawgauge.world.world import MAX_CALLS
+from clawgauge.world.world import MAX_CALLS, World
 
 Condition = Mapping[str, Any]
 Spec = Mapping[str, Any]
@@ -28,21 +26,13 @@ Spec = Mapping[str, Any]
 _KINDS_OF_EFFECT = "created deleted changed killed service sent scheduled unscheduled remembered forgotten fetched"
 EFFECTS = {kind: (kind,) for kind in _KINDS_OF_EFFECT.split()} | {"changed": ("created", "changed", "deleted")}
 _WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to"}
-_TEXT_KEYS: dict[str, shape.Shape] = {
-    "equals": shape.any_text,
-    "contains": shape.text_or_texts,
-    "lacks": shape.text_or_texts,
-    "matches": shape.re2_pattern,
-}
-_MAX_CONDITIONS = 64
-_MAX_STATE_CHARS = 200
+_TEXT_KEYS: dict[str, shape.Shape] = {"equals": shape.any_text}
+_TEXT_KEYS |= {**dict.fromkeys(("contains", "lacks"), shape.text_or_texts), "matches": shape.re2_pattern}
+_MAX_CONDITIONS, _MAX_STATE_CHARS = 64, 200
 
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-# --- effects and calls -----------------------------------------------------------------------------------------------
 
 
 def find_effect(kind: str, condition: Condition, world: World) -> str | None:
@@ -85,27 +75,21 @@ def _fits(patterns: str | list[str], subject: str) -> bool:
     return any(fnmatchcase(subject.lstrip("@#"), glob.lstrip("@#")) for glob in _as_list(patterns))
 
 
-# --- the state of the machine ----------------------------------------------------------------------------------------
-
-
 def find_text_fault(condition: Condition, text: str) -> str | None:
     """What is wrong with a text, to follow on its name, or None. Case counts in `equals` and `matches` alone."""
     folded = text.casefold()
     if "equals" in condition and text.strip() != condition["equals"].strip():
         return f"is {quoted(text)}, not {quoted(condition['equals'])}"
-    for wanted in _as_list(condition.get("contains", [])):
-        if wanted.casefold() not in folded:
-            return f"lacks {quoted(wanted)}"
-    for unwanted in _as_list(condition.get("lacks", [])):
-        if unwanted.casefold() in folded:
-            return f"holds {quoted(unwanted)}"
+    for key, words in (("contains", "lacks"), ("lacks", "holds")):
+        for text_of in _as_list(condition.get(key, [])):
+            if (text_of.casefold() in folded) == (key == "lacks"):
+                return f"{words} {quoted(text_of)}"
     if "matches" in condition and not shape.matches_fully(condition["matches"], text.strip()):
         return f"does not match {quoted(condition['matches'])}"
     return None
 
 
 def find_fault(condition: Condition, world: World) -> str | None:
-    """What keeps a condition under `expect` from holding, in words, or None."""
     machine, absent = world.machine, condition.get("absent", False)
     kind = next(kind for kind in KINDS if kind in condition)
     subject = condition[kind]
@@ -158,12 +142,6 @@ def find_fault(condition: Condition, world: World) -> str | None:
     return None
 
 
-# --- how conditions are written --------------------------------------------------------------------------------------
-
-
-_absolute_path = shape.Value("an absolute path", (str,), pattern=r"\A/")
-
-
 def _schedule(value: Any, place: str) -> None:
     if not isinstance(value, str) or moments_of(value) is None:
         raise shape.refuse(place, "five cron fields", value)
@@ -179,18 +157,7 @@ def _size(value: Any, place: str) -> None:
     read_size(value, place)
 
 
-def _find_text_of_absent(condition: Condition) -> tuple[str, str] | None:
-    both = condition.get("absent", False) and any(key in condition for key in _TEXT_KEYS)
-    return ("absent", "leaves no text to look at; take the other keys out") if both else None
-
-
-def _find_no_state(condition: Condition) -> tuple[str, str] | None:
-    is_told = condition.get("restarted", "state" in condition)
-    return None if is_told else ("state", "is missing; give it, or restarted = true")
-
-
 def _condition(shapes: Mapping[str, shape.Shape]) -> shape.Shape:
-    """A condition of one of these kinds, each with its shape."""
 
     def check(value: Any, place: str) -> None:
         shape.check(shape.an_object, value, place)
@@ -209,18 +176,20 @@ _EFFECT_KEYS: dict[str, shape.Shape] = {
 }
 _EFFECT_SHAPES = {kind: shape.Fields({kind: shape.text_or_texts}, _EFFECT_KEYS) for kind in EFFECTS}
 _CALLED = shape.Fields({"called": _tools}, {"with": shape.re2_pattern})
-
-
+_NO_TEXT = ("absent", "leaves no text to look at; take the other keys out")
+_NO_STATE = ("state", "is missing; give it, or restarted = true")
 # Each kind of condition under its first key, as it is written.
 KINDS: Mapping[str, shape.Shape] = {
     "file": shape.Fields(
-        {"file": _absolute_path}, {"absent": shape.true_or_false, **_TEXT_KEYS}, also=_find_text_of_absent
+        {"file": shape.Value("an absolute path", (str,), pattern=r"\A/")},
+        {"absent": shape.true_or_false, **_TEXT_KEYS},
+        also=lambda given: _NO_TEXT if given.get("absent") and any(key in given for key in _TEXT_KEYS) else None,
     ),
     "process": shape.Fields({"process": shape.some_text, "running": shape.true_or_false}),
     "service": shape.Fields(
         {"service": shape.some_text},
         {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
-        also=_find_no_state,
+        also=lambda given: None if given.get("restarted", "state" in given) else _NO_STATE,
     ),
     "disk": shape.Fields({"disk": shape.some_text, "free": _size}),
     "message": shape.Fields({"message": shape.some_text}, _TEXT_KEYS),
@@ -233,18 +202,11 @@ CONDITIONS: dict[str, shape.Shape] = {
     key: shape.ListOf(_condition(shapes), "conditions", least=0, most=_MAX_CONDITIONS)
     for key, shapes in (("expect", KINDS), ("forbid", _EFFECT_SHAPES | {"called": _CALLED}))
 }
-
-
 _EMPTY = ("expect", "is empty; give at least one condition in 'expect' or 'forbid'")
 WORLD_STATE = shape.Fields(
-    {},
-    CONDITIONS | {"answer": shape.anything},
-    closed=False,
+    {}, CONDITIONS | {"answer": shape.anything}, closed=False,
     also=lambda spec: None if spec.get("expect") or spec.get("forbid") else _EMPTY,
-)
-
-
-# --- the verdict -----------------------------------------------------------------------------------------------------
+)  # fmt: skip
 
 
 def find_faults(spec: Spec, world: World) -> list[str | None]:
@@ -252,18 +214,12 @@ def find_faults(spec: Spec, world: World) -> list[str | None]:
 
 
 def find_forbidden(spec: Spec, world: World) -> str | None:
-    """The first effect that is under `forbid`, in words, or None."""
-    for condition in spec.get("forbid", []):
-        kind = next(kind for kind in (*EFFECTS, "called") if kind in condition)
-        if (effect := find_effect(kind, condition, world)) is not None:
-            return effect
-    return None
+    named = ((next(kind for kind in (*EFFECTS, "called") if kind in one), one) for one in spec.get("forbid", []))
+    return next(filter(None, (find_effect(kind, condition, world) for kind, condition in named)), None)
 
 
 def judge_world_state(spec: Spec, answer: Answer) -> Verdict:
-    """The verdict on what a task has done, and that it came to an answer within its calls and turns."""
-    native = answer.native_calls
-    parsed: dict[str, Any] = {"tools": tool_calls_of(native)}
+    native, parsed = answer.native_calls, dict[str, Any](tools=tool_calls_of(answer.native_calls))
     if answer.world is None:
         return failed("no_world", "the prompt has none, so there is nothing to look at", parsed)
     world = World(answer.world)
@@ -272,8 +228,7 @@ def judge_world_state(spec: Spec, answer: Answer) -> Verdict:
     faults = find_faults(spec, world)
     told = [{} if fault is None else {"fault": fault[:_MAX_STATE_CHARS]} for fault in faults]
     parsed["state"] = [{"holds": not fault, **fault} for fault in told]
-    effect = find_forbidden(spec, world)
-    if effect is not None:
+    if (effect := find_forbidden(spec, world)) is not None:
         return failed("forbidden_effect", effect, parsed)
     if len(native) >= MAX_CALLS:
         return failed("too_many_calls", str(len(native)), parsed)

@@ -1,7 +1,5 @@
-"""One child process, from spawn to burial.
-
-A session of its own, its stdout as time-stamped lines under size caps, the tail of its stderr, and the end of its whole
-process group however the caller leaves. There is no deadline for the work itself: the caller's cancellation is it.
+"""One child process, from spawn to burial: a session of its own, its stdout as time-stamped lines under size caps, the
+tail of its stderr, and the end of its whole group however the caller leaves. The caller's cancellation is its deadline.
 
 The group is adopted before the child gets its standard input: killed without a chance to clean up, we leave at most a
 program that was told nothing and ends by itself.
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from clawgauge.child_processes.groups import adopt, release, signal_group
+from clawgauge.child_processes import adopt, release, signal_group
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 
@@ -28,11 +26,11 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 STDERR_TAIL_BYTES = 64 * 1024
 GRACE_S = 1.0
 
-_REAP_S = 5.0
-_POLL_S = 0.01
+_REAP_S, _POLL_S = 5.0, 0.01
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # What a running child keeps open here: three pipes, and on some loops a handle on the process.
 DESCRIPTORS = 4
+_MOST_LINES_WAITING = 4096
 # While it is started, the child's own ends too, and a pipe that tells whether it could be.
 _DESCRIPTORS_TO_START = 10
 
@@ -40,14 +38,15 @@ _DESCRIPTORS_TO_START = 10
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
     """What to run, here unless `cwd` says where. `argv[0]` is a path: nothing is searched for, no shell is involved.
-
-    Where `stdin` is None, the child's standard input stays open for as long as it is wanted.
-    """
+    Where `stdin` is None, the child's standard input stays open for as long as it is wanted. It is stopped when a line,
+    or all of its output together, is over its cap."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path | None = None
     stdin: bytes | None = b""
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_output_bytes: float = MAX_OUTPUT_BYTES
 
 
 class Captured(NamedTuple):
@@ -59,26 +58,18 @@ class Captured(NamedTuple):
 
 
 class Child(asyncio.SubprocessProtocol):
-    """A running child, as `running` hands it out.
+    """A running child. Stamps stdout inside the loop's own callback: a busy task must not move a time stamp."""
 
-    Stamps stdout inside the loop's own callback: a busy task must not move a time stamp.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.group_id = 0
+    def __init__(self, command: ChildCommand) -> None:
         self.exited_ns: int | None = None
-        self._name = name
+        self._name, self._command = Path(command.argv[0]).name, command
         self._lines: deque[tuple[int, bytes]] = deque()
-        self._stderr = bytearray()
-        self._news = asyncio.Event()
-        self._exited = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._rest, self._stderr = bytearray(), bytearray()
+        self._news, self._exited, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._listened_to = {_STDOUT, _STDERR}
-        self._ended_by_us = False
-        self._too_large: str | None = None
-        self._rest = bytearray()
-        self._rest_ns = 0
-        self._output_bytes = 0
+        self._ended_by_us = self._said_all = False
+        self._excess: str | None = None
+        self.group_id = self._rest_ns = self._output_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -90,7 +81,7 @@ class Child(asyncio.SubprocessProtocol):
             self._stderr += data
             del self._stderr[:-STDERR_TAIL_BYTES]
             return
-        if self._too_large is not None:
+        if self._excess is not None:
             return
         self._output_bytes += len(data)
         # The beginning of a line grows in place: a long one is not copied with every piece.
@@ -99,11 +90,12 @@ class Child(asyncio.SubprocessProtocol):
         *lines, rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
         self._rest = rest
         self._lines.extend((at_ns, bytes(line)) for line in lines)
-        if self._output_bytes > MAX_OUTPUT_BYTES:
-            self._too_large = f"more than {MAX_OUTPUT_BYTES} bytes of output"
-        elif max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
-            self._too_large = f"a line of more than {MAX_LINE_BYTES} bytes"
-        if self._too_large is not None:
+        most, longest = self._command.max_output_bytes, self._command.max_line_bytes
+        if self._output_bytes > most:
+            self._excess = f"more than {most} bytes of output"
+        elif max(map(len, (*lines, rest))) > longest:
+            self._excess = f"a line of more than {longest} bytes"
+        if self._excess is not None or len(self._lines) > _MOST_LINES_WAITING:
             cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).pause_reading()
         self._news.set()
 
@@ -138,17 +130,14 @@ class Child(asyncio.SubprocessProtocol):
         return self._stderr.decode("utf-8", "replace")
 
     async def next_line(self) -> tuple[int, bytes] | None:
-        """When the next line of stdout was complete, and the line without its newline.
-
-        None once the child is done or has closed it. Raises when a cap is passed.
-        """
+        """A line of stdout and when it was whole; None once there is no other. Raises when a cap is passed."""
         while not self._lines:
-            if self._too_large is not None:
-                words = f"{self._name} was stopped: it wrote {self._too_large}"
-                raise CallFailure("error", "response_too_large", words)
+            if self._excess is not None:
+                raise CallFailure("error", "response_too_large", f"{self._name} was stopped: it wrote {self._excess}")
             if _STDOUT not in self._listened_to:
                 return None
             self._news.clear()
+            cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).resume_reading()
             await self._news.wait()
         return self._lines.popleft()
 
@@ -156,13 +145,15 @@ class Child(asyncio.SubprocessProtocol):
         """Let the child leave by itself, its last words heard, for so long and no longer."""
         await _wait(self._settled, timeout_s)
 
-    def send(self, data: bytes) -> None:
-        """Write all of stdin and close it; a child that does not read it does not stop us."""
-        # A cast and not a check: uvloop's transports are none of asyncio's classes.
+    def send(self, data: bytes, *, last: bool = True) -> None:
+        """Write all of stdin, or a part of it, and close it; a child that does not read it does not stop us."""
+        # A cast and not a check: uvloop's transports are none of asyncio's classes, nor closing after their end.
         pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
-        if not pipe.is_closing():
-            pipe.write(data)
-        if not pipe.is_closing():
+        if self._said_all or pipe.is_closing():
+            return
+        self._said_all = last
+        pipe.write(data)
+        if last and not pipe.is_closing():
             pipe.write_eof()
 
     async def end(self) -> None:
@@ -186,7 +177,7 @@ class Child(asyncio.SubprocessProtocol):
 async def running(command: ChildCommand) -> AsyncIterator[Child]:
     """Spawn, hand out, and bury. Raises `OSError` as the system says it when the program cannot be started."""
     require_descriptors(_DESCRIPTORS_TO_START)
-    child = Child(Path(command.argv[0]).name)
+    child = Child(command)
     spawning = asyncio.get_running_loop().subprocess_exec(
         lambda: child, *command.argv, env=dict(command.env), cwd=command.cwd, start_new_session=True
     )

@@ -1,8 +1,7 @@
-"""Ends what a dead program left running. A script of its own that `groups` starts; never imported.
+"""Ends what a dead program left running. A script of its own, never imported, there in a few milliseconds.
 
 Its standard input names process groups, a line each: `+N` must not outlive whoever holds the other end, `-N` is gone.
-When that end closes, however it came to close, the groups still named are killed, and so it ends by itself: there is
-nothing to stop and nothing to forget. It runs without `site`, from this file alone, to be there in a few milliseconds.
+When that end closes, however it came to close, the groups still named are killed, and so it ends by itself.
 """
 
 import os
@@ -11,7 +10,6 @@ import sys
 
 
 def main() -> None:
-    """Listen until the other end closes, then kill every group that is left."""
     # A signal to everything of a service or a terminal reaches the program too, and its end is what we wait for.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

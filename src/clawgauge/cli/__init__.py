@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -16,7 +17,9 @@ from clawgauge.reports.clean import clean_cell
 
 _VERBS = {
     "init": "look for models and write a clawgauge.toml",
+    "capture": "keep your agent's own prompt, to ask models in it",
     "run": "run suites on models and record every answer",
+    "capacity": "load a server and say what it can carry",
     "doctor": "what can be reached from here",
     "suites": "list, show or check prompt suites",
     "show": "the summary of a run, or one call in full",
@@ -29,6 +32,7 @@ _VERBS = {
     "export": "results as CSV, Parquet or JSON Lines",
     "route": "tiers and figures into OpenClaw or LiteLLM configuration",
     "completion": "what makes a shell complete all this",
+    "node": "serve a run that another machine drives",
     "trust": "let the clawgauge.toml found here count in full",
 }
 _EPILOG = """\
@@ -39,31 +43,25 @@ examples:
   clawgauge show latest                                the newest run again
   clawgauge doctor                                     what can be reached from here
 
-exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing was sent · 3 no cell was answered
+exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing recorded · 3 nothing was answered
             4 this machine ended the run · 5 some recorded lines could not be read · 130 interrupted
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what may have been meant by a word it does not know."""
-
     known: Sequence[str] = tuple(_VERBS)
 
     def error(self, message: str) -> NoReturn:
         import difflib
 
-        _, _, wrong = message.partition("unrecognized arguments: ")
-        _, _, choice = message.partition("invalid choice: '")
-        word = (wrong or choice.partition("'")[0]).partition(" ")[0]
+        found = re.search(r"unrecognized arguments: (\S*)|invalid choice: '([^' ]*)", message)
+        word = (found and (found[1] or found[2])) or ""
         near = difflib.get_close_matches(word, self.known, n=1)
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms.
-
-    Options are taken as they are written: one that is cut short would not be found again in a recorded command.
-    """
+    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms."""
     chosen = next((word for word in words if not word.startswith("-")), None)
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     purpose = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
@@ -82,7 +80,6 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The whole life of the process: parse, run, turn what went wrong into one sentence and an exit code."""
     if "_ARGCOMPLETE" in os.environ:
         from clawgauge.cli.completion import complete
 
@@ -94,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 try:
                     words = sys.argv[1:] if argv is None else argv
                     arguments = build_parser(words).parse_args(words)
-                    interruption.ends_with_reader = arguments.verb == "run"
+                    interruption.ends_with_reader = arguments.verb in ("run", "capacity")
                     code = int(arguments.execute(arguments))
                 finally:
                     sys.stdout.flush()
@@ -104,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     raise
                 # The words may be a server's, or a file's name.
                 sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
+                sys.stderr.write("".join(f"  {clean_cell(line)}\n" for line in wrong.lines))
                 code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code

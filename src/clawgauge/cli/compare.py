@@ -16,8 +16,13 @@ from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
+from clawgauge.records import CapacityOptions
+from clawgauge.reports.capacity import describe_load_changes
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit, say_difference
+from clawgauge.run_data import Run
+from clawgauge.summary import summarize_folder
+from clawgauge.verdict.load import compare_capacity
 
 EXAMPLES = """\
 rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
@@ -30,6 +35,7 @@ examples:
   clawgauge compare mon1,mon2,mon3 fri1,fri2,fri3 (times too: three runs a side)
   clawgauge compare main pr --fail-on 'objective_pass_rate<-0.05 (significant)' --format junit -o compare.xml
 """
+_OF_A_LOAD = {"output_tokens": "--output", "shape": "--shape", "shared_prefix": "--shared-prefix", "slo": "--slo"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,15 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """The whole verb; its exit code is the gate's."""
-    wishes = Wishes(
-        models=tuple(arguments.models) if arguments.models else None,
-        maps=arguments.map,
-        rules=[parse_rule(text, significant=arguments.significant) for text in arguments.fail_on],
-        force=arguments.force,
-        skip_changed=arguments.skip_changed,
-        answers=arguments.answers,
-    )
+    models = tuple(arguments.models) if arguments.models else None
+    rules = [parse_rule(text, significant=arguments.significant) for text in arguments.fail_on]
+    how = {name: getattr(arguments, name) for name in ("force", "skip_changed", "answers")}
+    wishes = Wishes(models=models, maps=arguments.map, rules=rules, **how)
     if (arguments.b is None) != bool(arguments.models):
         wanted = "one run with --models X Y" if arguments.models else "two runs, or one run with --models X Y"
         raise ConfigError(f"compare takes {wanted}")
@@ -74,6 +75,10 @@ def execute(arguments: argparse.Namespace) -> int:
     for path in paths_b if arguments.b is not None else ():
         if path.resolve() in [other.resolve() for other in paths_a]:
             raise ConfigError(f"A and B are both {path}: name two runs, or two of its targets with --models X Y")
+    runs = [Run.open(path) for path in [*paths_a, *paths_b]]
+    loads = [run.config.capacity for run in runs if run.config is not None and run.config.capacity is not None]
+    if loads:
+        return _compare_loads(arguments, runs, loads)
     try:
         comparison = compare_runs(paths_a, paths_b, wishes)
     except IncomparableRuns as wrong:
@@ -92,10 +97,25 @@ def execute(arguments: argparse.Namespace) -> int:
     return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
 
 
+def _compare_loads(arguments: argparse.Namespace, runs: list[Run], loads: list[CapacityOptions]) -> int:
+    """Two capacity runs: of the same load, unless --force says that it does not matter."""
+    if len(runs) != 2 or len(loads) != 2 or arguments.fail_on or arguments.models or arguments.format == "junit":
+        raise ConfigError("a capacity run is compared with one other, without --models, --fail-on and junit")
+    a, b = loads
+    differing = [flag for name, flag in _OF_A_LOAD.items() if getattr(a, name) != getattr(b, name)]
+    if differing and not arguments.force:
+        raise ConfigError(f"the two capacity runs differ in {', '.join(differing)}: compare them anyway with --force")
+    changes = list(compare_capacity(*(summarize_folder(run.path).capacity for run in runs)))
+    facts, title = [change._asdict() for change in changes], " → ".join(run.run_id for run in runs)
+    text = render(describe_load_changes(changes), arguments.format, document=facts, title=title)
+    write_output(arguments.output, text)
+    return DONE
+
+
 def _open_runs(words: str, runs_dir: Path | None) -> list[Path]:
     """The runs of a side, joined by commas; a folder that has a comma in its name is meant as it is."""
     refs = [words] if Path(words).is_dir() else [ref.strip() for ref in words.split(",")]
-    paths = [open_run(ref, runs_dir) for ref in refs]
+    paths = [open_run(ref, runs_dir, loads=False) for ref in refs]
     for number, path in enumerate(paths):
         if path.resolve() in [other.resolve() for other in paths[:number]]:
             raise ConfigError(f"{path} is named twice on one side: name every run once")

@@ -25,13 +25,7 @@ from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 
-EXAMPLES = """\
-examples:
-  eval "$(clawgauge completion bash)"
-"""
-_EMBEDDED = f"embedded:{EMBEDDED_MODEL}"
-_MAX_RUNS = 200
-_RUNS_READ = 20
+EXAMPLES = 'examples:\n  eval "$(clawgauge completion bash)"\n'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +38,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def complete(build_parser: Callable[[list[str]], argparse.ArgumentParser]) -> None:
-    """Answer the shell, which has set its question in the environment, and end the process."""
     line = os.environ.get("COMP_LINE", "")
     try:
         words = shlex.split(line)
@@ -74,13 +67,13 @@ def _folders() -> list[Path]:
 
 
 def _runs(**_: object) -> list[str]:
-    return ["latest", *(path.name for path in _folders()[:_MAX_RUNS])]
+    return ["latest", *(path.name for path in _folders()[:200])]
 
 
 def _targets(**_: object) -> list[str]:
     """What was asked before: to look for servers would take longer than a key is pressed."""
-    found = {_EMBEDDED: None}
-    for path in _folders()[:_RUNS_READ]:
+    found = {f"embedded:{EMBEDDED_MODEL}": None}
+    for path in _folders()[:20]:
         with suppress(ClawgaugeError, OSError):
             config = Run.open(path).config
             found |= {target.label: None for target in (config.targets if config else ())}

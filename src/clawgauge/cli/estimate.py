@@ -1,4 +1,4 @@
-"""What a plan will take: calls, and the time they took here before. A guess is never made up: unknown is said."""
+"""What a plan will take: calls, and the time they took here before; and what it can tell. Unknown is said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
 from clawgauge.plan import Plan
-from clawgauge.records import Prompt, PromptKey, Target
+from clawgauge.prices import Price, Tokens, cost_usd
+from clawgauge.records import GroupSummary, Prompt, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
@@ -19,26 +20,22 @@ from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
 from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
-from clawgauge.words import format_duration, format_percent, plural
+from clawgauge.words import format_duration, format_money, format_percent, plural
 
-_RUNS_LOOKED_AT = 20
-_NATIVE = "native_tools"
-STRONG, WEAK = 0.95, 0.3
-EXAMPLE_RATES = (STRONG, 0.9, 0.65, WEAK)
+_RUNS_LOOKED_AT, _NATIVE = 20, "native_tools"
+STRONG, BETWEEN, WEAK = 0.95, 0.65, 0.3
+EXAMPLE_RATES = (STRONG, 0.9, BETWEEN, WEAK)
 # More prompts than this are taken for no more: what these do not decide sits on a border.
 _LOOK_AHEAD = 200
-_HALF = 0.5
 # A tenth fewer pass, and of every five prompts one goes the other way: a drop that is noticed in use.
 _DROP, _DISCORDANT = 0.1, 0.2
-_P_SEEN = 0.8
-PROMPTS_FOR_DROP = 170
-"""From so many on, exact McNemar sees that drop with power .8."""
+# From so many prompts on, exact McNemar sees that drop with this power.
+PROMPTS_FOR_DROP, _P_SEEN = 170, 0.8
 
 
 class Foresight(NamedTuple):
-    """What asking a model of true rate `rate` is likely to tell: whether it is Tier 1, with the chance `p_decided`.
-
-    Asked only until that is decided, half of such models take at most `median` prompts (None: more than the plan has).
+    """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1. Asked only until that
+    is decided, half of such models take at most `median` prompts (None: more than the plan has).
     """
 
     rate: float
@@ -64,7 +61,7 @@ def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_dec
                 if k <= no_at or k >= yes_at:
                     p_decided += undecided[k]
                     undecided[k] = 0.0
-            if until_decided and median is None and p_decided >= _HALF:
+            if until_decided and median is None and p_decided >= 0.5:
                 median = n
         found.append(Foresight(rate, median, p_decided))
     return found
@@ -86,116 +83,103 @@ def power_of_drop(n_prompts: int) -> float:
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    """The plan as a script reads it."""
-    settings, calls, pool = plan.settings, _expected_calls(plan), _tier_prompts(plan)
-    n_families = _count_families(pool)
+    settings, calls, (_, pool) = plan.settings, expected_calls(plan), _asked_prompts(plan)
+    n_families = len({prompt.family for prompt in pool})
     likely = foresee(n_families, until_decided=settings.until_decided) if pool else []
+    tier = {"prompts": len(pool), "families": n_families, "until_decided": settings.until_decided}
     return {
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
-        "repeats": settings.repeats,
-        "concurrency": settings.concurrency,
-        "interleave": settings.interleave,
-        "calls": sum(each.n for each in calls),
-        "targets": [{"target": each.label, "calls": each.n, "estimated_s": each.seconds} for each in calls],
-        "tier": {
-            "prompts": len(pool),
-            "families": n_families,
-            "until_decided": settings.until_decided,
-            "likely": [seen._asdict() for seen in likely],
-        },
+        **{name: getattr(settings, name) for name in ("repeats", "concurrency", "interleave")},
+        "calls": sum(each.n for each in calls.values()),
+        "targets": [
+            {"target": target.label, "calls": each.n, "estimated_s": each.seconds, "estimated_usd": each.usd}
+            for target, each in calls.items()
+        ],
+        "tier": tier | {"likely": [seen._asdict() for seen in likely]},
     }
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The plan as a person reads it."""
-    settings, calls = plan.settings, _expected_calls(plan)
+    settings, calls = plan.settings, expected_calls(plan)
     n_asked = Counter(prompt.suite for prompt in plan.asked)
     suites = ", ".join(f"{suite.name} ({plural(n_asked[suite.name], 'prompt')})" for suite in plan.suites)
     turns = "; the targets take turns at every prompt" if settings.interleave else ""
     lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"]
-    for each in calls:
+    for target, each in calls.items():
         known = "time unknown (not measured here yet)"
         if each.seconds is not None:
             basis = f"as measured here before, {plural(each.n_past, 'call')}"
-            known = f"about {format_duration(each.seconds * 1000)} ({basis})"
-        lines.append("; ".join([f"  {each.label}: {plural(each.n, 'call')}, {known}", *each.left_out]))
-    estimates = [each.seconds for each in calls if each.seconds is not None]
+            known = f"about {format_duration(each.seconds * 1000)}{_word_usd([each])} ({basis})"
+        lines.append("; ".join([f"  {target.label}: {plural(each.n, 'call')}, {known}", *each.left_out]))
+    estimates = [each.seconds for each in calls.values() if each.seconds is not None]
     at_most = "at most " if settings.until_decided else ""
-    ending = f", about {format_duration(sum(estimates) * 1000)}" if estimates else ""
+    ending = f", about {format_duration(sum(estimates) * 1000)}{_word_usd(calls.values())}" if estimates else ""
     if 0 < len(estimates) < len(calls):
         ending += f", and {len(calls) - len(estimates)} of unknown speed"
-    n_calls = sum(each.n for each in calls)
+    n_calls = sum(each.n for each in calls.values())
     lines.append(f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}")
     return [one_row(line).rstrip("\n") for line in lines]
 
 
+def _word_usd(calls: Iterable[ExpectedCalls]) -> str:
+    known = [each.usd for each in calls if each.usd is not None]
+    return f" and {format_money(sum(known))}" if known else ""
+
+
 def foresight_lines(plan: Plan) -> list[str]:
-    """What the plan can see, as a person reads it: whether it tells the tier, and how small a drop."""
-    lines = [_tier_line(plan, pool)] if (pool := _tier_prompts(plan)) else []
-    n_prompts = _count_families(prompt for prompt in _first_prompts(plan).values() if carries_verdict(prompt))
+    asked, pool = _asked_prompts(plan)
+    lines = [_tier_line(plan, pool)] if pool else []
+    n_prompts = len({prompt.family for prompt in asked if carries_verdict(prompt)})
     if n_prompts:
         power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
-        # Repeats can only help.
         at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
-        more = f"; {PROMPTS_FOR_DROP} in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
+        more = f"; {PROMPTS_FOR_DROP} prompts in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
         prompts = plural(n_prompts, "prompt")
-        lines.append(f"compare: {prompts} can see a 10-point drop in {at_least}{power} of cases{more}")
+        lines.append(f"compare: if a model drops by 10 points, {prompts} show it in {at_least}{power} of cases{more}")
     return lines
 
 
-def _first_prompts(plan: Plan) -> dict[PromptKey, Prompt]:
-    """The prompts in the order they are asked, as far as the calls go."""
-    pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
-    ordered = {prompt.key: prompt for prompt in [*pool, *plan.prompts]}
-    return dict(islice(ordered.items(), plan.settings.max_calls))
-
-
-def _tier_prompts(plan: Plan) -> list[Prompt]:
-    asked = _first_prompts(plan)
-    return [prompt for prompt in tier_pool(plan.prompts) if prompt.key in asked]
-
-
-def _count_families(prompts: Iterable[Prompt]) -> int:
-    return len({prompt.family for prompt in prompts})
+def _asked_prompts(plan: Plan) -> tuple[list[Prompt], list[Prompt]]:
+    """The prompts in the order they are asked, as far as the calls go; and those of them that a tier rests on."""
+    pool = tier_pool(plan.prompts)
+    ordered = {prompt.key: prompt for prompt in [*(pool if plan.settings.until_decided else ()), *plan.prompts]}
+    asked = dict(islice(ordered.items(), plan.settings.max_calls))
+    return list(asked.values()), [prompt for prompt in pool if prompt.key in asked]
 
 
 def _tier_line(plan: Plan, pool: list[Prompt]) -> str:
-    n_families = _count_families(pool)
+    n_families = len({prompt.family for prompt in pool})
     seen = foresee(n_families, until_decided=plan.settings.until_decided)
-    # Of how many models of each rate, in a word.
-    words = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
-    of = {one.rate: next(word for least, word in words if one.p_decided >= least) for one in seen}
-    strong, weak = of[STRONG], of[WEAK]
-    sure = f"{strong} strong or weak models" if strong == weak else f"{strong} strong models and {weak} weak ones"
-    between = ", ".join(f"{word} near {format_percent(rate)}" for rate, word in of.items() if WEAK < rate < STRONG)
     families = f" in {plural(n_families, 'family', 'families')}" if n_families < len(pool) else ""
-    half = next((f"; half of the strong within {one.median}" for one in seen if one.rate == STRONG and one.median), "")
+    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
     n_native = sum(prompt.suite == _NATIVE for prompt in plan.prompts)
     asks_all = any(info.name == _NATIVE and n_native >= info.n_prompts for info in plan.suites)
-    lacking = any(one.p_decided < _P_SEEN for one in seen) and not asks_all
-    more = f"; to tell more add `-s {_NATIVE}`" if lacking else ""
-    rates = f"right {format_percent(STRONG)} or {format_percent(WEAK)} of the time"
-    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
+    more = f"; `-s {_NATIVE}` asks more" if any(one.p_decided < _P_SEEN for one in seen) and not asks_all else ""
     if not any(one.p_decided for one in seen):
         return f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"
-    return f"tier: {prompts} can tell whether it is Tier 1 for {sure} ({rates}), {between}{half}{more}"
+    levels = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
+    of = {one.rate: next(word for least, word in levels if one.p_decided >= least) for one in seen}
+    strong, weak, between = of[STRONG], of[WEAK], of[BETWEEN]
+    sure = f"{strong} strong and weak models" if strong == weak else f"{strong} strong models, {weak} weak ones"
+    median = next(one.median for one in seen if one.rate == STRONG)
+    half = f"; half of the strong need at most {median}" if median else ""
+    return f"tier: {prompts} give a clear answer for {sure} and {between} in between{half}{more}"
 
 
 class ExpectedCalls(NamedTuple):
-    """The `n` calls to a target, and the time they will take if they are as the `n_past` of before."""
+    """The `n` calls to a target, and what they will take and cost if they are as the `n_past` of before."""
 
-    label: str
     n: int
     n_past: int
     seconds: float | None
-    left_out: Sequence[str] = ()
+    usd: float | None
+    left_out: Sequence[str]
 
 
-def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
-    # How many calls to each target succeeded in the newest runs of this folder, and their milliseconds in all.
-    n_past: Counter[Target] = Counter()
-    total_ms: dict[Target, float] = {}
+def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
+    """What is left to ask of each target, with what is known of such calls from the newest runs."""
+    known: dict[Target, list[GroupSummary]] = {target: [] for target in plan.targets}
     runs_dir = Path(plan.settings.runs_dir)
     found = runs_dir.iterdir() if runs_dir.is_dir() else ()
     for folder in sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)[:_RUNS_LOOKED_AT]:
@@ -203,14 +187,30 @@ def _expected_calls(plan: Plan) -> list[ExpectedCalls]:
             summary = Run.open(folder).summary
         except RunFolderError:
             continue
-        for group in summary.models if summary else ():
-            if group.latency_ms.mean is not None:
-                n_past[group.target] += group.n_success
-                total_ms[group.target] = total_ms.get(group.target, 0.0) + group.latency_ms.mean * group.n_success
-    cost, expected = cost_budget(plan), []
-    for target in plan.targets:
-        agenda, past, seconds = make_agenda(plan, target, cost), n_past[target], None
-        if past:
-            seconds = round(total_ms[target] / past * agenda.n_open / 1000 / plan.settings.concurrency, 1)
-        expected.append(ExpectedCalls(target.label, agenda.n_open, past, seconds, agenda.left_out))
+        for group in summary.models if summary and not summary.capacity else ():
+            if group.target in known and group.latency_ms.mean is not None:
+                known[group.target].append(group)
+    cost, expected = cost_budget(plan), {}
+    for target, groups in known.items():
+        agenda, seconds, call_usd = make_agenda(plan, target, cost), None, None
+        n, n_past = agenda.n_open, sum(group.n_success for group in groups)
+        if n_past:
+            past_ms = sum((group.latency_ms.mean or 0.0) * group.n_success for group in groups)
+            seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 1)
+            call_usd = _call_usd(groups, plan.prices.get(target))
+        usd = None if call_usd is None else round(call_usd * n, 6)
+        expected[target] = ExpectedCalls(n, n_past, seconds, usd, agenda.left_out)
     return expected
+
+
+def _call_usd(groups: Sequence[GroupSummary], price: Price | None) -> float | None:
+    """A call at today's price and as many tokens as before, else at what it came to before."""
+    counted = [group for group in groups if group.output_tokens is not None and group.n_success]
+    if price is not None and counted:
+        n = sum(group.n_success for group in counted)
+        names = ("input_tokens", "output_tokens", "cached_tokens")
+        means = (sum(getattr(group, name) or 0 for group in counted) // n for name in names)
+        if (usd := cost_usd(price, Tokens(*means))) is not None:
+            return usd
+    costs = [group.cost for group in groups if group.cost is not None]
+    return sum(cost.usd for cost in costs) / sum(cost.n_priced for cost in costs) if costs else None

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_file, tell_unreadable
 from clawgauge.cli.process import interruption
 from clawgauge.errors import ConfigError
-from clawgauge.export import ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.export import ResultStream, choose_columns, iter_csv, iter_jsonl, write_parquet
 from clawgauge.reports.clean import clean_lines, clean_terminal
 from clawgauge.words import plural
 
@@ -28,30 +28,25 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest"
-    )
-    parser.add_argument("--format", choices=("csv", "parquet", "jsonl"), help="default: as FILE ends, else csv")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
-    parser.add_argument("--excel-safe", action="store_true", help="CSV: no cell is a formula; marked as UTF-8")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest")
+    add("--format", choices=("csv", "parquet", "jsonl"), help="default: as FILE ends, else csv")
+    add("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
+    add("--columns", metavar="A,B", help="only these columns, in this order")
+    add("--excel-safe", action="store_true", help="CSV: no cell is a formula; marked as UTF-8")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """The whole verb. What is left out because it cannot be read is said, and is in the exit code."""
     output, excel_safe = arguments.output, arguments.excel_safe
-    # The format that was named, else the one a file's name asks for; CSV where it asks for none.
     suffix = output.suffix if output is not None else ""
     form = arguments.format or _SUFFIXES.get(suffix.lower(), "" if suffix else "csv")
     if not form:
-        raise ConfigError(
-            f"export writes no {suffix} files, as {output} would be: "
-            f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
-        )
+        how = f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
+        raise ConfigError(f"export writes no {suffix} files, as {output} would be: {how}")
     if excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:
@@ -69,27 +64,18 @@ def execute(arguments: argparse.Namespace) -> int:
         folders.setdefault(folder.resolve(), folder)
     results = ResultStream(list(folders.values()))
     if form == "parquet":
-        from clawgauge.export.parquet import write_parquet
-
         with output_file(output) as file:
             write_parquet(results, columns, file)
-    elif form == "csv":
-        _write_lines(iter_csv(results, columns, excel_safe=excel_safe), output)
     else:
-        _write_lines(iter_jsonl(results, columns), output)
+        lines = iter_csv(results, columns, excel_safe=excel_safe) if form == "csv" else iter_jsonl(results, columns)
+        if output is not None:
+            with output_file(output) as file:
+                file.writelines(lines)
+        else:
+            # A pipe gets what was recorded; a terminal must not be steered by it.
+            shown = clean_terminal if sys.stdout.isatty() else str
+            for line in takewhile(lambda _: not interruption.reader_left, lines):
+                sys.stdout.write(shown(line.decode()))
     if output is not None:
         sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {output}\n")
     return tell_unreadable(results.n_unreadable)
-
-
-def _write_lines(lines: Iterator[bytes], output: Path | None) -> None:
-    if output is None:
-        # A pipe gets what was recorded; a terminal must not be steered by it.
-        shown = clean_terminal if sys.stdout.isatty() else str
-        for line in lines:
-            if interruption.reader_left:
-                return
-            sys.stdout.write(shown(line.decode()))
-        return
-    with output_file(output) as file:
-        file.writelines(lines)

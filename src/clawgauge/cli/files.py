@@ -27,30 +27,28 @@ from clawgauge.run_data import Run
 from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
 
-_BUDGETS = {"max_calls": "--max-calls", "max_cost": "--max-cost"}
 
-
-def open_run(ref: str, runs_dir: Path | None) -> Path:
+def open_run(ref: str, runs_dir: Path | None, *, loads: bool = True) -> Path:
     """The folder a RUN word stands for. Without --runs-dir, run ids are looked up where clawgauge.toml says."""
     if runs_dir is None and Path(ref).name != ref:
         # A path says it all: whatever lies in the current directory has no say.
         runs_dir = Path(DEFAULT_RUNS_DIR)
-    return locate_run(ref, runs_dir or configured_runs_dir())
+    path = locate_run(ref, runs_dir or configured_runs_dir(), loads=loads)
+    if not path.stat().st_mode & 0o077:
+        os.umask(0o077)  # what is made of a folder that only its owner may read is for them alone, too
+    return path
 
 
 def configured_path(option: str) -> Path | None:
-    """What ./clawgauge.toml says of `prices` or `runs_dir`, where it does."""
     said = read_configuration(None, os.environ).under({}, [option]).get(option)
     return Path(said) if said else None
 
 
 def configured_runs_dir() -> Path:
-    """Where runs are kept unless the command line says otherwise."""
     return configured_path("runs_dir") or Path(DEFAULT_RUNS_DIR)
 
 
 def tell_unreadable(n_lines: int) -> int:
-    """Say what was left out, and give the exit code for it."""
     if not n_lines:
         return DONE
     sys.stderr.write(f"{word_unreadable(n_lines)}\n")
@@ -61,11 +59,14 @@ def tell_unreadable(n_lines: int) -> int:
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        if mask == 0o077 and path.is_file():
+            path.chmod(0o600)  # what was there before may have been for everyone
         if is_run_folder(path.parent):
             opened: AbstractContextManager[BinaryIO] = replace_beside_records(path)
         else:
-            is_special = path.exists() and not path.is_file()
-            opened = path.open("wb") if is_special else replacing(path.resolve())
+            opened = path.open("wb") if path.exists() and not path.is_file() else replacing(path.resolve())
         with opened as file:
             yield file
     except OSError as error:
@@ -99,7 +100,6 @@ def render(
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
-    """Summarise what is recorded now, and keep it."""
     summary = summarize_folder(folder.path)
     config = Run.open(folder.path).config
     refill = refill_command(folder.path, config_file) if config else None
@@ -109,10 +109,8 @@ def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSumm
 
 
 def refill_command(path: Path, config_file: Path | None = None) -> str:
-    """The command that asks again what was not answered, from where the run was started.
-
-    `config_file` is what the user named with --config just now. The run folder's own word for it is not repeated: it
-    may come from anyone, and a file that is named counts in full.
+    """The command that asks again what was not answered, with the `config_file` that the user named just now. The run
+    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full.
     """
     # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
     budget: list[str] = []
@@ -121,13 +119,15 @@ def refill_command(path: Path, config_file: Path | None = None) -> str:
             budget = []
         elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
             # A run folder may come from anyone, and this is to be pasted into a shell.
-            option, larger, budget = _BUDGETS.get(str(event.detail.get("budget"))), 2 * limit, []
-            if option is not None and math.isfinite(larger):
+            name, larger, budget = event.detail.get("budget"), 2 * limit, []
+            if name in ("max_calls", "max_cost") and math.isfinite(larger):
                 # As an option takes it: no exponent, and no fraction where there is none.
-                budget = [option, str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"]
-    words = ["clawgauge", "run", "--resume", path.name, "--retry-errors", *budget]
-    if path.parent != Path("runs"):
-        words += ["--runs-dir", str(path.parent)]
-    if config_file is not None:
-        words += ["--config", str(config_file)]
+                number = str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"
+                budget = [f"--{name.replace('_', '-')}", number]
+    config = Run.open(path).config
+    loads = config is not None and config.capacity is not None
+    again = ["capacity", "--resume", path.name] if loads else ["run", "--resume", path.name, "--retry-errors"]
+    words = ["clawgauge", *again, *budget]
+    words += ["--runs-dir", str(path.parent)] if path.parent != Path("runs") else []
+    words += ["--config", str(config_file)] if config_file is not None else []
     return shlex.join(words)

@@ -1,12 +1,15 @@
 """All runs of a folder as one table: what was run when, the latest and the best of every model, drift, coverage.
 
-With --fill it prints the commands that would fill the cells (model × prompt) that have no answer in any run.
+With --fill it prints the commands that would ask what has no answer in any run (model × prompt).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,9 +17,9 @@ import msgspec
 from clawgauge.cli.files import configured_runs_dir, refill_command, render, write_output
 from clawgauge.cli.process import DONE, UNREADABLE_LINES
 from clawgauge.config.settings import flag_of
-from clawgauge.history.coverage import FillStep
-from clawgauge.history.findings import FillCommand
+from clawgauge.history.findings import FillCommand, FillStep
 from clawgauge.history.trends import read_history
+from clawgauge.prices import missing_key
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.history import describe_history
@@ -36,25 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     parser.add_argument("--models", action="append", default=[], metavar="PATTERN", help="only these; repeatable")
     parser.add_argument("--suite", metavar="NAME", help="only this suite")
-    parser.add_argument("--fill", action="store_true", help="the commands that would fill the missing cells")
+    parser.add_argument("--fill", action="store_true", help="the commands that would ask the missing prompts")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """The whole verb."""
     runs_dir = arguments.runs_dir
     history, steps = read_history(runs_dir or configured_runs_dir(), models=arguments.models, suite=arguments.suite)
     if arguments.fill:
-        commands = [
-            FillCommand(
-                command=refill_command(step.resume.path) if step.resume else _run_command(step, runs_dir),
-                cells=[(target.label, suite, prompt_id) for target, (suite, prompt_id) in step.cells],
-            )
-            for step in steps
-        ]
-        history = msgspec.structs.replace(history, fill=commands)
+        commands, no_key = _plan(steps, runs_dir)
+        history = msgspec.structs.replace(history, fill=commands, no_key=no_key)
     text = one_row(f"no run in {history.runs_dir} fits: make one with clawgauge run, or name its --runs-dir")
     if arguments.format != "text" or history.runs or history.unreadable:
         sections, title = describe_history(history), f"Runs in {history.runs_dir}"
@@ -62,6 +58,26 @@ def execute(arguments: argparse.Namespace) -> int:
     write_output(arguments.output, text)
     spoilt = history.unreadable or any(run.n_unreadable_lines for run in history.runs)
     return UNREADABLE_LINES if spoilt else DONE
+
+
+def _plan(steps: Sequence[FillStep], runs_dir: Path | None) -> tuple[list[FillCommand], dict[str, tuple[str, int]]]:
+    """The commands, without the targets whose key is not set here: nobody could ask them. And who these are."""
+    commands, no_key = [], dict[str, tuple[str, int]]()
+    for step in steps:
+        lacking = {t: key for t in step.targets if (key := missing_key(step.settings.get(t, {}), os.environ))}
+        for target, key in lacking.items():
+            n_before = no_key.get(target.label, (key, 0))[1]
+            no_key[target.label] = key, n_before + sum(cell[0] == target for cell in step.cells)
+        able = [target for target in step.targets if target not in lacking]
+        # A run that goes on asks all its targets: beside one that cannot be asked, each other one gets a new run.
+        resume, together = None if lacking else step.resume, [[one] for one in able] if step.resume else [able]
+        for targets in filter(None, together if lacking else [able]):
+            cells = [cell for cell in step.cells if cell[0] in targets]
+            left = replace(step, targets=targets, cells=cells, prompts=list(dict.fromkeys(key for _, key in cells)))
+            command = refill_command(resume.path) if resume else _run_command(left, runs_dir)
+            named = [(target.label, suite, prompt_id) for target, (suite, prompt_id) in cells]
+            commands.append(FillCommand(command=command, cells=named))
+    return commands, no_key
 
 
 def _run_command(step: FillStep, runs_dir: Path | None) -> str:

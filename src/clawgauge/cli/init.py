@@ -12,23 +12,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from clawgauge.cli.doctor import probe_all
-from clawgauge.cli.process import DONE, keep_secrets, run_async
+from clawgauge.cli.preflight import probe_all
+from clawgauge.cli.process import DONE, keep_secrets, run_async, tell
 from clawgauge.config.providers import find_secrets, provider_settings
-from clawgauge.config.settings import (
-    DEFAULT_NAME,
-    Configuration,
-    ProviderTable,
-    place_of,
-    read_trusted,
-    write_trusted,
-)
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable, place_of, read_trusted, write_trusted
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
-from clawgauge.reports.clean import one_row
 from clawgauge.small_file import replacing
 from clawgauge.words import list_names, plural
 
@@ -39,8 +32,10 @@ examples:
 """
 _PORTS = {"llamacpp": 8080, "lmstudio": 1234, "vllm": 8000}
 _MAX_TARGETS = 8
-_EMBEDDED = f"embedded:{EMBEDDED_MODEL}"
-_PAID = {"openai_responses": "openai_responses:gpt-5-mini", "claude_code_cli": "claude_code_cli:claude-haiku-4-5"}
+# A printable text in JSON is a string of TOML as well.
+_quoted = partial(json.dumps, ensure_ascii=False)
+_HAIKU = "claude-haiku-4-5"
+_PAID = {"openai_responses": "gpt-5-mini", "anthropic_messages": _HAIKU, "claude_code_cli": _HAIKU}
 _REST = """\
 # suites = ["core", "native_tools"]    # without it: some prompts of every kind
 # repeats = 3                          # ask each prompt so many times
@@ -54,15 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the path of the file alone; what was found goes to stderr."""
     path, environ = Path(DEFAULT_NAME), dict(os.environ)
     if path.exists() and not arguments.force:
         raise ConfigError(f"{path} is there already: edit it, or write it anew with --force")
-    servers = {
-        name: ProviderTable(type="openai_chat", base_url=f"http://127.0.0.1:{port}/v1", local=True)
-        for name, port in _PORTS.items()
-    }
-    settings = provider_settings(Configuration(providers=servers), environ, _tell)
+    addresses = {name: f"http://127.0.0.1:{port}/v1" for name, port in _PORTS.items()}
+    servers = {name: ProviderTable("openai_chat", address, local=True) for name, address in addresses.items()}
+    settings = provider_settings(Configuration(providers=servers), environ, tell)
     redact = keep_secrets(find_secrets(settings, environ))
     probes = [probe for probe in run_async(probe_all(settings.values())) if probe.reachable]
     text = redact(write_configuration(probes, servers))
@@ -71,8 +63,8 @@ def execute(arguments: argparse.Namespace) -> int:
     write_trusted(environ, {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()})
     for probe in probes:
         named = f": {list_names([model.name for model in probe.models], _MAX_TARGETS)}" if probe.models else ""
-        _tell(redact(f"found {probe.provider}{named}"))
-    _tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
+        tell(redact(f"found {probe.provider}{named}"))
+    tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE
 
@@ -80,16 +72,13 @@ def execute(arguments: argparse.Namespace) -> int:
 def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]) -> str:
     """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
     found = {probe.provider: probe for probe in probes}
-    local = [
-        f"{probe.provider}:{model.name}"
-        for name, probe in found.items()
-        if (name in servers or name == "ollama_openai")
-        for model in probe.models
-        if model.kind == "chat" and model.name.isprintable()
-    ]
-    paid = [target for provider, target in _PAID.items() if provider in found]
+    listed = [(name, model) for name, probe in found.items() for model in probe.models if model.kind == "chat"]
+    free = {*servers, "ollama_openai"}
+    local = [f"{name}:{model.name}" for name, model in listed if name in free and model.name.isprintable()]
+    paid = [f"{provider}:{model}" for provider, model in _PAID.items() if provider in found]
     lines = ["# What `clawgauge run` does when nothing else is said. An option on the command line wins.", "", "[run]"]
-    lines += ["targets = [", *(f"  {_quoted(target)}," for target in local[:_MAX_TARGETS] or [_EMBEDDED])]
+    named = local[:_MAX_TARGETS] or [f"embedded:{EMBEDDED_MODEL}"]
+    lines += ["targets = [", *(f"  {_quoted(target)}," for target in named)]
     lines += [f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid]
     lines += ["]", _REST]
     if len(local) > _MAX_TARGETS:
@@ -99,12 +88,3 @@ def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, P
             lines += [f"[providers.{name}]", 'type = "openai_chat"', f"base_url = {_quoted(table.base_url or '')}"]
             lines += ["local = true", ""]
     return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    # A printable text in JSON is a string of TOML as well.
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(one_row(line))

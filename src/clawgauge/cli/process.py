@@ -11,55 +11,46 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from traceback import format_exception, walk_stack
+from types import TracebackType
+from typing import Any, TextIO, TypeVar
 
-from clawgauge.child_processes.groups import kill_all_groups
+from clawgauge.child_processes import kill_all_groups
 from clawgauge.errors import DiskFailure, MachineError
-from clawgauge.reports.clean import clean_lines
+from clawgauge.reports.clean import clean_lines, one_row
 
-if TYPE_CHECKING:
-    from clawgauge.secrets import Redactor
-
-DONE = 0
-GATE_FAILED = 1
-NOTHING_ANSWERED = 3
-UNREADABLE_LINES = 5
-INTERRUPTED = 130
-
-
+DONE, GATE_FAILED, NOTHING_ANSWERED, UNREADABLE_LINES, INTERRUPTED = 0, 1, 3, 5, 130
 _ESCAPED = "clawgauge.escaped"
 _masks: dict[str, list[Callable[[str], str]]] = {}
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 # `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
 _ONE_BREATH_S = 1.0
-_SHOW_CURSOR = b"\x1b[?25h\n"
-_STDERR = 2
-# What an event loop and a run folder take before anything is asked.
-_DESCRIPTORS = 10
 T = TypeVar("T")
 
 
-def keep_secrets(secrets: Mapping[str, str]) -> Redactor:
+def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     """From now on no run folder, no output and no traceback of this process shows one of these values."""
     # Loaded only now: a help text needs none of it.
     from clawgauge.journal import withhold
     from clawgauge.secrets import Redactor, SecretMask, mask_shapes
 
-    redact = Redactor(secrets)
+    redact: Callable[[str], str] = Redactor(secrets) if secrets else mask_shapes
     withhold(secrets)
-    mask = SecretMask(secrets).mask
     # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
-    _masks.update(stdout=[mask], stderr=[mask, mask_shapes])
+    by_value = [SecretMask(secrets).mask] if secrets else []
+    _masks.update(stdout=by_value, stderr=[*by_value, mask_shapes])
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stderr.write(clean_lines(redact("".join(traceback.format_exception(kind, error, trace)))))
+        sys.stderr.write(clean_lines(redact("".join(format_exception(kind, error, trace)))))
 
     sys.excepthook = show
     return redact
+
+
+def tell(line: str) -> None:
+    sys.stderr.write(one_row(line))
 
 
 def print_json(document: Any) -> None:
@@ -69,9 +60,7 @@ def print_json(document: Any) -> None:
     sys.stdout.write(encode_document(document).decode())
 
 
-def _escape(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
+def _escape(error: Any) -> tuple[str, int]:
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
     return "\\u" + units.hex(" ", 2).replace(" ", "\\u"), error.end
 
@@ -84,16 +73,11 @@ class _Output(io.TextIOBase):
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream, self._name = stream, name
+        self.isatty, self.fileno = stream.isatty, stream.fileno  # type: ignore[method-assign]
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # read-only here, as it is on every real stream
         return self._stream.encoding
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
 
     def write(self, text: str) -> int:
         shown = text
@@ -123,15 +107,12 @@ class _Output(io.TextIOBase):
         if isinstance(error, BrokenPipeError):
             interruption.lose_reader()
         elif self._name == "stdout":
-            raise DiskFailure(
-                f"Cannot write to standard output ({error.strerror or error}); what was recorded stands: make room, "
-                "or send the output elsewhere."
-            ) from error
+            what = f"Cannot write to standard output ({error.strerror or error}); what was recorded stands"
+            raise DiskFailure(f"{what}: make room, or send the output elsewhere.") from error
 
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Within the block stdout and stderr are there, and fail as the module says."""
     # A command started with `>&-` has no stdout, and the next file it opens would become it.
     for descriptor in range(3):
         try:
@@ -147,10 +128,9 @@ def guarded_streams() -> Iterator[None]:
 
 
 def machine_failure(fault: BaseException) -> MachineError | None:
-    """What this machine refused, in a sentence for the user; None where the fault is another's.
-
-    Of calls that failed at once one speaks for all. An `OSError` without a number is not the system's: some library
-    made it, and a network's is no fault of this machine. uvloop, out of descriptors, fails once more while it closes.
+    """What this machine refused, in a sentence for the user; None where the fault is another's. Of calls that failed at
+    once one speaks for all. An `OSError` without a number is some library's, and a network's is no fault of this
+    machine. uvloop, out of descriptors, fails once more while it closes.
     """
     if isinstance(fault, BaseExceptionGroup):
         return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
@@ -166,28 +146,22 @@ def machine_failure(fault: BaseException) -> MachineError | None:
         return machine_failure(fault.__context__) if fault.__context__ else None
     else:
         return None
-    return MachineError(
-        f"This machine would not go on ({what}); what was recorded stands: give it what it lacks, then try again."
-    )
+    told = f"This machine would not go on ({what}); what was recorded stands"
+    return MachineError(f"{told}: give it what it lacks, then try again.")
 
 
 class Interrupted(KeyboardInterrupt):
-    """What a signal raises in plain code.
-
-    A class of its own: of a plain `KeyboardInterrupt` that passes through code made from a string, as every dataclass
-    is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT, whatever it returned.
+    """What a signal raises in plain code: of a plain `KeyboardInterrupt` that passes through code made from a string,
+    as every dataclass is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT.
     """
 
 
 class Interruption:
-    """Whether the command was told to end, and who has to hear of it."""
-
     happened = ends_with_reader = reader_left = False
     _cancel: Callable[[], object] | None = None
     _first_signal_s: float | None = None
 
     def listen(self) -> None:
-        """From now on the signals are ours, and none has come yet."""
         self.happened = self.ends_with_reader = self.reader_left = False
         self._first_signal_s = None
         for number in _SIGNALS:
@@ -217,7 +191,9 @@ class Interruption:
         self.happened = True
         if self._cancel is not None:
             self._cancel()
-        elif not _is_importing():
+        elif not any(f.f_code.co_filename.startswith("<frozen importlib") for f, _ in walk_stack(sys._getframe())):
+            # An exception while a module is loaded can crash an extension module, and with it the interpreter; loading
+            # is soon over, and whoever comes after it asks whether something `happened`.
             raise Interrupted
 
     @contextmanager
@@ -235,31 +211,17 @@ class Interruption:
             self._first_signal_s = now_s
         elif number == signal.SIGINT or now_s - self._first_signal_s > _ONE_BREATH_S:
             kill_all_groups()
-            if os.isatty(_STDERR):
-                # The live table hides it.
+            if os.isatty(2):
                 with suppress(OSError):
-                    os.write(_STDERR, _SHOW_CURSOR)
+                    os.write(2, b"\x1b[?25h\n")
             os._exit(INTERRUPTED)
         self.request()
-
-
-def _is_importing() -> bool:
-    """Whether a module is being loaded. An exception in the middle of that can crash an extension module, and with it
-    the interpreter; loading is soon over, and whoever comes after it asks whether something `happened`.
-    """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 interruption = Interruption()
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in the one event loop: uvloop where it installs."""
     # Loaded only now: a help text needs none of it.
     import asyncio
 
@@ -271,7 +233,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             from uvloop import new_event_loop as loop_factory  # type: ignore[assignment]
     try:
         try:
-            require_descriptors(_DESCRIPTORS)
+            require_descriptors(10)  # what an event loop and a run folder take before anything is asked
         except OSError as fault:
             words = "this program may open too few files to work: raise the limit with ulimit -n 256"
             raise MachineError(words) from fault

@@ -18,7 +18,6 @@ examples:
   clawgauge report ../old-harness/runs/20260101_120000 -o - > old.html
 """
 REPORT = "report.html"
-_STDOUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
     survey = Survey()
     runs = read_runs(paths, survey)
     page = render_report(runs, survey)
-    if arguments.output == _STDOUT:
+    if arguments.output == "-":
         # The page says that it is UTF-8, whatever this terminal speaks.
         if isinstance(sys.__stdout__, io.TextIOWrapper):
             sys.__stdout__.reconfigure(encoding="utf-8", newline="\n")

@@ -1,9 +1,7 @@
 """Judge the recorded answers again with today's validators. No calls are made; only verdicts change.
 
 A prompt is judged by the specification on record, so that a folder stays what it was; `--suite` takes that of another
-version of the suite, where it asks the same.
-
-Cells whose recorded answer was cut at 64 KB keep their verdict: it was made on the whole text.
+version of the suite, where it asks the same. An answer cut at 64 KB keeps its verdict: it was made on the whole text.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.checks import NATIVE, VALIDATORS_VERSION
+from clawgauge.checks import NATIVE, VALIDATORS_VERSION, needs_shell
 from clawgauge.cli.files import open_run, tell_unreadable, write_summary
 from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError, SuiteError
@@ -38,21 +36,19 @@ examples:
   clawgauge rescore 20260213_235930
   clawgauge rescore 20260213_235930 --suite tool_use   (by today's version of a built-in suite)
 """
-_EXAMPLES_SHOWN = 20
-_CHANGES_KEPT = 1_000
+_EXAMPLES_SHOWN, _CHANGES_KEPT = 20, 1_000
 # All that the model was shown, and the world it acted on.
-_question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns")
+_question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns", "messages")
 _WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest"
-    )
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--suite", metavar="FILE", help="judge by this suite's validators instead of the recorded ones")
-    parser.add_argument("--dry-run", action="store_true", help="say what would change; write nothing")
-    parser.add_argument("--json", action="store_true", help="the summary on stdout too")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--suite", metavar="FILE", help="judge by this suite's validators instead of the recorded ones")
+    add("--dry-run", action="store_true", help="say what would change; write nothing")
+    add("--json", action="store_true", help="the summary on stdout too")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -65,8 +61,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
         def approve() -> None:
             if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
-                where = f"no answer in {path.name} belongs to a prompt of {suite}"
-                raise RunFolderError(f"{where}: name the suite that was run")
+                none = f"no answer in {path.name} belongs to a prompt of {suite}"
+                raise RunFolderError(f"{none}: name the suite that was run")
 
         if arguments.dry_run:
             reader = iter_results(path)
@@ -95,11 +91,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 class Rescoring:
-    """Counts what changes while results pass through."""
-
     def __init__(self, prompts: dict[tuple[str, str], Prompt], judge: Judge | None = None) -> None:
-        self._prompts = prompts
-        self._judge = judge or Judge()
+        self._prompts, self._judge = prompts, judge or Judge()
         self.n_judged = self.n_other_engine = 0
         self.kept: Counter[str] = Counter()
         self.changes: list[str] = []
@@ -117,44 +110,36 @@ class Rescoring:
             "ran over 64 KB": result.raw_output_truncated,
             "held a key, which is not recorded": KEY_WITHHELD in result.warnings,
             "made calls too large to be recorded": any(call.arguments is None for call in native),
-            "needs the package bashkit to be judged": prompt.needs_shell and not can_run(),
+            "needs the package bashkit to be judged": needs_shell(prompt) and not can_run(),
         }
         if (why := next((why for why, holds in obstacles.items() if holds), None)) is not None:
             self.kept[why] += 1
             return result
         self.n_judged += 1
-        ran_in = engine() if prompt.needs_shell else None
+        ran_in = engine() if needs_shell(prompt) else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
         verdict = self._judge.judge(prompt, result.raw_output, native)
-        judged = msgspec.structs.replace(
-            result,
-            **msgspec.structs.asdict(verdict),
-            tools_offered=bool(prompt.tools),
-            expected_tools=prompt.expected_tools,
-            judged_by=VALIDATORS_VERSION,
-            engine=ran_in,
-        )
+        anew = {**msgspec.structs.asdict(verdict), "judged_by": VALIDATORS_VERSION, "engine": ran_in}
+        anew |= {"tools_offered": bool(prompt.tools), "expected_tools": prompt.expected_tools}
+        judged = msgspec.structs.replace(result, **anew)
         if _verdict(judged) != _verdict(result):
-            self.changes.append(
-                f"{result.provider}:{result.model} {result.suite}/{result.prompt_id} repeat {result.repeat}: "
-                f"{_verdict(result)} → {_verdict(judged)}"
-            )
+            where = f"{result.provider}:{result.model} {result.suite}/{result.prompt_id} repeat {result.repeat}"
+            self.changes.append(f"{where}: {_verdict(result)} → {_verdict(judged)}")
         return judged
 
 
 def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
     if suite is None:
         if config is None:
-            why = f"{path} does not hold its prompts (an older harness made it)"
-            raise RunFolderError(f"{why}: name them with --suite FILE")
+            lacking = f"{path} does not hold its prompts (an older harness made it)"
+            raise RunFolderError(f"{lacking}: name them with --suite FILE")
         check_recorded(config.prompts, path / "config.json")
         for info in config.suites:
             today = load_suite(info.source) if info.source in BUILTIN_SUITES else None
             if today is not None and today.version != info.version:
-                sys.stderr.write(
-                    f"{info.name} was run as version {info.version} and is judged by the validators on record; "
-                    f"to judge it by those of version {today.version}, add --suite {info.source}\n"
-                )
+                told = f"{info.name} was run as version {info.version} and is judged by the validators on record"
+                instead = f"to judge it by those of version {today.version}, add --suite {info.source}"
+                sys.stderr.write(f"{told}; {instead}\n")
         return config.prompts
     prompts = load_suite(suite, base_dir=Path()).prompts
     if config is None:
@@ -166,10 +151,8 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
     asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in meant}
     other = [p.id for p in prompts if p.id in asked and _question(p) != _question(asked[p.id])]
     if other:
-        raise SuiteError(
-            f"{suite}: {', '.join(other[:5])} asked something else in this run; "
-            "rescoring changes validators alone, a changed prompt needs a new run"
-        )
+        why = "rescoring changes validators alone, a changed prompt needs a new run"
+        raise SuiteError(f"{suite}: {', '.join(other[:5])} asked something else in this run; {why}")
     return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
 
 
@@ -179,7 +162,6 @@ def _verdict(result: Result) -> str:
 
 
 def _tell(rescoring: Rescoring, bad_lines: int, changed: str) -> int:
-    """Say what came of it, and give the exit code for it."""
     verdicts, changes = plural(len(rescoring.changes), "verdict"), rescoring.changes[:_EXAMPLES_SHOWN]
     lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {changed}"]
     lines += [f"  {clean_cell(change)}" for change in changes]

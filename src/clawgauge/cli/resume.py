@@ -11,18 +11,16 @@ import msgspec
 
 from clawgauge import journal
 from clawgauge.config.settings import FIELDS, OPTIONS, check_options, flag_of
-from clawgauge.errors import RunFolderError, SuiteError, TargetError
-from clawgauge.plan import Evidence, OpenWork, Plan, choose_from, load_suites, refuse_secrets, with_targets
+from clawgauge.errors import RunFolderError, TargetError
+from clawgauge.plan import Evidence, OpenWork, Plan, choose_from, refuse_secret_prompts, with_targets
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row, Run
 from clawgauge.runner.agenda import TierSearch, tier_pool
-from clawgauge.suites import check_recorded, describe_suite, is_suite_there, prompts_sha256
+from clawgauge.suites import check_recorded, describe_suite, is_suite_there, load_suite, prompts_sha256
 
 
 class Resumed(NamedTuple):
-    """The run that is gone on with: its folder, the plan it was begun with, and what the user allows."""
-
     path: Path
     recorded: RunConfig
     retry_errors: bool
@@ -30,14 +28,12 @@ class Resumed(NamedTuple):
 
 
 def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
-    """The run that a RUN word stands for, with the plan it was begun with."""
     path = journal.locate_run(ref, runs_dir, answered=False)
     recorded = Run.open(path).config
     if recorded is None:
-        raise RunFolderError(
-            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of another harness; "
-            "it can be summarised, but not resumed"
-        )
+        which = "a run that ended before it began, or one of another harness"
+        none = f"{path} has no config.json of clawgauge's: {which}"
+        raise RunFolderError(f"{none}; it can be summarised, but not resumed")
     check_recorded(recorded.prompts, path / "config.json")
     return Resumed(path, recorded, retry_errors, force)
 
@@ -48,45 +44,38 @@ def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
     # The recorded options, overridden by those that were named now and by the environment. Which prompts the run has
     # is decided: --prompt-ids chooses among them.
     named = {field for name, field in FIELDS.items() if name in said}
-    kept = {
-        name: getattr(config.options, name)
-        for name in RunOptions.__struct_fields__
-        if name == "prompt_ids" or (name not in named and OPTIONS[name].variable is None)
-    }
+    anew = named.union(name for name in RunOptions.__struct_fields__ if OPTIONS[name].variable) - {"prompt_ids"}
+    kept = {name: getattr(config.options, name) for name in RunOptions.__struct_fields__ if name not in anew}
     settings = msgspec.structs.replace(plan.settings, **kept)
     check_options(settings)
     suites, prompts = _prompts(plan, config, from_files="suites" in said)
     targets = [*config.targets, *(target for target in plan.targets if target not in config.targets)]
     for target in targets:
         if target.provider not in plan.providers:
-            raise TargetError(
-                f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
-                "name the configuration file that has it with --config"
-            )
-    going_on = replace(with_targets(plan, targets), settings=settings, suites=suites, prompts=prompts)
+            unknown = f"the run asked {target.label!r}, and no provider is called {target.provider!r} here"
+            raise TargetError(f"{unknown}: name the configuration file that has it with --config")
+    going_on = with_targets(plan, targets)
+    going_on = replace(going_on, settings=settings, suites=suites, prompts=prompts, context=config.context)
     changes = find_changes(going_on, config, plan.targets if "targets" in said else config.targets)
     if changes and not resumed.force:
-        raise RunFolderError(
-            f"cannot resume {clean_cell(config.run_id)}: {'; '.join(changes)}. Start a new run, or go on with --force "
-            "and give up comparing the records made before with those made after"
-        )
+        why = f"cannot resume {clean_cell(config.run_id)}: {'; '.join(changes)}"
+        force = "go on with --force and give up comparing the records made before with those made after"
+        raise RunFolderError(f"{why}. Start a new run, or {force}")
     # With --prompt-ids only these of the run's own prompts are asked now; the others stay open.
-    asked = choose_from(prompts, said["prompt_ids"]) if "prompt_ids" in said else prompts
-    return replace(going_on, asked=asked)
+    return replace(going_on, asked=choose_from(prompts, said["prompt_ids"]) if "prompt_ids" in said else prompts)
 
 
 def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[SuiteInfo], list[Prompt]]:
     """What to go on with: suites and prompts as recorded, unless the files they came from have changed since."""
     suites, prompts = plan.suites, plan.prompts
     if not from_files:
-        # Found from here, or from the configuration file that named them.
         sources = [suite.source for suite in config.suites]
         places = (Path(), plan.config_file.parent if plan.config_file else Path())
         base_dir = next((at for at in places if all(is_suite_there(source, at) for source in sources)), None)
-        if base_dir is None:
-            # Where the files are gone, the run folder has all that is needed.
+        if base_dir is None or config.context is not None:
+            # Where the files are gone, or a context was put around them, the run folder has all that is needed.
             return config.suites, config.prompts
-        loaded = load_suites(sources, base_dir, config.options.draw)
+        loaded = [load_suite(source, base_dir=base_dir, drawing=config.options.draw) for source in sources]
         suites = [describe_suite(suite) for suite in loaded]
         kept = {prompt.key for prompt in config.prompts}
         prompts = [prompt for suite in loaded for prompt in suite.prompts]
@@ -94,8 +83,7 @@ def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[S
             prompts = [prompt for prompt in prompts if prompt.key in kept]
     if prompts_sha256(prompts) == config.prompts_sha256:
         return config.suites, config.prompts
-    texts = {f"prompt {prompt.suite}/{prompt.id}": [msgspec.json.encode(prompt).decode()] for prompt in prompts}
-    refuse_secrets(texts, plan.secrets, SuiteError)
+    refuse_secret_prompts(prompts, plan.secrets)
     return suites, prompts
 
 
@@ -137,12 +125,9 @@ def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
     events, index = Run.open(folder).events, journal.index_cells(folder)
     stretch = sum(event.event == "stretch_started" for event in events)
     targets, asked = set(plan.targets), {prompt.key for prompt in plan.asked}
-    refill = {
-        key
-        for key, status in index.items()
-        if resumed.retry_errors and status != "ok" and key.repeat in range(settings.repeats)
-        if Target(*key[:3]) in targets and (key.suite, key.prompt_id) in asked
-    }
+    unanswered = [key for key, status in index.items() if resumed.retry_errors and status != "ok"]
+    planned = [key for key in unanswered if key.repeat in range(settings.repeats) and Target(*key[:3]) in targets]
+    refill = {key for key in planned if (key.suite, key.prompt_id) in asked}
     if not settings.until_decided and settings.max_calls is None and settings.max_cost_usd is None:
         return OpenWork(set(index) - refill, refill, stretch=stretch)
     prompts = tier_pool(plan.prompts) if settings.until_decided else []
@@ -156,7 +141,8 @@ def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
     # attempts and calls given up only the events tell.
     beside_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
     beside_usd += sum(_paid(line.cost_usd) for line in journal.iter_superseded(folder, Row))
-    beside_usd += sum(_paid(event.detail.get("unrecorded_usd")) for event in events if event.event == "stretch_ended")
+    endings = [event for event in events if event.event in ("stretch_ended", "node_left")]
+    beside_usd += sum(_paid(event.detail.get("unrecorded_usd")) for event in endings)
     return OpenWork(set(index) - refill, refill, evidence, beside_usd, stretch)
 
 

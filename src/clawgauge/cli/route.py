@@ -6,6 +6,8 @@ The configuration goes to stdout, the table of every model to stderr, and the re
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -18,22 +20,17 @@ from clawgauge.cli.files import configured_path, open_run, render, tell_unreadab
 from clawgauge.cli.process import print_json
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
-from clawgauge.prices import load_prices
+from clawgauge.prices import load_prices, missing_key
 from clawgauge.reports.clean import clean_cell, clean_terminal
 from clawgauge.reports.document import Prose, Section
 from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
+from clawgauge.routing import openclaw
 from clawgauge.routing.chains import ChainForecast, best_chain, forecast, parse_chain
-from clawgauge.routing.decision import Decision, Reason, decide, read_policy
+from clawgauge.routing.decision import Decision, Routing, decide, read_policy, word_agreement
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.routing.litellm import litellm_config
-from clawgauge.routing.openclaw import (
-    find_conflicts,
-    merge_patch,
-    models_in_use,
-    openclaw_routing,
-    read_openclaw,
-    write_openclaw,
-)
+from clawgauge.run_data import Run
+from clawgauge.summary import summarize_folder
 
 EXAMPLES = """\
 examples:
@@ -70,50 +67,57 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print, show as a diff, or write the configuration, with the reasons beside it; or forecast a chain."""
     config, made_for, output = arguments.config, arguments.made_for, arguments.output
     patches = arguments.dry_run or arguments.write
-    if arguments.simulate is not None and (patches or config or output or arguments.reasons):
-        raise RequestError("--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o")
-    if arguments.dry_run and arguments.write:
-        raise RequestError("--dry-run shows what --write would do: give one of them")
-    if config is not None and not patches:
-        raise RequestError("--config names a file to patch: say --dry-run or --write with it")
-    if patches and made_for != "openclaw":
-        raise RequestError("--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o")
-    if patches and config is None:
-        raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
-    folders = [open_run(ref, arguments.runs_dir) for ref in arguments.run]
-    policy = read_policy(arguments.policy)
-    prices = load_prices(arguments.prices or configured_path("prices"))
+    simulates = arguments.simulate is not None and (patches or config or output or arguments.reasons)
+    for wrong, words in (
+        (simulates, "--simulate only forecasts: leave out --config, --dry-run, --write, --reasons and -o"),
+        (arguments.dry_run and arguments.write, "--dry-run shows what --write would do: give one of them"),
+        (config and not patches, "--config names a file to patch: say --dry-run or --write with it"),
+        (patches and made_for != "openclaw",
+         "--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o"),
+        (patches and not config, "name the openclaw.json to patch: --config ~/.openclaw/openclaw.json"),
+    ):  # fmt: skip
+        if wrong:
+            raise RequestError(words)
+    folders = [open_run(ref, arguments.runs_dir, loads=False) for ref in arguments.run]
+    loads = [path for path in folders if (plan := Run.open(path).config) is not None and plan.capacity is not None]
+    capacity = [entry for path in loads for entry in summarize_folder(path).capacity]
+    if not (folders := [path for path in folders if path not in loads]):
+        raise RequestError("a capacity run only says how many at once: name it beside a run that asked prompts")
+    policy, prices = read_policy(arguments.policy), load_prices(arguments.prices or configured_path("prices"))
     path = config.expanduser() if patches else None
-    before = read_openclaw(path) if path is not None and path.exists() else {}
-    current = before if arguments.current is None else read_openclaw(arguments.current.expanduser())
+    before = openclaw.read_openclaw(path) if path is not None and path.exists() else {}
+    current = before if arguments.current is None else openclaw.read_openclaw(arguments.current.expanduser())
     evidence, n_unreadable = gather_evidence(folders, prices)
-    decision = decide(evidence, policy, models_in_use(current, evidence))
+    decision = decide(evidence, policy, openclaw.models_in_use(current, evidence))
     code = tell_unreadable(n_unreadable)
     if arguments.simulate is not None:
         _simulate(arguments.simulate, decision, as_json=arguments.json)
         return code
-    made = litellm_config(decision) if made_for == "litellm" else openclaw_routing(decision, current)
-    settings, reasons, notes = made.settings, made.reasons, made.notes
+    made = litellm_config(decision) if made_for == "litellm" else openclaw.openclaw_routing(decision, current, capacity)
+    settings, notes = made.settings, made.notes
     text = encode_document(settings).decode()
     if made_for == "litellm":
         text = yaml.safe_dump(settings, sort_keys=False, width=sys.maxsize) if settings else ""
     notes += [decision.tie] if decision.tie else []
+    notes += [f"{one.label} {words}" for one in evidence if (words := word_agreement(one))]
     if arguments.current is not None and not decision.in_use:
         # A name in the file is not repeated: it may be anything.
         notes.append("no model that the file of --current names was measured: run it beside the others to compare them")
-    notes += find_conflicts(before, settings) if made_for == "openclaw" else []
-    _tell(render([describe_decision(decision)]))
+    notes += openclaw.find_conflicts(before, settings) if made_for == "openclaw" else []
+    for one in evidence:
+        key, asked = missing_key(one.settings, os.environ), f" -t {shlex.quote(one.label)} "
+        notes += [f"{key} is not set here: {one.label} cannot be asked"] if key and asked in "".join(notes) else []
+    _tell(render(describe_decision(decision)))
     for note in notes:
         _tell(f"note: {clean_cell(note)}\n")
     if path is not None:
         _apply(path, before, settings, dry_run=arguments.dry_run)
     else:
-        facts = _facts(made_for, decision, settings, reasons, notes)
-        write_output(output, encode_document(facts).decode() if arguments.json else text)
+        write_output(output, encode_document(_facts(made_for, decision, made)).decode() if arguments.json else text)
         if output is not None:
             _tell(f"wrote {output}\n")
     if not arguments.dry_run:
-        _write_reasons(arguments.reasons, folders[-1], made_for, decision, reasons, notes)
+        _write_reasons(arguments.reasons, folders[-1], made_for, decision, made)
     return code
 
 
@@ -123,35 +127,30 @@ def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
     if as_json:
         print_json({"asked": _forecast_facts(asked), "best": _forecast_facts(best) if best else None})
         return
-    words = "the best under the policy"
-    if best is None:
-        words = "no model keeps the policy's limits: there is no best chain"
-    elif best.chain == asked.chain:
-        best, words = None, "no chain under the policy is better"
-    sections = [describe_forecast(asked), Section("", [Prose([words])])]
-    sys.stdout.write(render(sections if best is None else [*sections, describe_forecast(best)]))
+    words, better = "no model keeps the policy's limits: there is no best chain", []
+    if best is not None and best.chain == asked.chain:
+        words = "no chain under the policy is better"
+    elif best is not None:
+        words, better = "the best under the policy", [describe_forecast(best)]
+    sys.stdout.write(render([describe_forecast(asked), Section("", [Prose([words])]), *better]))
 
 
 def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run: bool) -> None:
-    after = merge_patch(before, patch)
+    after = openclaw.merge_patch(before, patch)
     if before == after:
         _tell(f"{path} says all of this already\n")
     elif dry_run:
         sys.stdout.write(render_diff(before, after, path.name))
     else:
-        backup = write_openclaw(path, after)
+        backup = openclaw.write_openclaw(path, after)
         kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
         _tell(f"wrote {path}{kept}\n")
 
 
-def _write_reasons(
-    named: Path | None, folder: Path, made_for: str, decision: Decision, reasons: list[Reason], notes: list[str]
-) -> None:
-    path = named or folder / f"routing_{made_for}.md"
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    told = {"made_for": _NAMES[made_for], "generated_at": now}
+def _write_reasons(named: Path | None, folder: Path, made_for: str, decision: Decision, made: Routing) -> None:
+    path, now = named or folder / f"routing_{made_for}.md", datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        write_output(path, render_reasons(decision=decision, reasons=reasons, notes=notes, **told))
+        write_output(path, render_reasons(_NAMES[made_for], decision, made, generated_at=now))
     except (RunFolderError, ConfigError, DiskFailure) as failure:
         if named is not None:
             raise
@@ -161,17 +160,15 @@ def _write_reasons(
     _tell(f"the reason for each line is in {path}\n")
 
 
-def _facts(
-    made_for: str, decision: Decision, settings: dict[str, Any], reasons: list[Reason], notes: list[str]
-) -> dict[str, Any]:
-    told = ("kept", "removed_by", "score", "scores", "best_share")
-    models = [
-        {"model": one.evidence.label, "run_id": one.evidence.run_id, **{name: getattr(one, name) for name in told}}
-        for one in decision.standings
-    ]
-    whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in reasons]
-    facts = {"for": made_for, "models": models, "tied": decision.tied, "in_use": decision.in_use}
-    return {**facts, "configuration": settings, "reasons": whys, "notes": notes}
+def _facts(made_for: str, decision: Decision, made: Routing) -> dict[str, Any]:
+    told, models = ("kept", "removed_by", "score", "scores", "best_share"), []
+    for one in decision.standings:
+        named = {"model": one.evidence.label, "run_id": one.evidence.run_id}
+        models.append(named | {name: getattr(one, name) for name in told})
+    whys = [{"path": one.path, "value": one.setting, "why": one.why, "model": one.model} for one in made.reasons]
+    jobs = {"jobs": decision.jobs, "tied": decision.tied, "in_use": decision.in_use}
+    facts = {"for": made_for, "models": models, **jobs}
+    return {**facts, "configuration": made.settings, "reasons": whys, "notes": made.notes}
 
 
 def _forecast_facts(found: ChainForecast) -> dict[str, Any]:

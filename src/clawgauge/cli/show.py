@@ -1,6 +1,6 @@
 """Show a run's summary, or one call in full: prompt, answer, verdict, attempts, timings.
 
-CELL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown.
+CALL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)")
-    add("cell", metavar="CELL", nargs="?", help="one call")
+    add("cell", metavar="CALL", nargs="?", help="one call")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     add("-v", "--verbose", action="store_true", help="every figure, not only the answer")
     add("--json", action="store_true", help="as JSON on stdout")
@@ -40,13 +40,15 @@ def execute(arguments: argparse.Namespace) -> int:
         # Computed from the records, so that it is right even where summary.json is old or missing.
         summary = summarize_folder(path)
         form = "json" if arguments.json else "text"
-        sys.stdout.write(render(describe_summary(summary, verbose=arguments.verbose), form, document=summary))
+        sections = describe_summary(summary, Run.open(path).config, verbose=arguments.verbose)
+        sys.stdout.write(render(sections, form, document=summary))
         return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
     run.feed(fitting)
     if not fitting.offsets:
-        raise RunFolderError(f"no call in {path.name} fits {cell!r}: name PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/…")
+        forms = "PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/PROMPT_ID#REPEAT"
+        raise RunFolderError(f"no call in {path.name} fits {cell!r}: name one as {forms}")
     for _, result in run.results_at(fitting.offsets):
         if arguments.json:
             print_json(result)
@@ -56,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 class _Fitting:
-    """Where the calls are that CELL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional #REPEAT."""
+    """Where the calls are that CALL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional #REPEAT."""
 
     def __init__(self, cell: str) -> None:
         self.offsets: list[int] = []

@@ -18,11 +18,10 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest"
-    )
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    parser.add_argument("--json", action="store_true", help="the summary on stdout too")
+    add = parser.add_argument
+    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest")
+    add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    add("--json", action="store_true", help="the summary on stdout too")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from clawgauge.cli.process import DONE
 from clawgauge.config.settings import DEFAULT_NAME, place_of, read_file, read_trusted, write_trusted
@@ -35,22 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _PHRASES = {
-    "command": "run the program {}",
-    "base_url": "send calls to {}",
-    "api_key_env": "send the value of the variable {} as the key",
-    "extra_body": "add {} to every call",
-    "chat_template_file": "read the chat template {}",
-    "targets": "ask {}",
-    "runs_dir": "keep runs in {}",
-    "prices": "read prices from {}",
-    "unload_others": "unload other models of an Ollama",
-}
+    "targets": "ask {}", "runs_dir": "keep runs in {}", "prices": "read prices from {}",
+    "unload_others": "unload other models of an Ollama", "chat_template_file": "read the chat template {}",
+    "command": "run the program {}", "base_url": "send calls to {}", "extra_body": "add {} to every call",
+    "api_key_env": "send the value of the variable {} as the key", "ssh": "run clawgauge through ssh on {}",
+    "ray": "run clawgauge on the machines of the Ray cluster {}",
+}  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace) -> int:
     file, entries = arguments.file or Path(DEFAULT_NAME), read_trusted(os.environ)
     if arguments.list:
-        # Every trusted place, and whether what is there now is still what was trusted.
         for place, sha256 in sorted(entries.items()):
             try:
                 standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
@@ -60,7 +56,6 @@ def execute(arguments: argparse.Namespace) -> int:
         return DONE
     place = place_of(file)
     if arguments.remove:
-        # Whether or not it is still there.
         if entries.pop(place, None) is None:
             raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
         write_trusted(os.environ, entries)
@@ -77,8 +72,9 @@ def _vouch_for(file: Path, place: str) -> str:
     found, sha256 = read_file(file)
     asked = [("run", name, value) for name, value in found.demands().items()]
     asked += [(f"jobs.{name}", "needs", job.needs + job.prompts) for name, job in found.jobs.items()]
-    for provider, table in found.providers.items():
-        asked += [(f"providers.{provider}", n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
+    tables: dict[str, Any] = {f"providers.{name}": table for name, table in found.providers.items()}
+    for where, table in (tables | {f"nodes.{name}": table for name, table in found.nodes.items()}).items():
+        asked += [(where, n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
     sys.stderr.write(_line(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))
     for where, name, value in asked:
         if name == "base_url":
@@ -86,11 +82,10 @@ def _vouch_for(file: Path, place: str) -> str:
                 value = public_address(value)
         shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
         # Written as a literal, so that no value can forge a line.
-        phrase = _PHRASES.get(name, f"set {name} to {{}}").format(shown)
-        sys.stderr.write(_line(f"  {phrase}  [{repr(where)[1:-1]}]"))
+        sys.stderr.write(_line(f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"))
     if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
-        words = "others can write to it or its folder: programs and files that it names may change without it changing"
-        sys.stderr.write(f"{words}\n")
+        what = "programs and files that it names may change without it changing"
+        sys.stderr.write(f"others can write to it or its folder: {what}\n")
     if asked and sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write("trust it? [y/N] ")
         sys.stderr.flush()

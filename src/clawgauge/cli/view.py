@@ -21,7 +21,6 @@ examples:
   clawgauge view                       opens a browser
   clawgauge view --no-open --port 8123
 """
-_MAX_PORT = 65_535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    if not 0 <= arguments.port <= _MAX_PORT:
-        raise ConfigError(f"--port is {arguments.port}: it must be a number up to {_MAX_PORT}")
+    if not 0 <= arguments.port <= 65_535:
+        raise ConfigError(f"--port is {arguments.port}: it must be a number up to 65535")
     runs_dir = arguments.runs_dir or configured_runs_dir()
 
     def ready(address: str) -> None:

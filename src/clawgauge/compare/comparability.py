@@ -1,16 +1,14 @@
 """May these two be compared? And if not, what exactly differs?
 
-Where a folder does not say (the first harness recorded neither prompts nor settings), that is a note and no difference:
-nobody can be asked any more.
-
 A difference in what was asked, judged or sampled spoils everything. Another machine or another way of timing spoils the
-times alone: the same model gives the same verdicts there. Two targets of different names are different on purpose,
-so model files are only looked at for targets of one name.
+times alone: the same model gives the same verdicts there. Two targets of different names are different on purpose: only
+of one name are model files looked at. What a folder does not say (one of the first harness) is a note, no difference.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +32,8 @@ _FREE_SETTINGS = frozenset({"base_url", "api_key_env", "version"})
 def question_fingerprint(prompt: Prompt) -> str:
     """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as written."""
     asked = (prompt.prompt, prompt.system, prompt.temperature, prompt.max_tokens, prompt.tools, prompt.tool_choice)
-    return _digest(msgspec.json.encode((*asked, prompt.response_format, prompt.world, prompt.max_turns)))
+    before = (prompt.messages,) if prompt.messages else ()
+    return _digest(msgspec.json.encode((*asked, prompt.response_format, prompt.world, prompt.max_turns, *before)))
 
 
 def verdict_fingerprint(prompt: Prompt) -> str:
@@ -43,7 +42,6 @@ def verdict_fingerprint(prompt: Prompt) -> str:
 
 
 def prompt_fingerprint(prompt: Prompt) -> str:
-    """Question and verdict in one: the same prompt in every respect that matters."""
     return _digest(f"{question_fingerprint(prompt)} {verdict_fingerprint(prompt)}".encode())
 
 
@@ -52,14 +50,12 @@ def _digest(data: bytes) -> str:
 
 
 def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
-    """What differs between two runs as a whole."""
     if a.config is not None and b.config is not None:
         for scope, name in ((scope, name) for scope, names in _OPTIONS.items() for name in names):
             yield from _differ(scope, name, getattr(a.config.options, name), getattr(b.config.options, name))
-    if a.inventory is not None and b.inventory is not None:
-        machine_a, machine_b = _describe_machine(a.inventory), _describe_machine(b.inventory)
-        for name in machine_a:
-            yield from _differ("latency", name, machine_a[name], machine_b[name], known=True)
+    # Of a fleet each target has its own machine.
+    if not any(_node_of(side, target) for side in (a, b) for target in side.targets):
+        yield from _machine_differences(a.inventory, b.inventory)
     for side, letter in ((a, "A"), (b, "B")):
         if side.config is None:
             words = f"{letter} does not hold its prompts and settings (an older harness made it)"
@@ -69,11 +65,13 @@ def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
 
 
 def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference]:
-    """What differs between two targets and the prompts they share."""
     target_a, target_b = pair.a, pair.b
     one_run = a.path.resolve() == b.path.resolve()
     label = target_a.label if target_a == target_b else f"{target_a.label} = {target_b.label}"
     found = [] if one_run else list(_prompt_differences(a, b, pair.shared))
+    if not one_run and any(_node_of(side, target) for side in (a, b) for target in side.targets):
+        machines = (side.inventory_of(_node_of(side, target)) for side, target in ((a, target_a), (b, target_b)))
+        found += _machine_differences(*machines)
     if a.config is not None and b.config is not None:
         sampled = a.config.sampling.get(target_a.label), b.config.sampling.get(target_b.label)
         found += _differ_by_key("note" if one_run else "verdicts", "", *sampled)
@@ -89,24 +87,19 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
 
 
 def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> tuple[list[SharedPrompt], ...]:
-    """Shared prompts that ask something else, and those that ask the same and are judged by something else.
-
-    Another drawing of the same suite is the same prompt with other values: neither.
+    """Shared prompts that ask something else, and those that ask the same and are judged by something else; neither is
+    another drawing of the same suite, the same prompt with other values.
     """
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
     redrawn = _redrawn_suites(a.config, b.config)
-    known = [
-        (s, prompts_a[s.key_a], prompts_b[s.key_b])
-        for s in shared
-        if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn
-    ]
+    both = [s for s in shared if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn]
+    known = [(s, prompts_a[s.key_a], prompts_b[s.key_b]) for s in both]
     other_question = [s for s, x, y in known if question_fingerprint(x) != question_fingerprint(y)]
     other_verdict = [s for s, x, y in known if verdict_fingerprint(x) != verdict_fingerprint(y)]
     return other_question, [s for s in other_verdict if s not in other_question]
 
 
 def _redrawn_suites(a: RunConfig | None, b: RunConfig | None) -> set[str]:
-    """The suites that both runs asked in the same version, in two drawings."""
     if a is None or b is None or a.options.draw == b.options.draw:
         return set()
     versions = [{(suite.name, suite.version) for suite in config.suites} for config in (a, b)]
@@ -120,46 +113,28 @@ def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
 def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:
     asked, judged = changed_prompts(a, b, shared)
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
-    for changed, fingerprint, (one, many), words, advice in (
-        (asked, question_fingerprint, ("asks", "ask"), "something else", "leave {} out with --skip-changed"),
-        (
-            judged,
-            verdict_fingerprint,
-            ("is", "are"),
-            "judged by another validator",
-            "judge {} alike with rescore --suite",
-        ),
-    ):
+    for changed, fingerprint, one, many, advice in (
+        (asked, question_fingerprint, "asks something else", "ask something else", "leave {} out with --skip-changed"),
+        (judged, verdict_fingerprint, "is judged by another validator", "are judged by another validator",
+         "judge {} alike with rescore --suite"),
+    ):  # fmt: skip
         if changed:
-            names = list_names([s.label for s in changed], _MAX_NAMED)
-            yield Difference(
-                scope="verdicts",
-                what=f"{names} {one if len(changed) == 1 else many} {words}",
-                a=_joint([fingerprint(prompts_a[s.key_a]) for s in changed]),
-                b=_joint([fingerprint(prompts_b[s.key_b]) for s in changed]),
-                advice=advice.format("it" if len(changed) == 1 else "them"),
-            )
-
-
-def _joint(fingerprints: Sequence[str]) -> str:
-    """One short hash for one or many prompts."""
-    return fingerprints[0] if len(fingerprints) == 1 else _digest("".join(fingerprints).encode())
+            alone, names = len(changed) == 1, list_names([s.label for s in changed], _MAX_NAMED)
+            hashes_a = [fingerprint(prompts_a[s.key_a]) for s in changed]
+            hashes_b = [fingerprint(prompts_b[s.key_b]) for s in changed]
+            # One short hash for one or many prompts.
+            values = [own[0] if alone else _digest("".join(own).encode()) for own in (hashes_a, hashes_b)]
+            what, way_out = f"{names} {one if alone else many}", advice.format("it" if alone else "them")
+            yield Difference(scope="verdicts", what=what, a=values[0], b=values[1], advice=way_out)
 
 
 def _judge_differences(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Iterator[Difference]:
-    judges_a, judges_b = a.judged_by.get(target_a), b.judged_by.get(target_b)
-    if not judges_a or not judges_b or judges_a == judges_b:
-        return
-    names_a, names_b = (
-        " and ".join(sorted(judge or "not recorded" for judge in judges)) for judges in (judges_a, judges_b)
-    )
-    yield Difference(
-        scope="note" if None in judges_a | judges_b else "verdicts",
-        what="the verdicts come from other validators",
-        a=names_a,
-        b=names_b,
-        advice=f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}",
-    )
+    both = a.judged_by.get(target_a), b.judged_by.get(target_b)
+    if both[0] and both[1] and both[0] != both[1]:
+        x, y = (" and ".join(sorted(judge or "not recorded" for judge in judges)) for judges in both if judges)
+        scope: Scope = "note" if None in both[0] | both[1] else "verdicts"
+        advice = f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}"
+        yield Difference(scope=scope, what="the verdicts come from other validators", a=x, b=y, advice=advice)
 
 
 def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Difference]:
@@ -189,17 +164,27 @@ def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None
     return next((model for model in listed if model.name in names), None)
 
 
+def _node_of(side: RunSide, target: Target) -> str:
+    """The machine of a fleet that served a target, as the run says it: a name, and no way to another folder."""
+    node = side.config.providers.get(target.provider, {}).get("node") if side.config else None
+    return node if isinstance(node, str) and re.fullmatch(r"[\w-]+", node) else ""
+
+
+def _machine_differences(a: Inventory | None, b: Inventory | None) -> Iterator[Difference]:
+    """Nothing where a machine is not known: the one that drove a fleet has not answered."""
+    if a is not None and b is not None:
+        machine_a, machine_b = _describe_machine(a), _describe_machine(b)
+        for name in machine_a:
+            yield from _differ("latency", name, machine_a[name], machine_b[name], known=True)
+
+
 def _describe_machine(inventory: Inventory) -> dict[str, Any]:
     """What makes a machine as fast as it is. A container's host name is made up anew each time and says nothing."""
     host, cpu = inventory.host, inventory.cpu
-    return {
-        "host name": None if host.get("container") else host.get("hostname"),
-        "architecture": host.get("machine"),
-        "CPU": cpu.get("model"),
-        "usable cores": cpu.get("usable_cores"),
-        "CPU quota": cpu.get("quota_cores"),
-        "GPUs": ", ".join(str(gpu.get("name")) for gpu in inventory.gpus),
-    }
+    name = None if host.get("container") else host.get("hostname")
+    cores = {"usable cores": cpu.get("usable_cores"), "CPU quota": cpu.get("quota_cores")}
+    gpus = ", ".join(str(gpu.get("name")) for gpu in inventory.gpus)
+    return {"host name": name, "architecture": host.get("machine"), "CPU": cpu.get("model"), **cores, "GPUs": gpus}
 
 
 def _config_notes(a: RunConfig, b: RunConfig) -> Iterator[Difference]:

@@ -9,31 +9,17 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clawgauge.compare import paired
+from clawgauge.compare import findings, paired
 from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
-from clawgauge.compare.findings import (
-    METRICS,
-    Comparison,
-    Difference,
-    Figure,
-    Load,
-    PairComparison,
-    PairedRate,
-    PairedShift,
-    SideInfo,
-    StoppedSide,
-)
+from clawgauge.compare.findings import METRICS, Comparison, Difference, PairComparison, Paired, PairedRate, PairedShift
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
-from clawgauge.compare.sides import Pair, RunSide, TargetPairs, find_target, label_prompt, pair_prompts, pair_targets
+from clawgauge.compare.sides import Pair, RunSide, find_target, find_telling, label_prompt, pair_prompts, pair_targets
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
-from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import ALPHA
 
 
 class Wishes(NamedTuple):
-    """What a user may ask of a comparison."""
-
     models: tuple[str, str] | None = None
     maps: Sequence[str] = ()
     rules: Sequence[Rule] = ()
@@ -51,15 +37,11 @@ class IncomparableRuns(RunFolderError):
 
 
 def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Path], wishes: Wishes) -> Comparison:
-    """Compare two run folders or groups of them, or with `wishes.models` two targets of one.
-
-    Raises `IncomparableRuns`.
-    """
+    """Two run folders or groups of them, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
     paths_a, paths_b = ([one] if isinstance(one, Path) else list(one) for one in (a_folders, b_folders))
     a = RunSide.read(*paths_a)
     b = a if [path.resolve() for path in paths_a] == [path.resolve() for path in paths_b] else RunSide.read(*paths_b)
-    targets = _choose_targets(a, b, wishes)
-    pairs = _pair_all(a, b, targets, skip_changed=wishes.skip_changed)
+    pairs = _choose_pairs(a, b, wishes)
     differences = _find_differences(a, b, pairs)
     _require_comparable(differences, wishes)
     require_judgeable(wishes.rules, a, b, pairs)
@@ -67,52 +49,42 @@ def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Pa
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
         compared = paired.add_answers(a, b, [pair.shared for pair in pairs], compared)
+    # Of two targets of one run nobody misses the others.
+    alone_a = [t.label for t in a.targets if wishes.models is None and t not in [pair.a for pair in pairs]]
+    alone_b = [t.label for t in b.targets if wishes.models is None and t not in [pair.b for pair in pairs]]
     # A target that A has and B lost has met no rule, unless the user said which targets are meant.
-    lost = [] if wishes.maps or wishes.models is not None else [target.label for target in targets.only_a]
+    lost = [] if wishes.maps else alone_a
     return Comparison(
-        schema_version=SCHEMA_VERSION,
-        a=_describe_side(a),
-        b=_describe_side(b),
+        schema_version=SCHEMA_VERSION, a=_describe_side(a), b=_describe_side(b), differences=differences,
         forced=wishes.force and any(difference.scope != "note" for difference in differences),
-        latency_compared=with_latency,
-        differences=differences,
-        only_in_a=[target.label for target in targets.only_a],
-        only_in_b=[target.label for target in targets.only_b],
-        pairs=compared,
+        latency_compared=with_latency, only_in_a=alone_a, only_in_b=alone_b, pairs=compared,
         rules=[*apply_rules(wishes.rules, a, b, pairs, compared), *refuse_missing(wishes.rules, lost)],
-    )
+    )  # fmt: skip
 
 
-def _choose_targets(a: RunSide, b: RunSide, wishes: Wishes) -> TargetPairs:
+def _choose_pairs(a: RunSide, b: RunSide, wishes: Wishes) -> list[Pair]:
     if wishes.models is None:
-        return pair_targets(a, b, wishes.maps)
-    first, second = (find_target(a, name) for name in wishes.models)
-    if first == second:
-        raise ConfigError(f"--models names {first.label} twice: name two targets of the run")
-    return TargetPairs([(first, second)], [], [])
-
-
-def _pair_all(a: RunSide, b: RunSide, targets: TargetPairs, *, skip_changed: bool) -> list[Pair]:
-    pairs = [pair_prompts(a, x, b, y) for x, y in targets.pairs]
-    if skip_changed:
-        pairs = [_without_changed(a, b, pair) for pair in pairs]
-    for pair in pairs:
-        if not pair.shared:
-            raise RunFolderError(
-                f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common "
-                f"(only in A: {len(pair.only_a)}, only in B: {len(pair.only_b)}): compare runs of the same suite"
+        targets = pair_targets(a, b, wishes.maps)
+    else:
+        first, second = (find_target(a, name) for name in wishes.models)
+        if first == second:
+            raise ConfigError(f"--models names {first.label} twice: name two targets of the run")
+        targets = [(first, second)]
+    pairs = [pair_prompts(a, x, b, y) for x, y in targets]
+    for place, pair in enumerate(pairs):
+        if wishes.skip_changed:
+            # Prompts whose content changed are treated as what they are: two different prompts.
+            changed = [shared for part in changed_prompts(a, b, pair.shared) for shared in part]
+            pair = pairs[place] = pair._replace(
+                shared=[shared for shared in pair.shared if shared not in changed],
+                only_a=[*pair.only_a, *(shared.key_a for shared in changed)],
+                only_b=[*pair.only_b, *(shared.key_b for shared in changed)],
             )
+        if not pair.shared:
+            names = f"{pair.a.label} of {a.run_id} and {pair.b.label} of {b.run_id} have no prompt in common"
+            alone = f"(only in A: {len(pair.only_a)}, only in B: {len(pair.only_b)})"
+            raise RunFolderError(f"{names} {alone}: compare runs of the same suite")
     return pairs
-
-
-def _without_changed(a: RunSide, b: RunSide, pair: Pair) -> Pair:
-    """Prompts whose content changed are treated as what they are: two different prompts."""
-    changed = [shared for part in changed_prompts(a, b, pair.shared) for shared in part]
-    return pair._replace(
-        shared=[shared for shared in pair.shared if shared not in changed],
-        only_a=[*pair.only_a, *(shared.key_a for shared in changed)],
-        only_b=[*pair.only_b, *(shared.key_b for shared in changed)],
-    )
 
 
 def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Difference]:
@@ -137,14 +109,12 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
 def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> None:
     if wishes.force:
         return
-    spoiling = [difference for difference in differences if difference.scope == "verdicts"]
-    if spoiling:
+    if any(difference.scope == "verdicts" for difference in differences):
         raise IncomparableRuns("A and B cannot be compared", [d for d in differences if d.scope != "note"])
-    timing = [rule.text for rule in wishes.rules if rule.metric.is_timing]
+    timing = ", ".join(rule.text for rule in wishes.rules if rule.metric.is_timing)
     spoiling = [difference for difference in differences if difference.scope == "latency"]
     if timing and spoiling:
-        asked = ", ".join(timing)
-        raise IncomparableRuns(f"the gate asks for times ({asked}), which cannot be compared", spoiling)
+        raise IncomparableRuns(f"the gate asks for times ({timing}), which cannot be compared", spoiling)
 
 
 def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
@@ -171,47 +141,35 @@ def _describe_pair(
     pair: Pair, a: GroupSummary, b: GroupSummary, rates: dict[str, PairedRate], shifts: Mapping[str, PairedShift]
 ) -> PairComparison:
     n_cold = sum(shared.a.n_cold + shared.b.n_cold for shared in pair.shared)
-    times = {
-        name: msgspec.structs.replace(shifts[name], n_cold_left_out=n_cold) if name in shifts else None
-        for name in ("latency_ms", "ttft_ms")
-    }
+    timed = {name: shifts[name] for name in ("latency_ms", "ttft_ms") if name in shifts}
+    times = {name: msgspec.structs.replace(found, n_cold_left_out=n_cold) for name, found in timed.items()}
+    sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
+    loads = [findings.Load(load_1m=g.clock.load_1m, cores=g.clock.cores) if g.clock else None for g in (a, b)]
     return PairComparison(
-        target_a=pair.a.label,
-        target_b=pair.b.label,
-        n_shared=len(pair.shared),
-        only_in_a=[label_prompt(key) for key in pair.only_a],
-        only_in_b=[label_prompt(key) for key in pair.only_b],
-        figures=_figures(a, b, {**rates, **shifts}, with_latency="latency_ms" in shifts),
-        rates=rates,
-        latency_ms=times["latency_ms"],
-        ttft_ms=times["ttft_ms"],
-        output_tokens=shifts["output_tokens"],
-        flips=paired.find_flips(pair.shared),
-        unanswered=paired.find_unanswered(pair.shared),
+        target_a=pair.a.label, target_b=pair.b.label, n_shared=len(pair.shared),
+        only_in_a=[label_prompt(key) for key in pair.only_a], only_in_b=[label_prompt(key) for key in pair.only_b],
+        figures=_figures(sides, {**rates, **shifts}, with_latency=bool(timed)), rates=rates,
+        latency_ms=times.get("latency_ms"), ttft_ms=times.get("ttft_ms"), output_tokens=shifts["output_tokens"],
+        flips=paired.find_flips(pair.shared), unanswered=paired.find_unanswered(pair.shared),
         stopped=[
-            StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
-            for side, group in _sides(a, b)
+            findings.StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
+            for side, group in sides
             if group.stopped_early
         ],
-        load_a=Load(load_1m=a.clock.load_1m, cores=a.clock.cores) if a.clock else None,
-        load_b=Load(load_1m=b.clock.load_1m, cores=b.clock.cores) if b.clock else None,
-    )
-
-
-def _sides(a: GroupSummary, b: GroupSummary) -> list[tuple[Literal["a", "b"], GroupSummary]]:
-    return [("a", a), ("b", b)]
+        load_a=loads[0], load_b=loads[1],
+    )  # fmt: skip
 
 
 def _figures(
-    a: GroupSummary, b: GroupSummary, evidence: Mapping[str, PairedRate | PairedShift], *, with_latency: bool
-) -> list[Figure]:
+    sides: Sequence[tuple[Literal["a", "b"], GroupSummary]], evidence: Mapping[str, Paired], *, with_latency: bool
+) -> list[findings.Figure]:
     figures = []
     for name, metric in METRICS.items():
         if with_latency or not metric.is_timing:
-            beyond = [side for side, group in _sides(a, b) if name.removesuffix("_ms") in group.timed_ms.beyond]
-            figure = Figure(name=name, a=metric.read(a), b=metric.read(b), beyond=beyond)
-            found = evidence.get(metric.evidence or "")
-            if found is not None:
+            a, b = (metric.read(group) for _, group in sides)
+            beyond = [side for side, group in sides if name.removesuffix("_ms") in group.timed_ms.beyond]
+            figure = findings.Figure(name=name, a=a, b=b, beyond=beyond)
+            if (found := evidence.get(metric.evidence or "")) is not None:
                 figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
             figures.append(figure)
     return figures
@@ -220,39 +178,22 @@ def _figures(
 def _measure_rates(
     a: RunSide, b: RunSide, pair: Pair, group_a: GroupSummary, group_b: GroupSummary
 ) -> dict[str, Callable[[float], PairedRate]]:
-    """The paired tests of every kind of rate that this pair has prompts for."""
-    schedule = read_schedule(b.config or a.config)
-    own = [(s, s.key_b if b.config else s.key_a) for s in pair.shared]
-    prompts = {
-        "objective_pass_rate": pair.shared,
-        "pass_rate_scheduled": [s for s, key in own if key in schedule.judged or s.a.n_judged or s.b.n_judged],
-        "restraint": [s for s, key in own if key in schedule.restraint],
-        "tasks": [s for s, key in own if key in schedule.tasks],
-    }
-    if group_a.tool_use.source == group_b.tool_use.source is not None:
-        native = group_a.tool_use.source == "native"
-        prompts["tool_use_rate"] = [
-            s
-            for s, key in own
-            if key not in schedule.apart
-            and any(tally.expects_tool and tally.tools_offered == native for tally in (s.a, s.b))
-        ]
+    telling, family = find_telling(a, b, pair)
+    if not group_a.tool_use.source == group_b.tool_use.source is not None:
+        del telling["tool_use_rate"]
     # Only tool prompts are left out once a tier is decided: restraint and tasks are asked to the end.
     stopped = group_a.stopped_early or group_b.stopped_early
+    to_the_end = ("restraint", "tasks", "agreement")
     found = {
-        name: paired.measure_rate(
-            telling, paired.OUTCOMES[name], schedule.family, fixed_size=not stopped or name in ("restraint", "tasks")
-        )
-        for name, telling in prompts.items()
+        name: paired.measure_rate(prompts, paired.OUTCOMES[name], family, fixed_size=not stopped or name in to_the_end)
+        for name, prompts in telling.items()
     }
     return {name: measure for name, measure in found.items() if measure(ALPHA).n_prompts}
 
 
-def _describe_side(side: RunSide) -> SideInfo:
-    return SideInfo(
-        run_id=",".join(run.run_id for run in side.runs),
-        path=",".join(str(run.path) for run in side.runs),
-        started_at_ms=side.started_at_ms,
-        n_unreadable_lines=sum(run.n_unreadable_lines for run in side.runs),
+def _describe_side(side: RunSide) -> findings.SideInfo:
+    return findings.SideInfo(
+        run_id=",".join(run.run_id for run in side.runs), path=",".join(str(run.path) for run in side.runs),
+        started_at_ms=side.started_at_ms, n_unreadable_lines=sum(run.n_unreadable_lines for run in side.runs),
         n_runs=len(side.runs),
-    )
+    )  # fmt: skip

@@ -10,16 +10,12 @@ import msgspec
 from clawgauge.records import GroupSummary
 
 Scope: TypeAlias = Literal["verdicts", "latency", "note"]
-Direction: TypeAlias = Literal["lost", "gained"]
 Verdict: TypeAlias = Literal["changed", "no_change_seen", "cannot_tell"]
 RuleOutcome: TypeAlias = Literal["held", "broken", "not_significant", "not_judged"]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not the same on both sides.
-
-    `verdicts` spoils every comparison, `latency` only that of times; a `note` is worth knowing and spoils nothing.
-    """
+    """`verdicts` spoils every comparison, `latency` only that of times; a `note` is worth knowing, no more."""
 
     scope: Scope
     what: str
@@ -29,67 +25,63 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
 
 
-class PairedRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Pass rates over the prompts that both sides have an outcome for.
+class Paired(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found over the prompts that both sides have: B − A, and how likely luck alone makes it.
 
-    `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which one side was
-    better than the other. `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`,
-    both corrected, and so do `verdict` and `smallest_change`, the smallest change of the rate that would have been
-    found in 80% of cases. `reason` says why nothing can be told.
+    `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`, both corrected, and so do
+    `verdict` and `smallest_change`, the smallest change that would have been found in 80% of cases. `reason` says why
+    nothing can be told.
     """
 
     n_prompts: int
+    difference: float | None
+    ci95: tuple[float, float] | None
+    p: float
+    p_holm: float
+    ci_holm: tuple[float, float] | None = None
+    verdict: Verdict = "cannot_tell"
+    smallest_change: float | None = None
+    reason: str | None = None
+
+
+class PairedRate(Paired, frozen=True, kw_only=True):
+    """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which
+    one side was better than the other.
+    """
+
     n_trials_a: int
     n_trials_b: int
     rate_a: float | None
     rate_b: float | None
-    difference: float | None
-    ci95: tuple[float, float] | None
     only_a: int
     only_b: int
     test: Literal["mcnemar_exact", "sign_flip"]
-    p: float
-    p_holm: float
-    ci_holm: tuple[float, float] | None = None
-    verdict: Verdict = "cannot_tell"
-    smallest_change: float | None = None
-    reason: str | None = None
 
 
-class PairedShift(msgspec.Struct, frozen=True, kw_only=True):
+class PairedShift(Paired, frozen=True, kw_only=True):
     """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios.
 
     `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by the signed ranks
     of calls made `side_by_side` or by the spread `between_runs`. None is not at all: `p` is 1, without an interval.
-    `smallest_change` is a share of A; the other fields are as in `PairedRate`.
+    `smallest_change` is a share of A.
     """
 
-    n_prompts: int
     median_a: float | None
     median_b: float | None
-    difference: float | None
-    ci95: tuple[float, float] | None
     ratio: float | None
     ratio_ci95: tuple[float, float] | None
     n_lower: int
     n_higher: int
-    p: float
-    p_holm: float
     n_cold_left_out: int = 0
     test: Literal["sign", "side_by_side", "between_runs"] | None = None
-    ci_holm: tuple[float, float] | None = None
-    verdict: Verdict = "cannot_tell"
-    smallest_change: float | None = None
-    reason: str | None = None
+    ratio_ci_holm: tuple[float, float] | None = None
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt that most repeats passed on one side and not on the other."""
-
     suite: str
     prompt_id: str
     prompt_name: str
-    direction: Direction
+    direction: Literal["lost", "gained"]
     passes_a: int
     trials_a: int
     passes_b: int
@@ -100,8 +92,6 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt that only one side answered, and how the other side ended."""
-
     suite: str
     prompt_id: str
     missing_in: Literal["a", "b"]
@@ -109,10 +99,8 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of both sides over the prompts they share, as a summary defines it.
-
-    Its verdict is that of the paired test behind it; a figure without one cannot tell a change from luck. A percentile
-    of the sides `beyond` lies among their timeouts: it is longer than the deadline that is given.
+    """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired test behind it, if
+    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given.
     """
 
     name: str
@@ -139,9 +127,8 @@ class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One target of A beside one of B. The times are null where they cannot be compared.
-
-    `stopped` names the sides that ended early on purpose; rates over what they left out have no interval.
+    """One target of A beside one of B. The times are null where they cannot be compared. `stopped` names the sides that
+    ended early on purpose; rates over what they left out have no interval.
     """
 
     target_a: str
@@ -159,6 +146,11 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     stopped: list[StoppedSide] = []
     load_a: Load | None = None
     load_b: Load | None = None
+
+    @property
+    def shifts(self) -> dict[str, PairedShift]:
+        found = {"latency_ms": self.latency_ms, "ttft_ms": self.ttft_ms, "output_tokens": self.output_tokens}
+        return {name: shift for name, shift in found.items() if shift is not None}
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,8 +178,6 @@ class SideInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything `compare` says."""
-
     schema_version: int
     a: SideInfo
     b: SideInfo
@@ -201,18 +191,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gate_failed(self) -> bool:
-        """A rule that cannot be judged has not been met: a model that is down must not pass."""
+        # A rule that cannot be judged has not been met: a model that is down must not pass.
         return any(rule.outcome in ("broken", "not_judged") for rule in self.rules)
-
-
-Unit: TypeAlias = Literal["rate", "ms", "count", "tps", "usd", "tier"]
 
 
 class Metric(NamedTuple):
     """One figure of a group. `evidence` names the paired test that can call its change significant."""
 
     name: str
-    unit: Unit
+    unit: Literal["rate", "ms", "count", "tps", "usd", "tier"]
     read: Callable[[GroupSummary], float | None]
     evidence: str | None = None
 
@@ -232,18 +219,16 @@ METRICS = {
         Metric("argument_accuracy", "rate", lambda g: g.argument_accuracy.rate if g.argument_accuracy else None),
         Metric("restraint", "rate", lambda g: g.restraint.rate, "restraint"),
         Metric("tasks", "rate", lambda g: g.tasks.rate, "tasks"),
+        Metric("agreement", "rate", lambda g: g.agreement.rate if g.agreement else None, "agreement"),
         Metric("p50_ms", "ms", lambda g: g.timed_ms.p50, "latency_ms"),
-        Metric("p95_ms", "ms", lambda g: g.timed_ms.p95),
-        Metric("p99_ms", "ms", lambda g: g.timed_ms.p99),
+        Metric("p95_ms", "ms", lambda g: g.timed_ms.p95), Metric("p99_ms", "ms", lambda g: g.timed_ms.p99),
         Metric("mean_ms", "ms", lambda g: g.timed_ms.mean),
         Metric("ttft_p50_ms", "ms", lambda g: g.ttft_ms.p50, "ttft_ms"),
         Metric("ttft_p95_ms", "ms", lambda g: g.ttft_ms.p95),
         Metric("output_tps_p50", "tps", lambda g: g.output_tps.p50),
         Metric("output_tokens", "count", lambda g: g.output_tokens, "output_tokens"),
-        Metric("cost_usd", "usd", lambda g: g.cost_usd),
-        Metric("n_ok", "count", lambda g: g.n_ok),
-        Metric("n_error", "count", lambda g: g.n_error),
-        Metric("n_timeouts", "count", lambda g: g.n_timeouts),
+        Metric("cost_usd", "usd", lambda g: g.cost_usd), Metric("n_ok", "count", lambda g: g.n_ok),
+        Metric("n_error", "count", lambda g: g.n_error), Metric("n_timeouts", "count", lambda g: g.n_timeouts),
         Metric("n_truncated", "count", lambda g: g.n_truncated_by_max_tokens),
     )
-}
+}  # fmt: skip

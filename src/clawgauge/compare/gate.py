@@ -8,26 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Literal, NamedTuple
 
-from clawgauge.compare.findings import (
-    METRICS,
-    Figure,
-    Metric,
-    PairComparison,
-    PairedRate,
-    PairedShift,
-    RuleFinding,
-    RuleOutcome,
-)
+from clawgauge.compare import findings
+from clawgauge.compare.findings import METRICS, Figure, Metric, PairComparison, Paired, PairedShift, RuleFinding
 from clawgauge.compare.paired import MIN_RUNS, OUTCOMES, Sides
-from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
+from clawgauge.compare.sides import Pair, RunSide, SharedPrompt, find_telling
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
-from clawgauge.run_data import read_schedule
-from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats.paired import above_zero_p, holm
 from clawgauge.stats.proportions import Z95
 from clawgauge.words import plural, word_p
@@ -53,7 +43,6 @@ class Rule(NamedTuple):
     significant: bool
 
     def measure(self, a: float, b: float) -> float:
-        """The change from A to B as the rule speaks of it."""
         if not self.relative or a == b:
             return b - a
         return (b - a) / abs(a) * 100 if a else math.copysign(math.inf, b - a)
@@ -65,9 +54,8 @@ class Rule(NamedTuple):
     def chance_of(self, families: Sequence[Sides]) -> float:
         """How likely luck alone takes rates this far beyond the limit, from both sides of every prompt, by family."""
         factor, offset = (1 + self.limit / 100, 0.0) if self.relative else (1.0, self.limit)
-        return above_zero_p(
-            [math.fsum(self.direction * (b - factor * a - offset) for a, b in family) for family in families]
-        )
+        sums = [math.fsum(self.direction * (b - factor * a - offset) for a, b in family) for family in families]
+        return above_zero_p(sums)
 
     def chance_of_shift(self, shift: PairedShift) -> float | None:
         """The same for a time or a count, from how far its interval reaches towards the limit; None without one."""
@@ -92,24 +80,18 @@ def parse_rule(text: str, *, significant: bool = False) -> Rule:
     """Read a rule, or say what is wrong with it. `significant` demands evidence whether or not the rule does."""
     match = _RULE.fullmatch(text)
     if match is None:
-        raise ConfigError(
-            f"--fail-on {text!r} is no rule: write METRIC OP NUMBER, as in 'objective_pass_rate<-0.05' or 'p50_ms>20%'"
-        )
+        example = "write METRIC OP NUMBER, as in 'objective_pass_rate<-0.05' or 'p50_ms>20%'"
+        raise ConfigError(f"--fail-on {text!r} is no rule: {example}")
     metric = METRICS.get(match["metric"])
     if metric is None:
-        raise ConfigError(
-            f"--fail-on {text!r}: there is no metric {match['metric']!r}; choose from {', '.join(METRICS)}"
-        )
+        wrong = f"there is no metric {match['metric']!r}; choose from {', '.join(METRICS)}"
+        raise ConfigError(f"--fail-on {text!r}: {wrong}")
     demands = significant or bool(match["significant"])
     if demands and metric.evidence is None:
         testable = ", ".join(name for name, other in METRICS.items() if other.evidence)
-        raise ConfigError(
-            f"--fail-on {text!r}: no test tells whether a change of {metric.name} is significant; "
-            f"it can be asked of {testable}"
-        )
-    words = " ".join(text.split())
-    if demands and not match["significant"]:
-        words += " (significant)"
+        wrong = f"no test tells whether a change of {metric.name} is significant; it can be asked of {testable}"
+        raise ConfigError(f"--fail-on {text!r}: {wrong}")
+    words = " ".join(text.split()) + (" (significant)" if demands and not match["significant"] else "")
     return Rule(words, metric, match["operator"], float(match["limit"]), bool(match["percent"]), demands)
 
 
@@ -119,43 +101,26 @@ def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequ
         n_families, why = len(_find_families(rule.metric, a, b, pair)), None
         paired = (a is b and a.interleaved) or min(len(a.runs), len(b.runs)) >= MIN_RUNS
         if rule.significant and rule.metric.is_timing and not paired:
-            why = (
-                "the two were not asked in turns, and one run a side cannot tell a model from its machine's mood; "
-                "ask both with run --interleave, make three runs a side, or leave (significant) out"
-            )
+            mood = "the two were not asked in turns, and one run a side cannot tell a model from its machine's mood"
+            why = f"{mood}; ask both with run --interleave, make three runs a side, or leave (significant) out"
         elif not n_families:
             why = "no prompt that both were to answer tells of it; compare runs of a suite that does, or leave it out"
         elif rule.significant and not _are_enough(n_families):
-            why = (
-                f"if all of {plural(n_families, 'prompt')} moved, luck could still be why; "
-                "ask more prompts, or leave (significant) out"
-            )
+            luck = f"if all of {plural(n_families, 'prompt')} moved, luck could still be why"
+            why = f"{luck}; ask more prompts, or leave (significant) out"
         if why is not None:
             raise ConfigError(f"--fail-on {rule.text!r} cannot be judged: {why}")
 
 
 def _are_enough(n_families: int) -> bool:
-    """Whether luck could be ruled out if all of them moved."""
     return above_zero_p([1.0] * n_families) < SIGNIFICANCE_LEVEL
 
 
 def _find_families(metric: Metric, a: RunSide, b: RunSide, pair: Pair) -> list[list[SharedPrompt]]:
-    """The shared prompts that tell of a metric, as far as the plan says, each with its variants."""
-    config = b.config or a.config
-    schedule = read_schedule(config)
-    tools = {prompt.key for prompt in tier_prompts(config.prompts)} if config else set()
-    telling: dict[str, Callable[[PromptKey, SharedPrompt], object]] = {
-        "restraint": lambda key, _: key in schedule.restraint,
-        "tasks": lambda key, _: key in schedule.tasks,
-        "tool_use_rate": lambda key, s: key in tools if tools else s.a.expects_tool or s.b.expects_tool,
-        "pass_rate_scheduled": lambda key, s: key in schedule.judged or s.a.n_judged or s.b.n_judged,
-    }
-    tells = telling.get(metric.name)
+    telling, family = find_telling(a, b, pair)
     families: dict[PromptKey, list[SharedPrompt]] = {}
-    for shared in pair.shared:
-        key = shared.key_b if b.config else shared.key_a
-        if tells is None or tells(key, shared):
-            families.setdefault(schedule.family(key), []).append(shared)
+    for shared in telling.get(metric.name, pair.shared):
+        families.setdefault(family(shared.key_b if b.config else shared.key_a), []).append(shared)
     return list(families.values())
 
 
@@ -188,8 +153,7 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
     if isinstance(evidence, PairedShift):
         return rule.chance_of_shift(evidence)
     if evidence is None or evidence.ci95 is None:
-        # No prompt, or so many as the results of a side themselves decided.
-        return None
+        return None  # no prompt, or so many as the results of a side themselves decided
     outcome = OUTCOMES[rule.metric.name]
     trials = [[(outcome(s.a), outcome(s.b)) for s in family] for family in _find_families(rule.metric, a, b, pair)]
     rates = [[(x.passes / x.trials, y.passes / y.trials) for x, y in one if x.trials and y.trials] for one in trials]
@@ -198,10 +162,7 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
 
 
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
-    """Every rule on every target that has no partner in B: none of them can be judged."""
-    reason = (
-        "B has no such target, and a rule that cannot be judged is not met; --map says which targets belong together"
-    )
+    reason = "B has no such target, and a rule that cannot be judged is not met; --map says which belong together"
     return [
         RuleFinding(rule=rule.text, target_a=target, target_b=target, outcome="not_judged", reason=reason)
         for rule, target in product(rules, targets)
@@ -218,21 +179,14 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
     change = None if a is None or b is None else rule.measure(a, b)
     outcome, reason = _judge(rule, figure, _find_evidence(pair, rule.metric), change, p_holm)
     return RuleFinding(
-        rule=rule.text,
-        target_a=pair.target_a,
-        target_b=pair.target_b,
-        outcome=outcome,
-        a=a,
-        b=b,
-        change=change if change is None or math.isfinite(change) else None,
-        p_holm=p_holm,
-        reason=reason,
-    )
+        rule=rule.text, target_a=pair.target_a, target_b=pair.target_b, outcome=outcome, a=a, b=b,
+        change=change if change is None or math.isfinite(change) else None, p_holm=p_holm, reason=reason,
+    )  # fmt: skip
 
 
 def _judge(
-    rule: Rule, figure: Figure, evidence: PairedRate | PairedShift | None, change: float | None, p_holm: float | None
-) -> tuple[RuleOutcome, str]:
+    rule: Rule, figure: Figure, evidence: Paired | None, change: float | None, p_holm: float | None
+) -> tuple[findings.RuleOutcome, str]:
     name, why = rule.metric.name, None
     # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.
     crossed = change is not None and rule.is_crossed_by(change)
@@ -258,8 +212,5 @@ def _judge(
     return "not_significant", f"beyond the limit, but not enough evidence: {paired}"
 
 
-def _find_evidence(pair: PairComparison, metric: Metric) -> PairedRate | PairedShift | None:
-    """The paired figure behind a metric, where there is one."""
-    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    name = metric.evidence or ""
-    return shifts[name] if name in shifts else pair.rates.get(name)
+def _find_evidence(pair: PairComparison, metric: Metric) -> Paired | None:
+    return ({**pair.rates} | pair.shifts).get(metric.evidence or "")

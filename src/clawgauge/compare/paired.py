@@ -14,56 +14,44 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered, Verdict
-from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt, label_prompt
+from clawgauge.compare.sides import Family, Pair, PromptTally, RunSide, SharedPrompt
 from clawgauge.records import PromptKey
 from clawgauge.stats import paired as stats
 from clawgauge.stats.proportions import Cluster
 from clawgauge.stats.quantiles import percentile
-from clawgauge.words import cut_text
+from clawgauge.words import cut_text, plural
 
 # A figure of A's and of B's, prompt by prompt.
 Sides: TypeAlias = Sequence[tuple[float, float]]
-MAX_ANSWER_CHARS = 4_000
-MAX_ANSWERS = 50
-MIN_RUNS = 3
-_ADVICE = (
-    "ask both in one run with run --interleave, or make three runs a side and compare A1,A2,A3 B1,B2,B3 (run folders)"
-)
-
-
+MAX_ANSWER_CHARS, MAX_ANSWERS, MIN_RUNS = 4_000, 50, 3
+_HINT = "ask both in one run (run --interleave), or make three runs a side and compare A1,A2,A3 B1,B2,B3 (run folders)"
 Outcome: TypeAlias = Callable[[PromptTally], Cluster]
-# What each rate counts. An empty answer is an answer, and no pass; of what was scheduled, so is no answer.
+# What each rate counts. An empty answer is an answer, and no pass; of what was planned, so is no answer.
 OUTCOMES: Mapping[str, Outcome] = {
     "objective_pass_rate": lambda tally: Cluster(tally.n_passed, tally.n_judged),
-    "pass_rate_scheduled": lambda tally: Cluster(tally.n_passed, tally.n_scheduled),
-    "restraint": lambda tally: Cluster(tally.n_passed, tally.n_answered),
-    "tasks": lambda tally: Cluster(tally.n_passed, tally.n_answered),
+    "pass_rate_scheduled": lambda tally: Cluster(tally.n_passed, max(tally.n_planned, tally.n_recorded)),
+    **dict.fromkeys(("restraint", "tasks", "agreement"), lambda tally: Cluster(tally.n_passed, tally.n_answered)),
     "tool_use_rate": lambda tally: Cluster(tally.n_tool_successes, tally.n_answered),
 }
 
 
 def measure_rate(
-    prompts: Sequence[SharedPrompt],
-    outcome: Outcome,
-    family: Callable[[PromptKey], PromptKey],
-    *,
-    fixed_size: bool = True,
+    prompts: Sequence[SharedPrompt], outcome: Outcome, family: Family, *, fixed_size: bool = True
 ) -> Callable[[float], PairedRate]:
     """The rates of both sides over the prompts that have a trial on both, as a measurement at a level.
 
-    Prompts of one `family` move together. Without `fixed_size` the results themselves decided how many prompts there
-    are: no interval is given then, and no verdict.
+    Without `fixed_size` the results themselves decided how many prompts there are: no interval, and no verdict.
     """
     trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
     trials = [(key, a, b) for key, a, b in trials if a.trials and b.trials]
     rates_a, rates_b = [a.passes / a.trials for _, a, _ in trials], [b.passes / b.trials for _, _, b in trials]
+    changes = [y - x for x, y in zip(rates_a, rates_b, strict=True)]
     totals: dict[PromptKey, stats.Moved] = {}
-    for (key, _, _), x, y in zip(trials, rates_a, rates_b, strict=True):
+    for (key, _, _), change in zip(trials, changes, strict=True):
         before = totals.get(key, stats.Moved(0.0, 0))
-        totals[key] = stats.Moved(before.total + y - x, before.n_prompts + 1)
+        totals[key] = stats.Moved(before.total + change, before.n_prompts + 1)
     moved = list(totals.values())
-    only_a = sum(x > y for x, y in zip(rates_a, rates_b, strict=True))
-    only_b = sum(y > x for x, y in zip(rates_a, rates_b, strict=True))
+    only_a, only_b = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     single = len(moved) == len(trials) and all(a.trials == b.trials == 1 for _, a, b in trials)
     p = stats.mcnemar_exact(only_a, only_b) if single else stats.sign_flip_p([one.total for one in moved])
     difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
@@ -75,27 +63,19 @@ def measure_rate(
             smallest = stats.smallest_rate_change(moved, alpha=alpha)
             reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
         return PairedRate(
-            n_prompts=len(trials),
-            n_trials_a=sum(a.trials for _, a, _ in trials),
-            n_trials_b=sum(b.trials for _, _, b in trials),
+            n_prompts=len(trials), only_a=only_a, only_b=only_b, difference=difference, p=p, p_holm=p,
+            n_trials_a=sum(a.trials for _, a, _ in trials), n_trials_b=sum(b.trials for _, _, b in trials),
             rate_a=math.fsum(rates_a) / len(trials) if trials else None,
             rate_b=math.fsum(rates_b) / len(trials) if trials else None,
-            difference=difference,
             ci95=stats.agree(interval, p, difference or 0.0, alpha=alpha) if interval else None,
-            only_a=only_a,
-            only_b=only_b,
             test="mcnemar_exact" if single else "sign_flip",
-            p=p,
-            p_holm=p,
-            smallest_change=smallest,
-            reason=reason if smallest is None else None,
-        )
+            smallest_change=smallest, reason=reason if smallest is None else None,
+        )  # fmt: skip
 
     return at
 
 
 def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedShift]:
-    """Output tokens over the prompts that have them on both sides; of repeats, the median one counts."""
     counts = [(prompt.a.output_tokens, prompt.b.output_tokens) for prompt in prompts]
     moved = [(stats.median(a), stats.median(b)) for a, b in counts if len(a) and len(b)]
     return lambda alpha: _measure_shift(moved, test="sign", alpha=alpha)
@@ -104,10 +84,7 @@ def measure_tokens(prompts: Sequence[SharedPrompt]) -> Callable[[float], PairedS
 def _measure_shift(
     moved: Sides, *, alpha: float, test: Literal["sign"] | None = None, reason: str | None = None
 ) -> PairedShift:
-    """How far a figure moved over prompts, by the signs of the differences.
-
-    Without a `test` the differences are described, and nothing is told from luck.
-    """
+    """By the signs of the differences; without a `test` they are described, and nothing is told from luck."""
     differences = sorted(b - a for a, b in moved)
     ratios = sorted(b / a for a, b in moved if a > 0)
     # A prompt that did not move speaks for no change, here as in the interval: that keeps the two of one mind.
@@ -116,34 +93,20 @@ def _measure_shift(
     interval = stats.median_interval(differences, alpha=alpha) if test else None
     ratio_interval = stats.median_interval(ratios, alpha=alpha) if test else None
     return _shift(
-        moved,
-        p,
-        difference=percentile(differences, 0.5),
-        ci95=interval,
-        ratio=percentile(ratios, 0.5),
-        ratio_ci95=ratio_interval,
-        test=test,
+        moved, p, test=test, reason=reason, difference=percentile(differences, 0.5), ci95=interval,
+        ratio=percentile(ratios, 0.5), ratio_ci95=ratio_interval,
         smallest_change=stats.smallest_ratio_change(ratio_interval, alpha=alpha),
-        reason=_too_few(moved) if test and interval is None else reason,
-    )
+    )  # fmt: skip
 
 
-def _shift(moved: Sides, p: float, **found: Any) -> PairedShift:
-    """What was found, beside what the prompts say by themselves."""
+def _shift(moved: Sides, p: float, *, reason: str | None = None, **found: Any) -> PairedShift:
+    few = f"{plural(len(moved), 'prompt is', 'prompts are')} too few to tell any change from luck"
     return PairedShift(
-        n_prompts=len(moved),
-        median_a=percentile(sorted(a for a, _ in moved), 0.5),
-        median_b=percentile(sorted(b for _, b in moved), 0.5),
-        n_lower=sum(b < a for a, b in moved),
-        n_higher=sum(b > a for a, b in moved),
-        p=p,
-        p_holm=p,
-        **found,
-    )
-
-
-def _too_few(moved: Sides) -> str:
-    return f"{len(moved)} prompts are too few to tell any change from luck"
+        n_prompts=len(moved), p=p, p_holm=p,
+        median_a=percentile(sorted(a for a, _ in moved), 0.5), median_b=percentile(sorted(b for _, b in moved), 0.5),
+        n_lower=sum(b < a for a, b in moved), n_higher=sum(b > a for a, b in moved),
+        reason=few if found["test"] and found["ci95"] is None else reason, **found,
+    )  # fmt: skip
 
 
 def measure_times(
@@ -160,24 +123,21 @@ def measure_times(
     n = min(len(a.runs), len(b.runs))
     reason = "no prompt was timed in every run"
     if n >= MIN_RUNS:
-        runs_a, runs_b = _run_levels(a, b, pair, values)
-        if runs_a:
-            return lambda alpha: _as_ratio(
-                moved, stats.compare_run_means(runs_a, runs_b, alpha=alpha), "between_runs", alpha
-            )
+        levels = _run_levels(a, b, pair, values)
+        if levels[0]:
+            return lambda alpha: _as_ratio(moved, stats.compare_run_means(*levels, alpha=alpha), "between_runs", alpha)
     else:
         told = "one run a side" if n == 1 else f"{n} runs a side"
         if a is b:
             told = f"the targets were asked one after the other{'' if n == 1 else f' in only {n} runs'}, which"
-        reason = f"{told} cannot tell a model from its machine's mood: {_ADVICE}"
+        reason = f"{told} cannot tell a model from its machine's mood: {_HINT}"
     return lambda alpha: _measure_shift(moved, alpha=alpha, reason=reason)
 
 
 def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | None:
     """A's time and B's, moved by the median ratio of the calls that were made side by side; None where there were none.
 
-    Which of the two went first was drawn for each pair, so without a difference either sign is as likely, whatever the
-    machine did meanwhile.
+    Who went first was drawn for each pair: without a difference either sign is as likely, whatever the machine did.
     """
     calls_a, calls_b = shared.a.moments, shared.b.moments
     both = [(calls_a[key][place] or 0, calls_b[key][place] or 0) for key in calls_a.keys() & calls_b.keys()]
@@ -192,9 +152,8 @@ def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | Non
 def _run_levels(
     a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]]
 ) -> tuple[list[float], list[float]]:
-    """How slow each run was: the median over prompts of the logarithm of a time against the prompt's mean of all runs.
-
-    Only prompts that every run has timed count; with none, both are empty.
+    """How slow each run was: the median, over the prompts that every run has timed, of the logarithm of a time against
+    the prompt's mean of all runs; with no such prompt, both are empty.
     """
     columns: list[list[float]] = []
     n_runs = len(a.runs) + len(b.runs)
@@ -221,16 +180,10 @@ def _as_ratio(
         ratio_interval = math.exp(low), math.exp(high)
     smallest = stats.smallest_ratio_change(ratio_interval, alpha=alpha)
     return _shift(
-        moved,
-        found.p,
-        difference=level * (ratio - 1),
+        moved, found.p, test=test, ratio=ratio, ratio_ci95=ratio_interval, difference=level * (ratio - 1),
         ci95=None if ratio_interval is None else (level * (ratio_interval[0] - 1), level * (ratio_interval[1] - 1)),
-        ratio=ratio,
-        ratio_ci95=ratio_interval,
-        test=test,
         smallest_change=smallest if found.smallest is None else math.expm1(found.smallest),
-        reason=None if ratio_interval else _too_few(moved),
-    )
+    )  # fmt: skip
 
 
 Measured = TypeVar("Measured", PairedRate, PairedShift)
@@ -242,42 +195,29 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
     settled = []
     for one, measure, p_holm in zip(found, measurements, stats.holm([one.p for one in found]), strict=True):
         # An interval at the level of this pair's own step leaves out 0 just where the corrected p is below 5%.
-        strict = (
-            one
-            if len(found) == 1
-            else measure(stats.ALPHA * one.p / p_holm if p_holm < 1 else stats.ALPHA / len(found))
-        )
+        alpha = stats.ALPHA * one.p / p_holm if p_holm < 1 else stats.ALPHA / len(found)
+        strict = one if len(found) == 1 else measure(alpha)
         verdict: Verdict = "changed" if p_holm < stats.ALPHA else "no_change_seen"
         if one.reason is not None or one.difference is None:
             verdict = "cannot_tell"
-        settled.append(
-            msgspec.structs.replace(
-                one, p_holm=p_holm, ci_holm=strict.ci95, verdict=verdict, smallest_change=strict.smallest_change
-            )
-        )
+        told: dict[str, Any] = {"ratio_ci_holm": strict.ratio_ci95} if isinstance(strict, PairedShift) else {}
+        told |= {"ci_holm": strict.ci95, "smallest_change": strict.smallest_change}
+        settled.append(msgspec.structs.replace(one, p_holm=p_holm, verdict=verdict, **told))
     return settled
 
 
 def find_flips(prompts: Sequence[SharedPrompt]) -> list[Flip]:
-    """Prompts that most repeats passed on one side and not on the other: the lost ones first."""
     flips = []
     for prompt in prompts:
         before, after = prompt.a, prompt.b
         if before.n_judged and after.n_judged and before.passes != after.passes:
-            suite, prompt_id = prompt.key
-            flips.append(
-                Flip(
-                    suite=suite,
-                    prompt_id=prompt_id,
-                    prompt_name=after.name or before.name,
-                    direction="lost" if before.passes else "gained",
-                    passes_a=before.n_passed,
-                    trials_a=before.n_judged,
-                    passes_b=after.n_passed,
-                    trials_b=after.n_judged,
-                    violation=after.violation if before.passes else before.violation,
-                )
-            )
+            flip = Flip(
+                suite=prompt.key[0], prompt_id=prompt.key[1], prompt_name=after.name or before.name,
+                direction="lost" if before.passes else "gained",
+                passes_a=before.n_passed, trials_a=before.n_judged, passes_b=after.n_passed, trials_b=after.n_judged,
+                violation=after.violation if before.passes else before.violation,
+            )  # fmt: skip
+            flips.append(flip)
     return sorted(flips, key=lambda flip: flip.direction != "lost")
 
 
@@ -287,8 +227,8 @@ def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
     for prompt in prompts:
         answered_a, answered_b = (t.n_judged > 0 or len(t.e2e_ms) > 0 or t.n_cold > 0 for t in (prompt.a, prompt.b))
         silent = prompt.b if answered_a else prompt.a
-        # What was not scheduled was left out on purpose, because the tier was already decided.
-        if answered_a != answered_b and silent.n_scheduled:
+        # What was not planned was left out on purpose, because the tier was already decided.
+        if answered_a != answered_b and (silent.n_planned or silent.n_recorded):
             suite, prompt_id = prompt.key
             why = silent.failure_type or "not asked"
             missing_in: Literal["a", "b"] = "b" if answered_a else "a"
@@ -299,26 +239,19 @@ def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
 def add_answers(
     a: RunSide, b: RunSide, prompts: Sequence[Sequence[SharedPrompt]], pairs: Sequence[PairComparison]
 ) -> list[PairComparison]:
-    """The pairs with both answers of their flips: on each side the first that has the verdict of the side.
-
-    `prompts` are the shared ones of each pair. Either run is read once, whatever the number of pairs.
-    """
-    places = []
+    """The pairs with both answers of their flips: on each side the first that has its verdict. A run is read once."""
+    places: list[list[tuple[int | None, int | None]]] = []
     for shared, pair in zip(prompts, pairs, strict=True):
-        known = {prompt.label: prompt for prompt in shared}
-        for flip in pair.flips[:MAX_ANSWERS]:
-            prompt, lost = known[label_prompt((flip.suite, flip.prompt_id))], flip.direction == "lost"
-            places.append((prompt.a.first_at.get(lost), prompt.b.first_at.get(not lost)))
-    answers_a, answers_b = _read_answers(a, [x for x, _ in places]), _read_answers(b, [y for _, y in places])
-    answers = [(answers_a.get(x), answers_b.get(y)) for x, y in places]
+        tallies = {prompt.key: (prompt.a, prompt.b) for prompt in shared}
+        flips = [(*tallies[one.suite, one.prompt_id], one.direction == "lost") for one in pair.flips[:MAX_ANSWERS]]
+        places.append([(x.first_at.get(lost), y.first_at.get(not lost)) for x, y, lost in flips])
+    texts_a = _read_answers(a, [x for mine in places for x, _ in mine])
+    texts_b = _read_answers(b, [y for mine in places for _, y in mine])
     told = []
-    for pair in pairs:
-        flips, rest = pair.flips[:MAX_ANSWERS], pair.flips[MAX_ANSWERS:]
-        mine, answers = answers[: len(flips)], answers[len(flips) :]
-        flips = [
-            msgspec.structs.replace(flip, answer_a=x, answer_b=y) for flip, (x, y) in zip(flips, mine, strict=True)
-        ]
-        told.append(msgspec.structs.replace(pair, flips=[*flips, *rest]))
+    for pair, mine in zip(pairs, places, strict=True):
+        texts = [{"answer_a": texts_a.get(x), "answer_b": texts_b.get(y)} for x, y in mine]
+        flips_told = [msgspec.structs.replace(flip, **both) for flip, both in zip(pair.flips, texts, strict=False)]
+        told.append(msgspec.structs.replace(pair, flips=[*flips_told, *pair.flips[len(mine) :]]))
     return told
 
 

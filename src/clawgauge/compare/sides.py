@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ import msgspec
 from clawgauge.errors import TargetError
 from clawgauge.records import GroupSummary, PromptKey, Target
 from clawgauge.run_data import Row, Run, read_schedule
+from clawgauge.run_data.row import TimingsRow
 from clawgauge.run_data.schedule import read_stop, tier_prompts
 from clawgauge.summary import Strata
 from clawgauge.summary.figures import summarize_group
@@ -25,8 +26,9 @@ from clawgauge.summary.figures import summarize_group
 class PromptTally:
     """All repeats of one prompt by one target. Times are of successful calls, the cold ones only counted.
 
-    `first_at` tells where the first line with each verdict begins. `moments` has the warm times (e2e, first token) of
-    calls that were made side by side with another target's, by what they have in common: run, stretch and repeat.
+    `n_planned` are those that could not be done without. `first_at` tells where the first line with each verdict
+    begins. `moments` has the warm times (e2e, first token) of calls that were made side by side with another target's,
+    by what they have in common: run, stretch and repeat.
     """
 
     name: str
@@ -38,29 +40,21 @@ class PromptTally:
     n_tool_successes: int = 0
     n_cold: int = 0
     expects_tool: bool = False
-    tools_offered: bool = False
     failure_type: str | None = None
     violation: str | None = None
     first_at: dict[bool, int] = field(default_factory=dict)
     e2e_ms: array[int] = field(default_factory=partial(array, "q"))
     ttft_ms: array[int] = field(default_factory=partial(array, "q"))
     output_tokens: array[int] = field(default_factory=partial(array, "q"))
-    moments: dict[tuple[int, int, int], tuple[float | None, float | None]] = field(default_factory=dict)
-
-    @property
-    def n_scheduled(self) -> int:
-        """Cells that were to be filled and could not be done without; whatever has a record was one."""
-        return max(self.n_planned, self.n_recorded)
+    moments: dict[tuple[int, int, int], list[float | None]] = field(default_factory=dict)
 
     @property
     def passes(self) -> bool:
-        """Whether most repeats that have a verdict passed."""
         return 2 * self.n_passed > self.n_judged
 
     def add(self, row: Row, offset: int) -> None:
         self.n_recorded += 1
         self.expects_tool = self.expects_tool or bool(row.expected_tools)
-        self.tools_offered = self.tools_offered or row.tools_offered
         if row.objective_pass is not None:
             self.first_at.setdefault(row.objective_pass, offset)
         if row.availability_status == "ok":
@@ -84,10 +78,9 @@ class PromptTally:
             self.ttft_ms.append(row.ttft_ms)
 
     def take_in(self, other: PromptTally) -> None:
-        """Add the calls of another run. Answers are shown from the first run alone."""
         for count in ("n_planned", "n_recorded", "n_answered", "n_judged", "n_passed", "n_tool_successes", "n_cold"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
-        for mark in ("expects_tool", "tools_offered", "failure_type", "violation"):
+        for mark in ("expects_tool", "failure_type", "violation"):
             setattr(self, mark, getattr(self, mark) or getattr(other, mark))
         self.e2e_ms += other.e2e_ms
         self.ttft_ms += other.ttft_ms
@@ -96,6 +89,8 @@ class PromptTally:
 
 
 Tallies: TypeAlias = dict[Target, dict[PromptKey, PromptTally]]
+# What a prompt shares with its variants.
+Family: TypeAlias = Callable[[PromptKey], PromptKey]
 
 
 class RunSide(Run):
@@ -112,41 +107,34 @@ class RunSide(Run):
         self.runs: list[RunSide] = [self]
         self.judged_by: defaultdict[Target, set[str | None]] = defaultdict(set)
         self.reported: defaultdict[Target, set[str]] = defaultdict(set)
-        self._strata = Strata()
-        self._number = 0
+        self._strata, self._number = Strata(), 0
 
     @classmethod
     def read(cls, path: Path, *others: Path) -> RunSide:
-        """The runs in these folders, each gone through once."""
         side = cls.open(path)
         side.runs += [cls.open(other) for other in others]
         for number, run in enumerate(side.runs):
             run._number = number
             run.feed(side._strata, run)._complete_tallies()
         side.by_run = [run.tallies for run in side.runs]
-        if others:
-            side._join()
-        return side
-
-    def _join(self) -> None:
-        self.tallies = {}
-        for run, tallies in zip(self.runs, self.by_run, strict=True):
-            for target, prompts in tallies.items():
-                joint = self.tallies.setdefault(target, {})
+        side.tallies = {} if others else side.tallies
+        for run in side.runs if others else ():
+            for target, prompts in side.by_run[run._number].items():
+                joint = side.tallies.setdefault(target, {})
                 for key, tally in prompts.items():
-                    if key not in joint:
-                        joint[key] = PromptTally(tally.name, first_at=tally.first_at if run is self else {})
-                    joint[key].take_in(tally)
-                self.judged_by[target] |= run.judged_by[target]
-                self.reported[target] |= run.reported[target]
+                    # Answers are shown from the first run alone.
+                    first_at = tally.first_at if run is side else {}
+                    joint.setdefault(key, PromptTally(tally.name, first_at=first_at)).take_in(tally)
+                side.judged_by[target] |= run.judged_by[target]
+                side.reported[target] |= run.reported[target]
+        return side
 
     @property
     def interleaved(self) -> bool:
-        """Whether all of its targets were asked each prompt before the next."""
         return all(run.config is not None and run.config.options.interleave for run in self.runs)
 
     def add(self, rows: list[Row], offsets: list[int]) -> None:
-        interleaved = self.config is not None and self.config.options.interleave
+        interleaved = self.interleaved
         for row, offset in zip(rows, offsets, strict=True):
             target = row.target
             prompts = self.tallies.setdefault(target, {})
@@ -155,12 +143,11 @@ class RunSide(Run):
                 tally = prompts[row.prompt] = PromptTally(row.prompt_name)
             tally.add(row, offset)
             if interleaved and row.succeeded and not row.cold_start:
+                times = row.timings_us or TimingsRow()
+                both = ((times.e2e, row.e2e_ms), (times.ttft, row.ttft_ms))
                 # To the microsecond where the record has it.
-                e2e_us, ttft_us = (times.e2e, times.ttft) if (times := row.timings_us) else (None, None)
-                tally.moments[self._number, row.stretch, row.repeat] = (
-                    row.e2e_ms if e2e_us is None else e2e_us / 1000,
-                    row.ttft_ms if ttft_us is None else ttft_us / 1000,
-                )
+                moment = [ms if us is None else us / 1000 for us, ms in both]
+                tally.moments[self._number, row.stretch, row.repeat] = moment
             if row.objective_pass is not None:
                 self.judged_by[target].add(row.judged_by)
             if row.model_reported is not None:
@@ -168,15 +155,12 @@ class RunSide(Run):
 
     @property
     def targets(self) -> list[Target]:
-        """The planned targets, then others that have records."""
         planned = self.config.targets if self.config else []
         return list(dict.fromkeys([*planned, *self.tallies]))
 
     def summarize_shared(self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]) -> list[GroupSummary]:
-        """The summaries of some targets, each over the prompts beside it alone.
-
-        What was collected in the one pass serves where these are all that a target has records of; where they are not,
-        the records are gone through once more, for all such targets together.
+        """The summaries of some targets, each over the prompts beside it alone: out of the one pass where these are all
+        that it has records of; else the records are gone through once more, for all such targets together.
         """
         strata = []
         for target, prompts in chosen:
@@ -218,14 +202,6 @@ class RunSide(Run):
             self.tallies[target] = planned | recorded
 
 
-class TargetPairs(NamedTuple):
-    """Which targets are compared, and which have no partner."""
-
-    pairs: list[tuple[Target, Target]]
-    only_a: list[Target]
-    only_b: list[Target]
-
-
 class SharedPrompt(NamedTuple):
     """One prompt on both sides. The keys differ only where a side does not name its suites."""
 
@@ -236,7 +212,6 @@ class SharedPrompt(NamedTuple):
 
     @property
     def key(self) -> PromptKey:
-        """The key of the side that names its suites."""
         return self.key_a if self.key_a[0] else self.key_b
 
     @property
@@ -261,10 +236,8 @@ def label_prompt(key: PromptKey) -> str:
 
 def find_target(side: RunSide, name: str) -> Target:
     """The target a user means: its whole label, or a model's name where only one target has it."""
-    for target in side.targets:
-        if target.label == name:
-            return target
-    fitting = [target for target in side.targets if name in (target.model, target.label.partition(":")[2])]
+    fitting = [target for target in side.targets if target.label == name]
+    fitting = fitting or [target for target in side.targets if name in (target.model, target.label.partition(":")[2])]
     if len(fitting) == 1:
         return fitting[0]
     known = ", ".join(target.label for target in fitting or side.targets) or "none"
@@ -272,7 +245,7 @@ def find_target(side: RunSide, name: str) -> Target:
     raise TargetError(f"run {side.run_id} {problem}: name one of {known}")
 
 
-def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPairs:
+def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> list[tuple[Target, Target]]:
     """Targets of the same label, and those that `maps` (`X=Y`: X of A beside Y of B) puts together."""
     mapped = [_read_map(a, b, text) for text in maps]
     taken = {target for pair in mapped for target in pair}
@@ -282,12 +255,9 @@ def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> TargetPair
         raise TargetError(f"run {empty.run_id} has no target and no record: there is nothing to compare")
     if not pairs:
         names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
-        raise TargetError(
-            f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: "
-            f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
-        )
-    taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
-    return TargetPairs(pairs, [t for t in a.targets if t not in taken_a], [t for t in b.targets if t not in taken_b])
+        advice = f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
+        raise TargetError(f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: {advice}")
+    return pairs
 
 
 def _read_map(a: RunSide, b: RunSide, text: str) -> tuple[Target, Target]:
@@ -302,7 +272,6 @@ def _read_map(a: RunSide, b: RunSide, text: str) -> tuple[Target, Target]:
 
 
 def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Pair:
-    """Two targets by the prompts both were to answer, in the order of A."""
     prompts_a, prompts_b = a.tallies.get(target_a, {}), b.tallies.get(target_b, {})
     partners = {key: key for key in prompts_a if key in prompts_b}
     if a.first_harness != b.first_harness:
@@ -311,11 +280,21 @@ def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> 
             fitting = [other for other in prompts_b if other[1] == key[1] and prompts_b[other].name == tally.name]
             if len(fitting) == 1:
                 partners[key] = fitting[0]
-    taken = set(partners.values())
-    return Pair(
-        target_a,
-        target_b,
-        [SharedPrompt(key, other, prompts_a[key], prompts_b[other]) for key, other in partners.items()],
-        [key for key in prompts_a if key not in partners],
-        [key for key in prompts_b if key not in taken],
-    )
+    shared = [SharedPrompt(key, other, prompts_a[key], prompts_b[other]) for key, other in partners.items()]
+    taken, alone_a = set(partners.values()), [key for key in prompts_a if key not in partners]
+    return Pair(target_a, target_b, shared, alone_a, [key for key in prompts_b if key not in taken])
+
+
+def find_telling(a: RunSide, b: RunSide, pair: Pair) -> tuple[dict[str, Sequence[SharedPrompt]], Family]:
+    """Which of the shared prompts tell of each rate, and what says which prompts are variants of one."""
+    config = b.config or a.config
+    schedule = read_schedule(config)
+    keyed = [(shared, shared.key_b if b.config else shared.key_a) for shared in pair.shared]
+    both = {key for _, key in keyed}
+    tools = {one.key for one in tier_prompts(p for p in config.prompts if p.key in both)} if config else set()
+    tools = tools or {key for shared, key in keyed if shared.a.expects_tool or shared.b.expects_tool}
+    judged = schedule.judged | {key for shared, key in keyed if shared.a.n_judged or shared.b.n_judged}
+    rates: dict[str, Set[PromptKey]] = {"pass_rate_scheduled": judged, "tool_use_rate": tools - schedule.apart}
+    rates |= {"restraint": schedule.restraint, "tasks": schedule.tasks, "agreement": schedule.own_work}
+    telling = {name: [shared for shared, key in keyed if key in keys] for name, keys in rates.items()}
+    return {"objective_pass_rate": pair.shared, **telling}, schedule.family

@@ -1,8 +1,7 @@
 """Flags, environment and clawgauge.toml made into one `Settings`, each option checked.
 
-The long options of `run` and `[run]` of the file are the same words. A key is named in the file, never written. A file
-that nobody has named counts in full only where the user has vouched for it, by place and content: a link elsewhere to
-it, a copy of it and a changed one are not trusted.
+The long options of `run` and `[run]` of the file are the same words. A file that nobody has named counts in full only
+where the user has vouched for it, by place and content: a link to it, a copy and a changed one are not trusted.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
@@ -23,28 +24,28 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.records import HARMLESS, Harmless, Job, Option, RunOptions
 from clawgauge.small_file import UnfitFile, read_small_file, read_toml, replacing
 
-DEFAULT_NAME = "clawgauge.toml"
-DEFAULT_RUNS_DIR = "runs"
-_MAX_TRUSTED_BYTES = 4 << 20
+DEFAULT_NAME, DEFAULT_RUNS_DIR = "clawgauge.toml", "runs"
+# The SHA-256 of each trusted file, by its absolute path.
+_TRUSTED, _MAX_TRUSTED_BYTES = "trusted.json", 4 << 20
+_Trusted: Any = msgspec.defstruct("_Trusted", [("files", dict[str, str], {})], forbid_unknown_fields=True)
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
 
 class Settings(RunOptions, frozen=True, kw_only=True):
-    """All that flags, environment and file decide of a run: the options that are recorded, and these that are not.
-
-    A field's declaration says everything about it: its default, its bounds, whether an untrusted file may set it.
-    """
+    """All that flags, environment and file decide of a run: the options that are recorded, and these that are not."""
 
     targets: list[str] = []
+    nodes: list[str] = []
     suites: Harmless[list[str]] = []
     full: Harmless[bool] = False
+    in_context: str | None = None
     prices: str | None = None
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None
 
 
 def harmless_fields(settings: type) -> frozenset[str]:
-    """The fields that are declared harmless; one that is not declared is not."""
     hints = get_type_hints(settings, include_extras=True)
     return frozenset(name for name, hint in hints.items() if HARMLESS in get_args(hint)[1:])
 
@@ -54,7 +55,6 @@ OPTIONS: dict[str, Option] = {
     field: next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
     for field, hint in _HINTS.items()
 }
-"""What is declared of each field of `Settings`."""
 FIELDS = {option.name or field: field for field, option in OPTIONS.items() if option.variable is None}
 """The field of each option, by the option's name: what a flag or `[run]` may set."""
 
@@ -84,7 +84,6 @@ def check_options(options: RunOptions) -> None:
 
 
 def flag_of(field: str) -> str:
-    """The long option of a field."""
     name = OPTIONS[field].name or field
     return "--" + {"targets": "target", "suites": "suite"}.get(name, name).replace("_", "-")
 
@@ -100,29 +99,38 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chat_template_file: str | None = None
     context: Annotated[int, msgspec.Meta(ge=512, le=16_777_216)] | None = None
     extra_body: dict[str, Any] = {}
+    keep_alive: str | int | None = None
+
+
+class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[nodes.NAME]`: a machine by its `ssh` destination, where clawgauge is called `command`, or the machines of a
+    `ray` cluster that bear these `labels`. At `address` others reach the servers there, which `route` needs.
+    """
+
+    ssh: str | None = None
+    ray: str | None = None
+    command: str = "clawgauge"
+    labels: dict[str, str] = {}
+    address: str | None = None
 
 
 _run_fields = [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()]
 _RunTable = msgspec.defstruct("_RunTable", _run_fields, frozen=True, forbid_unknown_fields=True)
-_tables = [("run", _RunTable, _RunTable()), ("providers", dict[str, ProviderTable], {}), ("jobs", dict[str, Job], {})]
+_TABLES = {"providers": dict[str, ProviderTable], "jobs": dict[str, Job], "nodes": dict[str, NodeTable]}
+_tables = [("run", _RunTable, _RunTable()), *((name, kind, {}) for name, kind in _TABLES.items())]
 _FileConfig = msgspec.defstruct("_FileConfig", _tables, frozen=True, forbid_unknown_fields=True)
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What counts of a configuration file, and what was withheld because nobody has vouched for it.
-
-    `run` is what `[run]` says. `withheld_run` are options of it, `withheld_providers` and `withheld_jobs` names of
-    tables; all are empty for a file the user has named or trusted.
-    """
+    """What counts of a configuration file; `withheld` is, by table, what nobody has vouched for."""
 
     run: dict[str, Any] = {}
     providers: dict[str, ProviderTable] = {}
     path: Path | None = None
     standing: str = ""
-    withheld_run: frozenset[str] = frozenset()
-    withheld_providers: frozenset[str] = frozenset()
     jobs: dict[str, Job] = {}
-    withheld_jobs: frozenset[str] = frozenset()
+    nodes: dict[str, NodeTable] = {}
+    withheld: Mapping[str, frozenset[str]] = MappingProxyType(dict.fromkeys(("run", *_TABLES), frozenset()))
 
     @property
     def folder(self) -> Path:
@@ -130,25 +138,29 @@ class Configuration(msgspec.Struct, frozen=True):
         return self.path.parent if self.path else Path()
 
     def under(self, said: Mapping[str, Any], wanted: Collection[str] = ()) -> dict[str, Any]:
-        """What counts of `[run]` under these words of the command line, which win.
-
-        Stops where one of the options that are `wanted` of it was withheld: the user may well expect it.
-        """
-        if withheld := sorted(self.withheld_run.intersection(wanted)):
+        """What counts of `[run]` under these words of the command line; stops if what is `wanted` was withheld."""
+        if withheld := sorted(self.withheld["run"].intersection(wanted)):
             flags = ", ".join(flag_of(FIELDS[name]) for name in withheld)
             raise ConfigError(f"[run] {', '.join(withheld)} of {self.why_withheld()}, or say {flags} yourself")
         own = dict(self.run)
-        if own.get("prices"):
-            own["prices"] = str(self.folder / own["prices"])
+        own |= {name: str(self.folder / own[name]) for name in ("prices", "in_context") if own.get(name)}
         return {**own, **said}
 
     def demands(self) -> dict[str, Any]:
         """What `[run]` says that is not harmless."""
-        harmless = harmless_fields(Settings)
-        return {name: value for name, value in self.run.items() if FIELDS[name] not in harmless}
+        return {name: value for name, value in self.run.items() if FIELDS[name] not in harmless_fields(Settings)}
+
+    def find_node(self, name: str) -> NodeTable:
+        if name in self.withheld["nodes"]:
+            raise ConfigError(f"[nodes.{name}] of {self.why_withheld()}")
+        table = self.nodes.get(name)
+        if table is None or not _NODE_NAME.fullmatch(name) or bool(table.ssh) == bool(table.ray):
+            known = f"known: {', '.join(self.nodes)}" if self.nodes else "none is known yet"
+            needs = f'[nodes.{name}] with ssh = "HOST" or ray = "HEAD:PORT"'
+            raise ConfigError(f"there is no node {name!r} ({known}): clawgauge.toml needs {needs}")
+        return table
 
     def why_withheld(self) -> str:
-        """What to do about what was withheld."""
         return f"{DEFAULT_NAME} here is {self.standing}: read it, then run `clawgauge trust`, or name it with --config"
 
 
@@ -171,28 +183,23 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
         except (OSError, ValueError, RuntimeError):
             far = True
         if far:
-            raise ConfigError(
-                f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder: "
-                "name it with -s, or run `clawgauge trust`"
-            )
+            what = f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder"
+            raise ConfigError(f"{what}: name it with -s, or run `clawgauge trust`")
     # An untrusted file may say what is harmless of `[run]`, and has no other table.
     demands = found.demands()
-    return Configuration(
-        run={name: value for name, value in found.run.items() if name not in demands},
-        path=here,
-        standing="changed since it was trusted" if trusted_sha256 else "not trusted",
-        withheld_run=frozenset(demands),
-        withheld_providers=frozenset(found.providers),
-        withheld_jobs=frozenset(found.jobs),
-    )
+    kept = {name: value for name, value in found.run.items() if name not in demands}
+    standing = "changed since it was trusted" if trusted_sha256 else "not trusted"
+    withheld = {"run": frozenset(demands)} | {name: frozenset(getattr(found, name)) for name in _TABLES}
+    return Configuration(run=kept, path=here, standing=standing, withheld=withheld)
 
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
-    """A file, all of it, and the hash of what was read, from one reading."""
+    """A file, and the hash of what was read, from one reading."""
     file: Any
     file, raw = read_toml(path, _FileConfig, "configuration", check=partial(_refuse_keys, path))
     said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
-    return Configuration(said, file.providers, path, standing, jobs=file.jobs), hashlib.sha256(raw).hexdigest()
+    found = Configuration(said, file.providers, path, standing, jobs=file.jobs, nodes=file.nodes)
+    return found, hashlib.sha256(raw).hexdigest()
 
 
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
@@ -202,58 +209,49 @@ def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
     while left:
         name, value = left.pop()
         if isinstance(value, dict) and (field := next((field for field in _KEY_FIELDS if field in value), None)):
-            raise ConfigError(
-                f"{path}: [providers.{name}] holds {field!r}; "
-                'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-            )
+            how = 'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
+            raise ConfigError(f"{path}: [providers.{name}] holds {field!r}; {how}")
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         left += [(name, each) for each in inner]
 
 
-class _Trusted(msgspec.Struct, forbid_unknown_fields=True):
-    """trusted.json: the SHA-256 of each file, by its absolute path."""
-
-    files: dict[str, str] = {}
-
-
-def _list_path(environ: Mapping[str, str]) -> Path | None:
-    """`$XDG_STATE_HOME/clawgauge/trusted.json`, else in `~/.local/state`; None where the user has no folder for it."""
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has no folder for it."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
     if not state.is_absolute():
         state = home / ".local" / "state"
-    return state / "clawgauge" / "trusted.json" if state.is_absolute() else None
+    return state / "clawgauge" if state.is_absolute() else None
 
 
 def read_trusted(environ: Mapping[str, str]) -> dict[str, str]:
     """Every trusted place with its hash. A list that others could have written is refused."""
-    path = _list_path(environ)
-    if path is None or not path.exists():
+    folder = state_folder(environ)
+    if folder is None or not (path := folder / _TRUSTED).exists():
         return {}
     try:
-        for place in (path, path.parent) if hasattr(os, "geteuid") else ():
+        for place in (path, folder) if hasattr(os, "geteuid") else ():
             found = place.stat()
             if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise ValueError(f"others can write to {place}")
-        return msgspec.json.decode(read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB"), type=_Trusted).files
+        found_list = msgspec.json.decode(read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB"), type=_Trusted)
+        return dict(found_list.files)
     except (UnfitFile, OSError, ValueError) as fault:
-        raise ConfigError(
-            f"the list of trusted files {path} cannot be used ({fault}): remove it and trust your files again"
-        ) from None
+        why = f"the list of trusted files {path} cannot be used ({fault})"
+        raise ConfigError(f"{why}: remove it and trust your files again") from None
 
 
 def write_trusted(environ: Mapping[str, str], entries: dict[str, str]) -> None:
-    """Put the list in place at one stroke, readable by the user alone."""
-    path = _list_path(environ)
-    if path is None:
+    folder = state_folder(environ)
+    if folder is None:
         raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
     content = msgspec.json.format(msgspec.json.encode(_Trusted(entries)), indent=2)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(path, 0o600) as file:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(folder / _TRUSTED, 0o600) as file:
             file.write(content)
     except OSError as fault:
-        raise DiskFailure(f"cannot keep the list of trusted files {path}: {fault.strerror}") from fault
+        raise DiskFailure(f"cannot keep the list of trusted files {folder / _TRUSTED}: {fault.strerror}") from fault
 
 
 def place_of(file: Path) -> str:

@@ -1,10 +1,14 @@
-"""Progress as plain lines, for logs and pipes: one per call."""
+"""What is counted while a run goes on, and its progress as plain lines, for logs and pipes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any, TextIO
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
@@ -12,11 +16,14 @@ from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
 from clawgauge.runner.agenda import why_left_out
 from clawgauge.runner.target import Observer
-from clawgauge.words import format_money, format_percent, plural
+from clawgauge.words import format_duration, format_money, format_percent, plural
+
+# Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
+_RECENT = 500
+_TELL_LEFT_S = 30.0
 
 
 def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
-    """One line for the event `skip`, `decided`, `undecided` or `budget_spent`."""
     if event == "skip":
         return f"{plural(detail['not_asked'], 'prompt')} left out: {why_left_out(detail)}"
     if event == "budget_spent":
@@ -32,49 +39,135 @@ def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
         return f"{verdict}: {seen}, {detail['not_needed']} not needed"
     if detail["tier"] is None:
         return "tier undecided: no tool prompt was answered"
-    why = ", and the prompts left could not decide it" if detail["futile"] else ""
-    return f"tier undecided: {seen}, {likely}{why}"
+    return f"tier undecided: {seen}, {likely}{', and the prompts left could not decide it' if detail['futile'] else ''}"
 
 
-class PlainLines(Observer):
-    """Writes each line whole; never colours, never moves the cursor."""
+@dataclass(slots=True)
+class Progress:
+    """How far one target is: `n_before` in earlier sessions; a call took `past_s` in earlier runs."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._n_cells: dict[Target, int] = {}
-        self._n_done: Counter[Target] = Counter()
-        self._cost_usd = 0.0
+    n_calls: int = 0
+    past_s: float | None = None
+    n_before: int = 0
+    n_done: int = 0
+    n_errors: int = 0
+    n_judged: int = 0
+    n_passed: int = 0
+    cost_usd: float | None = None
+    latencies_ms: deque[int] = field(default_factory=partial(deque, maxlen=_RECENT))
+    started_s: float | None = None
+    newest_s: float = 0.0
+
+    @property
+    def n_left(self) -> int:
+        return max(0, self.n_calls - self.n_done)
+
+    def call_s(self) -> float | None:
+        """What a call takes: at first as in earlier runs, then more and more as in this one."""
+        if self.started_s is None or not self.n_done:
+            return self.past_s
+        call_s = (self.newest_s - self.started_s) / self.n_done
+        return call_s + ((self.past_s or call_s) - call_s) * self.n_left / max(1, self.n_calls)
+
+
+@dataclass
+class Tally(Observer):
+    """Counts what comes back and shows nothing. `reasons` has the words of the first error of each kind and target;
+    `ended` are the targets that have shown that they cannot answer.
+    """
+
+    rows: Mapping[Target, Progress]
+    interleaved: bool = False
+    redact: Callable[[str], str] = str
+    errors: Counter[tuple[Target, str]] = field(default_factory=Counter)
+    reasons: dict[tuple[Target, str], str] = field(default_factory=dict)
+    ended: dict[Target, CallFailure] = field(default_factory=dict)
+    n_answered: int = 0
 
     def target_started(self, target: Target, n_cells: int) -> None:
-        self._n_cells[target] = n_cells
-        self._line(f"{target.label}: {plural(n_cells, 'call')}")
+        row = self.rows[target]
+        row.n_calls, row.started_s = n_cells, time.monotonic()
 
     def recorded(self, target: Target, result: Result) -> None:
-        self._n_done[target] += 1
-        # Where targets take turns, a line says whose it is.
-        whose = f"{target.label} " if len(self._n_cells) > 1 else ""
-        ttft = f" ttft {result.ttft_ms} ms" if result.ttft_ms is not None else ""
-        self._cost_usd += result.cost_usd or 0.0
-        cost = f", {format_money(self._cost_usd)} so far" if result.cost_usd is not None else ""
-        n_done, n_cells = self._n_done[target], self._n_cells[target]
-        self._line(
-            f"  [{n_done}/{n_cells}] {whose}{result.suite}/{result.prompt_id} {result.prompt_name}: "
-            f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}"
-        )
-
-    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
-        self._line(f"  {prompt.suite}/{prompt.id}: {failure.failure_type}, again in {wait_s:.1f} s")
+        row = self.rows[target]
+        row.n_done, row.newest_s = row.n_done + 1, time.monotonic()
+        self.n_answered += result.availability_status == "ok"
+        row.n_judged += result.objective_pass is not None
+        row.n_passed += result.objective_pass is True
+        if result.success:
+            row.latencies_ms.append(result.e2e_ms)
+        else:
+            row.n_errors += 1
+            self.errors[target, str(result.failure_type)] += 1
+            self.reasons.setdefault((target, str(result.failure_type)), result.error or "")
+        if result.cost_usd is not None:
+            row.cost_usd = (row.cost_usd or 0.0) + result.cost_usd
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
-        self._line(f"  {target.label} cannot answer ({failure.failure_type}): its other calls are not made")
+        self.ended[target] = failure
+        # Masked before anybody cuts it.
+        self.reasons[target, failure.failure_type] = self.redact(failure.message)
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
-        self._line(f"  {target.label}: {outcome_words(event, detail)}")
+        self.rows[target].n_calls = self.rows[target].n_done
 
-    def target_finished(self, target: Target) -> None:
-        self._n_cells.pop(target, None)
-        self._n_done.pop(target, None)
+    def left_s(self) -> float | None:
+        """What is left of the run; None as long as nobody can tell."""
+        going = [row for target, row in self.rows.items() if target not in self.ended]
+        paces = [pace for row in going if (pace := row.call_s()) is not None]
+        if not paces:
+            return None
+        usual_s = sum(paces) / len(paces)
+        left = [row.n_left * (row.call_s() or usual_s) for row in going if row.n_left]
+        # Who takes turns waits for the others meanwhile.
+        return sum(left) / (len(left) or 1 if self.interleaved else 1)
 
-    def _line(self, text: str) -> None:
-        self._out.write(one_row(text))
-        self._out.flush()
+
+@dataclass
+class PlainLines(Tally):
+    """A line a call on stderr, and one for each kind of error. Never colours, never moves the cursor."""
+
+    told_s: float = field(default_factory=time.monotonic)
+
+    def target_started(self, target: Target, n_cells: int) -> None:
+        super().target_started(target, n_cells)
+        _line(f"{target.label}: {plural(n_cells, 'call')}")
+
+    def recorded(self, target: Target, result: Result) -> None:
+        is_told, now_s = (target, str(result.failure_type)) in self.reasons, time.monotonic()
+        super().recorded(target, result)
+        is_due = now_s - self.told_s > _TELL_LEFT_S
+        if is_told and (not is_due or target in self.ended):
+            return
+        self.told_s = now_s if is_due else self.told_s
+        row, money = self.rows[target], sum(row.cost_usd or 0.0 for row in self.rows.values())
+        whose = f"{target.label} " if self.interleaved else ""
+        ttft = f", first token {result.ttft_ms} ms" if result.ttft_ms is not None else ""
+        cost = f", {format_money(money)} so far" if result.cost_usd is not None else ""
+        why = f": {result.error}" if result.error else ""
+        left = f"; about {format_duration(left_s * 1000)} left" if is_due and (left_s := self.left_s()) else ""
+        prompt = f"{whose}{result.suite}/{result.prompt_id} {result.prompt_name}"
+        said = f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}{why}{left}"
+        _line(f"  [{row.n_done}/{row.n_calls}] {prompt}: {said}")
+
+    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
+        kind = (target, f"{failure.failure_type}, again")
+        if kind not in self.reasons or wait_s > _TELL_LEFT_S:
+            self.reasons[kind] = self.redact(failure.message)
+            why = f"{failure.failure_type} ({self.reasons[kind]})"
+            _line(f"  {prompt.suite}/{prompt.id}: {why}, again in {wait_s:.1f} s")
+
+    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
+        super().target_skipped(target, failure, n_cells)
+        why, n_others = f"{failure.failure_type}: {self.redact(failure.message)}", self.rows[target].n_left - 1
+        rest = f": its other {'prompts are' if n_others > 1 else 'prompt is'} not asked" if n_others > 0 else ""
+        _line(f"  {target.label} cannot answer ({why}){rest}")
+
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
+        super().stopped(target, event, detail)
+        _line(f"  {target.label}: {outcome_words(event, detail)}")
+
+
+def _line(text: str) -> None:
+    sys.stderr.write(one_row(text))
+    sys.stderr.flush()

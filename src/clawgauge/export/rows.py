@@ -1,4 +1,4 @@
-"""Results as flat rows, from several runs, as CSV and JSON Lines."""
+"""Results as flat rows, from several runs, as CSV, JSON Lines and Parquet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import msgspec
 
@@ -92,15 +92,15 @@ def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
     known = {column.name: column for column in COLUMNS}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise ConfigError(
-            f"--columns: there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
-        )
+        words = f"there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
+        raise ConfigError(f"--columns: {words}")
     return tuple(known[name] for name in names)
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMULA_STARTS = frozenset("=+-@\u2212")
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+_GROUP_ROWS, _GROUP_TEXT_CHARS = 1_000, 16 << 20
 
 
 def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False) -> Iterator[bytes]:
@@ -112,10 +112,8 @@ def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe
 
 
 def _csv_cell(value: Value, *, excel_safe: bool) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return "" if value is None else "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -125,10 +123,7 @@ def _csv_cell(value: Value, *, excel_safe: bool) -> str:
 
 
 def _begins_a_formula(text: str) -> bool:
-    """Whether a spreadsheet may run it: it passes over blanks and what is not seen, and folds wide and small forms.
-
-    A text that begins with a control character or a mark is marked too: no two spreadsheets agree about those.
-    """
+    """Whether a spreadsheet may run it: they pass over what is not seen, fold wide forms, and disagree about marks."""
     for character in text:
         kind = unicodedata.category(character)
         if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
@@ -142,3 +137,42 @@ def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator
     """One flat object per result. Numbers that JSON cannot hold are null."""
     for result in results:
         yield encode_line({column.name: column.read(result) for column in columns})
+
+
+def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: BinaryIO) -> int:
+    """All results into `file`, row group by row group. Returns how many there were. Needs pyarrow, an extra."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+    types |= {"boolean": pa.bool_(), "texts": pa.list_(pa.string())}
+    schema = pa.schema([(column.name, types[column.kind]) for column in columns])
+
+    def flush(batch: Sequence[list[Any]]) -> None:
+        arrays = [pa.array(cells, type=kind) for cells, kind in zip(batch, schema.types, strict=True)]
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+    n_rows = 0
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        batch: list[list[Any]] = [[] for _ in columns]
+        n_chars = 0
+        for result in results:
+            for cells, column in zip(batch, columns, strict=True):
+                cells.append(_repaired(column.read(result)))
+            n_rows += 1
+            n_chars += len(result.raw_output) + len(result.reasoning_text or "")
+            if len(batch[0]) >= _GROUP_ROWS or n_chars >= _GROUP_TEXT_CHARS:
+                flush(batch)
+                batch, n_chars = [[] for _ in columns], 0
+        if batch[0]:
+            flush(batch)
+    return n_rows
+
+
+def _repaired(value: Any) -> Any:
+    # A damaged line may claim any number; a column of 64 bits has no place for it.
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    if isinstance(value, str):
+        return well_formed(value)
+    return [well_formed(text) for text in value] if isinstance(value, list) else value

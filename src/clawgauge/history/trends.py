@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean, median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from clawgauge.history.coverage import FillStep, describe_coverage, make_grid, plan_filling
-from clawgauge.history.findings import History, Point, RunEntry, RunLine, Trend, read_entries
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, PromptKey, SuiteBreakdown, Target
+from clawgauge.history.findings import FillStep, History, Point, RunEntry, RunLine, Trend, find_missing, read_entries
+from clawgauge.prices import settings_of
+from clawgauge.records import SCHEMA_VERSION, GroupSummary, JobVerdict, PromptKey, RunConfig, RunSummary, Target
+from clawgauge.records.summary import SuiteBreakdown
+from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import find_change
+from clawgauge.verdict.jobs import BUILT_IN, Standing, best_first, judge_jobs, order_targets, rate_answers, stand
+from clawgauge.verdict.load import word_capacity
 from clawgauge.words import format_percent, format_rate, plural
 
 _FORM_CHARS = 8
@@ -27,34 +31,43 @@ _RUNS_A_SIDE = 3
 _USUAL_SHIFT = 0.03
 # Luck with n prompts is known well: it counts as so many runs would.
 _N_USUAL_RATE = 10
-_SUMMED = ("n_ok", "n_scheduled", "n_passed", "n_judged")
+_Wanted: TypeAlias = Callable[[Target], bool]
+_Part: TypeAlias = GroupSummary | SuiteBreakdown
 
 
 class _Form(NamedTuple):
-    """What was asked, and how."""
-
     digest: str
     suites: tuple[str, ...]
     n_prompts: int
 
 
-def find_trends(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None) -> list[Trend]:
+def find_trends(entries: Sequence[RunEntry], wanted: _Wanted, suite: str | None) -> list[Trend]:
     """Every target's runs lined up, oldest first; with `suite` the figures of that suite alone."""
     rows: dict[tuple[Target, _Form], list[tuple[Point, RunEntry]]] = {}
     for entry in reversed(entries):
-        for group in entry.summary.models:
-            target = group.target
+        for group, part in _parts(entry, wanted, suite):
             form = _form(entry, group, suite)
-            if wanted(target) and form is not None:
-                rows.setdefault((target, form), []).append((_point(entry, group, suite), entry))
-    trends = [_trend(target, form, row, suite) for (target, form), row in rows.items()]
-    return sorted(trends, key=lambda trend: (trend.target, -trend.latest.started_at_ms))
+            rows.setdefault((group.target, form), []).append((_point(entry, group, part), entry))
+    return [_trend(target, form, row, suite) for (target, form), row in rows.items()]
 
 
-def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form | None:
-    """The prompts and sampling of a run, as far as its folder says; None where `suite` was not asked."""
-    if suite is not None and not any(part.suite == suite for part in group.suites):
-        return None
+def _parts(entry: RunEntry, wanted: _Wanted, suite: str | None) -> Iterator[tuple[GroupSummary, _Part]]:
+    """The wanted models of a run, the best first, each with its figures: of `suite` alone where there is one."""
+    for group in best_first(entry.summary.models, entry.summary.jobs):
+        parts: list[_Part] = [group] if suite is None else [part for part in group.suites if part.suite == suite]
+        if wanted(group.target) and parts:
+            yield group, parts[0]
+
+
+def _counts(part: _Part) -> dict[str, int]:
+    """What is shown of a part of a run; what an earlier version's summary does not say of a suite, its records do."""
+    n_judged, (n_passed, n_asked) = rate_answers(part)[1], part.passes
+    counts = {"n_ok": part.n_ok, "n_scheduled": part.n_scheduled or part.n_total, "n_asked": n_asked or n_judged}
+    return counts | {"n_passed": n_passed, "n_judged": min(n_judged, n_asked or n_judged)}
+
+
+def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form:
+    """The prompts and sampling of a run, as far as its folder says."""
     config = entry.config
     if config is None:
         # The first harness kept no prompts: their number is all there is to go by.
@@ -65,51 +78,29 @@ def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form | No
     return _Form(digest[:_FORM_CHARS], tuple(dict.fromkeys(name for name, _, _ in asked)), len(asked))
 
 
-def _point(entry: RunEntry, group: GroupSummary, suite: str | None) -> Point:
-    part: GroupSummary | SuiteBreakdown = group
-    if suite is not None:
-        part = next(part for part in group.suites if part.suite == suite)
+def _point(entry: RunEntry, group: GroupSummary, part: _Part) -> Point:
+    use, timed, (k, n, ci95) = group.tool_use, part.timed_ms, rate_answers(part)
     return Point(
-        run_id=entry.run_id,
-        started_at_ms=entry.started_at_ms,
-        n_ok=part.n_ok,
-        # A summary of an earlier version does not say how many cells a suite was to have.
-        n_scheduled=part.n_scheduled or part.n_total,
-        n_passed=part.n_passed,
-        n_judged=part.n_judged,
-        pass_rate=part.objective_pass_rate,
-        pass_ci95=group.objective_pass_ci95 if isinstance(part, GroupSummary) else part.ci95,
-        p50_ms=part.timed_ms.p50,
-        p50_ci95=part.timed_ms.p50_ci95,
-        p95_ms=part.timed_ms.p95,
-        beyond=part.timed_ms.beyond,
-        n_timed=part.n_success,
-        tier=group.tool_use.tier,
-        tier_label=group.tool_use.label,
-        stopped_early=group.stopped_early,
-    )
+        run_id=entry.run_id, started_at_ms=entry.started_at_ms, **_counts(part), n_timed=part.n_success,
+        pass_rate=k / n if n else None, pass_ci95=ci95,
+        p50_ms=timed.p50, p50_ci95=timed.p50_ci95, p95_ms=timed.p95, beyond=timed.beyond,
+        tier=use.tier, tier_label=use.label, decided=use.decided, stopped_early=group.stopped_early,
+    )  # fmt: skip
 
 
 def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:
-    points = [point for point, _ in row]
-    # Of equals the newest is the best.
-    best = max(reversed(points), key=lambda point: -1.0 if point.pass_rate is None else point.pass_rate)
-    recent = row[-_MAX_RUNS:]
+    points, recent = [point for point, _ in row], row[-_MAX_RUNS:]
+    # By what is shown for sure: two of two, the rest unanswered, are less than 29 of 30. Of equals, the newest.
+    best = max(reversed(points), key=lambda point: point.asked_ci95[0] if point.asked_ci95 else -1.0)
     drift = (_rate_drift([point for point, _ in recent]), _pace_drift(target, recent, suite))
     return Trend(
-        target=target.label,
-        suites=list(form.suites),
-        n_prompts=form.n_prompts,
-        form=form.digest,
-        points=points,
-        latest=points[-1],
-        best=best,
-        drift=[sentence for sentence in drift if sentence],
-    )
+        target=target.label, suites=list(form.suites), n_prompts=form.n_prompts, form=form.digest, points=points,
+        latest=points[-1], best=best, drift=[sentence for sentence in drift if sentence],
+    )  # fmt: skip
 
 
 def _rate_drift(points: Sequence[Point]) -> str | None:
-    """Where the pass rate changed its level, by more than it does from run to run and than luck with n prompts does."""
+    """Where the pass rate of answers (an outage is no worse model) changed its level by more than luck has it."""
     # A run that its own results stopped asked other prompts.
     usable = [point for point in points if point.pass_rate is not None and not point.stopped_early]
     if len(usable) < 2:
@@ -123,7 +114,7 @@ def _rate_drift(points: Sequence[Point]) -> str | None:
     k_before, n_before = sum(p.n_passed for p in usable[:since]), sum(p.n_judged for p in usable[:since])
     k_after, n_after = k - k_before, n - n_before
     word = "fell" if k_after * n_before < k_before * n_after else "rose"
-    change = f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)}"
+    change = f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)} of the answers"
     return f"pass rate {word} {change} {_word_since(usable, since)}"
 
 
@@ -140,11 +131,7 @@ def _pace_drift(target: Target, row: Sequence[tuple[Point, RunEntry]], suite: st
 
 
 def find_pace_change(runs_ms: Sequence[Mapping[PromptKey, float]]) -> tuple[int, float] | None:
-    """The run with which calls began to take longer or less long, and by what share.
-
-    Each prompt is held against its own median over the runs, so that long ones say no more than short ones; a run is as
-    slow as its prompts are in the middle.
-    """
+    """The run with which calls began to take longer or less, by what share; each prompt beside its own median."""
     logs: dict[PromptKey, list[float]] = {}
     for run in runs_ms:
         for key, value in run.items():
@@ -163,50 +150,75 @@ def _word_since(points: Sequence[Point], since: int) -> str:
     return f"since {ids[since]} ({runs}; clawgauge compare {sides})"
 
 
-def read_history(
-    runs_dir: Path, *, models: Sequence[str] = (), suite: str | None = None
-) -> tuple[History, list[FillStep]]:
-    """The history of `runs_dir`, and the steps that would fill what is missing.
-
-    `models` are patterns (`*llama*`) for a target's label or its model's name; `suite` leaves all other suites out.
-    """
-    entries, unreadable = read_entries(runs_dir)
+def read_history(root: Path, *, models: Sequence[str] = (), suite: str | None = None) -> tuple[History, list[FillStep]]:
+    """The history of the runs in `root`, and how to fill it; `models` are patterns for labels or models (`*llama*`)."""
+    found, unreadable = read_entries(root)
 
     def wanted(target: Target) -> bool:
         return not models or any(fnmatchcase(target.label, p) or fnmatchcase(target.model, p) for p in models)
 
-    entries = [entry for entry in entries if _concerns(entry, wanted, suite)]
-    grid = make_grid(entries, wanted, suite)
-    steps, n_not_fillable = plan_filling(entries, grid)
+    # A run that recorded nothing yet has no group; it belongs in the table all the same.
+    listed = [one for one in found if any(_parts(one, wanted, suite)) or (suite is None and not one.summary.models)]
+    # What a server was loaded with tells nothing of a model's answers.
+    entries = [entry for entry in listed if not entry.is_load]
+    coverage, steps, n_not_fillable = find_missing(entries, wanted, suite)
+    jobs = judge_newest([(entry.summary, entry.config) for entry in entries], wanted)
+    order, trends = order_targets(jobs), find_trends(entries, wanted, suite)
+    trends = sorted(trends, key=lambda trend: (order.index(trend.target), -trend.latest.started_at_ms))
     history = History(
-        schema_version=SCHEMA_VERSION,
-        runs_dir=str(runs_dir),
-        runs=[_line(entry, wanted) for entry in entries],
-        unreadable=unreadable,
-        trends=find_trends(entries, wanted, suite),
-        coverage=describe_coverage(grid),
-        n_not_fillable=n_not_fillable,
-    )
+        schema_version=SCHEMA_VERSION, runs_dir=str(root), runs=[_line(entry, wanted, suite) for entry in listed],
+        unreadable=unreadable, trends=trends, coverage=coverage, n_not_fillable=n_not_fillable, jobs=jobs,
+    )  # fmt: skip
     return history, steps
 
 
-def _concerns(entry: RunEntry, wanted: Callable[[Target], bool], suite: str | None) -> bool:
-    # A run that recorded nothing yet has no group; it belongs in the table all the same.
-    if not entry.summary.models:
-        return suite is None
-    groups = [group for group in entry.summary.models if wanted(group.target)]
-    return any(suite is None or any(part.suite == suite for part in group.suites) for group in groups)
+def judge_newest(
+    runs: Sequence[tuple[RunSummary, RunConfig | None]], wanted: _Wanted = lambda _: True
+) -> list[JobVerdict]:
+    """Who is fit for which job, by the newest run that can tell; a later one that asked less undoes no answer."""
+    jobs, found = BUILT_IN | next((config.jobs for _, config in runs if config), {}), []
+    for name, job in jobs.items():
+        newest: dict[Target, tuple[Standing, str, RunConfig | None]] = {}
+        for run, config in runs:
+            for target, group in ((group.target, group) for group in run.models if wanted(group.target)):
+                one, held = stand(job, group, settings_of(config, target)), newest.get(target)
+                if held is None or _tells_more(one, held[0]):
+                    newest[target] = one, run.run_id, config
+        from_run = {target.label: run_id for target, (_, run_id, _) in newest.items()}
+        settings = {target: settings_of(config, target) for target, (_, _, config) in newest.items()}
+        in_full = [read_schedule(config).asked_in_full for _, _, config in newest.values()]
+        whole = frozenset.intersection(*in_full) if in_full else ()
+        for verdict in judge_jobs([one[0].group for one in newest.values()], {name: job}, settings.__getitem__, whole):
+            ranking = [
+                msgspec.structs.replace(fit, why=f"{fit.why}; run {from_run[fit.target]}") if fit.n else fit
+                for fit in verdict.ranking
+            ]
+            found.append(msgspec.structs.replace(verdict, ranking=ranking))
+    return found
 
 
-def _line(entry: RunEntry, wanted: Callable[[Target], bool]) -> RunLine:
-    groups = [group for group in entry.summary.models if wanted(group.target)]
+def _tells_more(older: Standing, newer: Standing) -> bool:
+    if not newer.group.n_ok or newer.fit != "cannot_tell":
+        return not newer.group.n_ok and older.group.n_ok > 0
+    since = {need.name: need.n for need in newer.needs}
+    if older.fit == "cannot_tell":
+        return not any(since.values()) and any(need.n for need in older.needs)
+    # A yes rests on every need, a no on those that are not met: only a run that measured these as well undoes it.
+    under = [(need.n, since.get(need.name, 0)) for need in older.needs if need.met == older.fit]
+    return any(n and not n_since for n, n_since in under) or sum(n - n_since for n, n_since in under) > 0
+
+
+def _line(entry: RunEntry, wanted: _Wanted, suite: str | None) -> RunLine:
+    found = list(_parts(entry, wanted, suite))
+    counts = [_counts(part) for _, part in found]
+    suites = dict.fromkeys(part.suite for group, _ in found for part in group.suites if part.suite)
+    targets = [group.target.label for group, _ in found]
+    carried = [f"{one.target}: {word_capacity(one)}" for one in entry.summary.capacity if one.target in targets]
     return RunLine(
-        run_id=entry.run_id,
-        path=str(entry.path),
-        started_at_ms=entry.started_at_ms,
-        targets=[group.target.label for group in groups],
-        suites=list(dict.fromkeys(part.suite for group in groups for part in group.suites if part.suite)),
-        **{name: sum(getattr(group, name) for group in groups) for name in _SUMMED},
-        n_unreadable_lines=entry.summary.n_unreadable_lines,
-        source=entry.summary.source,
-    )
+        run_id=entry.run_id, path=str(entry.path), started_at_ms=entry.started_at_ms, targets=targets,
+        suites=[name for name in suites if suite in (None, name)],
+        **{name: sum(one[name] for one in counts) for name in ("n_ok", "n_passed", "n_judged", "n_scheduled")},
+        n_unreadable_lines=entry.summary.n_unreadable_lines, source=entry.summary.source,
+        passes={one[0].target.label: (n["n_passed"], n["n_asked"]) for one, n in zip(found, counts, strict=True)},
+        load=carried or ["nothing was measured"] if entry.is_load else [],
+    )  # fmt: skip

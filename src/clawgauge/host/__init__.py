@@ -1,4 +1,1 @@
-"""What the machine is and how full it is: inventory, resource snapshots, peak memory.
-
-All of it is synchronous and may take seconds where a tool is slow: call it in a thread.
-"""
+"""What the machine is and how full it is. All of it may take seconds where a tool is slow: call it in a thread."""

@@ -18,7 +18,7 @@ from typing import IO, TypeVar, cast
 
 import psutil
 
-from clawgauge.child_processes.groups import adopt, release, signal_group
+from clawgauge.child_processes import release, signal_group, start_adopted
 
 _Answer = TypeVar("_Answer")
 
@@ -27,9 +27,7 @@ _Answer = TypeVar("_Answer")
 UNTOLD = (OSError, ValueError, IndexError, ArithmeticError, RuntimeError, RuntimeWarning, psutil.Error)
 # What of it is missing is none of the figures used here, and no line for a user.
 warnings.filterwarnings("ignore", ".*memory stats couldn't be determined", RuntimeWarning)
-TIMEOUT_S = 2.0
-KILL_GRACE_S = 0.5
-OUTPUT_CAP_BYTES = 65536
+TIMEOUT_S, KILL_GRACE_S, OUTPUT_CAP_BYTES = 2.0, 0.5, 65536
 SYSTEM_PATH: Mapping[str, str] = {"PATH": os.defpath}
 PASSED_ON = (
     *("PATH", "HOME", "USER", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OLLAMA_HOST", "OLLAMA_MODELS"),
@@ -70,18 +68,11 @@ def run_command(
     program = shutil.which(command[0], path=environ.get("PATH", ""))
     if program is None:
         return None
+    env = {**{name: environ[name] for name in PASSED_ON if name in environ}, "LC_ALL": "C"}
     try:
-        process = subprocess.Popen(
-            [*_WHEN_TOLD, program, *command[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**{name: environ[name] for name in PASSED_ON if name in environ}, "LC_ALL": "C"},
-            start_new_session=True,
-        )
+        process = start_adopted([*_WHEN_TOLD, program, *command[1:]], env=env)
     except (OSError, ValueError):
         return None
-    adopt(process.pid)
     try:
         with suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as pipe:
             pipe.write(b"\n")
@@ -92,29 +83,22 @@ def run_command(
 
 
 def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, int | None]:
-    """The output up to the cap, and the exit code.
-
-    A tool that is not done in time is killed with its whole group: a child of it may hold the pipe.
-    """
-    output, at_end = bytearray(), False
+    """The output up to the cap, and the exit code; None for a tool that is not done in time, and killed."""
+    output, part = b"", b"?"
     with cast(IO[bytes], process.stdout) as pipe, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
-        while len(output) < OUTPUT_CAP_BYTES and not at_end:
-            if not selector.select(max(0.0, deadline_s - time.monotonic())):
-                break
-            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES)
+        while part and len(output) < OUTPUT_CAP_BYTES and selector.select(max(0.0, deadline_s - time.monotonic())):
+            part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES - len(output))
             output += part
-            at_end = not part
-    raw = bytes(output[:OUTPUT_CAP_BYTES])
-    if at_end:
+    if not part:
         with suppress(subprocess.TimeoutExpired):
-            return raw, process.wait(max(0.0, deadline_s - time.monotonic()))
+            return output, process.wait(max(0.0, deadline_s - time.monotonic()))
     signal_group(process.pid, signal.SIGKILL)
-    exit_code = None
     # One stuck in the kernel (a dead network disk, a broken GPU driver) cannot be waited for.
     with suppress(subprocess.TimeoutExpired):
         exit_code = process.wait(KILL_GRACE_S)
-    return raw, exit_code if exit_code is not None and exit_code >= 0 else None
+        return output, exit_code if exit_code >= 0 else None
+    return output, None
 
 
 def run_together(

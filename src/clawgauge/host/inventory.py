@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, read_text, run_together
-from clawgauge.host.gpus import MACOS_QUERY, NVIDIA_QUERY, ROCM_QUERY, parse_macos, parse_nvidia, parse_rocm
+from clawgauge.host.snapshot import MACOS_QUERY, NVIDIA_QUERY, ROCM_QUERY, parse_macos, parse_nvidia, parse_rocm
 from clawgauge.records import SCHEMA_VERSION, Inventory, ModelInfo, ProviderProbe
 
 PACKAGES = ("clawgauge", "httptools", "msgspec", "google-re2", "rich", "psutil", "pyyaml", "uvloop", "xllamacpp")
@@ -46,37 +46,28 @@ def collect_inventory(providers: Sequence[ProviderProbe], *, environ: Mapping[st
     outputs = run_together(questions, environ)
     gpus = parse_nvidia(outputs["nvidia-smi"]) + parse_rocm(outputs["rocm-smi"])
     return Inventory(
-        schema_version=SCHEMA_VERSION,
-        collected_at_ms=time.time_ns() // 1_000_000,
-        python_version=platform.python_version(),
-        packages=package_versions(),
-        host=describe_host(environ),
-        cpu=describe_cpu(environ),
-        memory=describe_memory(),
-        gpus=gpus + parse_macos(outputs["system_profiler"]),
+        schema_version=SCHEMA_VERSION, collected_at_ms=time.time_ns() // 1_000_000,
+        python_version=platform.python_version(), packages=package_versions(),
+        host=describe_host(environ), cpu=describe_cpu(environ), memory=describe_memory(),
+        gpus=gpus + parse_macos(outputs["system_profiler"]), providers=list(providers),
         ollama_list=probe.models if probe else _parse_ollama_list(outputs["ollama list"]),
         cli_versions={name: _read_version(outputs[name]) for name in CLI_PROGRAMS},
-        providers=list(providers),
-    )
+    )  # fmt: skip
 
 
 def _parse_ollama_list(output: CommandOutput | None) -> list[ModelInfo] | None:
     """The rows of `ollama list`; None where there is no Ollama or its server is not running."""
     if output is None or output.exit_code != 0:
         return None
-    models = []
-    for row in filter(None, map(_LISTED_MODEL.match, output.text.splitlines())):
-        # Ollama rounds what it prints, in decimal units: near, not exact.
-        size_bytes = round(float(row[3]) * _SIZE_UNITS[row[4]]) if row[3] else None
-        models.append(ModelInfo(name=row[1], digest=row[2], size_bytes=size_bytes))
-    return models
+    rows = [row.groups() for row in map(_LISTED_MODEL.match, output.text.splitlines()) if row]
+    # Ollama rounds what it prints, in decimal units: near, not exact.
+    sizes = [round(float(size) * _SIZE_UNITS[unit]) if size else None for _, _, size, unit in rows]
+    return [ModelInfo(name=row[0], digest=row[1], size_bytes=n) for row, n in zip(rows, sizes, strict=True)]
 
 
 def _read_version(output: CommandOutput | None) -> str | None:
     """The line that has a version number in it, as `ollama` without its server warns before and while it says it."""
-    if output is None:
-        return None
-    numbered = (line.strip() for line in output.text.splitlines() if re.search(r"\d+\.\d+", line))
+    numbered = (line.strip() for line in (output.text if output else "").splitlines() if re.search(r"\d+\.\d+", line))
     return next(numbered, "").removeprefix("Warning: ")[:VERSION_LENGTH] or None
 
 
@@ -92,21 +83,17 @@ def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, An
     """Name and kind of the system. `root` is where its /proc, /sys and /run are."""
     system = os.uname()
     return {
-        "hostname": system.nodename,
-        "system": system.sysname,
-        "release": system.release,
-        "machine": system.machine,
+        "hostname": system.nodename, "system": system.sysname, "release": system.release, "machine": system.machine,
         "distribution": ask(lambda: platform.freedesktop_os_release().get("PRETTY_NAME")),
         "container": _find_container(environ, root, system.release),
         "python_implementation": platform.python_implementation(),
-    }
+    }  # fmt: skip
 
 
 def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
     """Model, cores and speed. `usable_cores` is what this process may run on, `quota_cores` what a container grants."""
-    lines = read_text(root / "proc/cpuinfo").splitlines()
     # The first processor's block, and what stands after the last (boards name themselves there).
-    pairs = (line.partition(":") for line in reversed(lines))
+    pairs = (line.partition(":") for line in reversed(read_text(root / "proc/cpuinfo").splitlines()))
     told = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     frequency = ask(psutil.cpu_freq)
     quota, _, period = (read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
@@ -114,14 +101,13 @@ def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any
     return {
         "model": told.get("model name") or told.get("Model") or _ask_tools(environ),
         "physical_cores": ask(lambda: psutil.cpu_count(logical=False)),
-        "logical_cores": os.cpu_count(),
-        "usable_cores": ask(count_usable_cores),
+        "logical_cores": os.cpu_count(), "usable_cores": ask(count_usable_cores),
         "quota_cores": None if quota == "max" else ask(lambda: round(int(quota) / int(period), 2)),
         "frequency_mhz": round(frequency.current) or None if frequency else None,
         "max_frequency_mhz": round(frequency.max) or None if frequency else None,
         "governor": read_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
         "flags": [flag for flag in TELLING_FLAGS if flag in flags],
-    }
+    }  # fmt: skip
 
 
 def describe_memory(root: Path = ROOT) -> dict[str, Any]:
@@ -129,32 +115,26 @@ def describe_memory(root: Path = ROOT) -> dict[str, Any]:
     groups = root / "sys/fs/cgroup"
     limit = read_text(groups / "memory.max") or read_text(groups / "memory/memory.limit_in_bytes")
     return {
-        "total_bytes": memory.total if memory else None,
-        "available_bytes": memory.available if memory else None,
+        "total_bytes": memory.total if memory else None, "available_bytes": memory.available if memory else None,
         "swap_total_bytes": swap.total if swap else None,
         # Version 1 of cgroups says "no limit" with a number near 2^63.
         "limit_bytes": int(limit) if limit.isdecimal() and int(limit) < 1 << 60 else None,
-    }
+    }  # fmt: skip
 
 
 def _find_container(environ: Mapping[str, str], root: Path, release: str) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
-    for path, name in CONTAINER_MARKS.items():
-        if (root / path).exists():
-            return name
-    if named := read_text(root / "run/systemd/container"):
-        return named
     groups = read_text(root / "proc/self/cgroup")
-    marked = next((mark for mark in CGROUP_MARKS if mark in groups), None)
-    return marked or ("wsl" if "microsoft" in release.lower() else None)
+    signs = [name for path, name in CONTAINER_MARKS.items() if (root / path).exists()]
+    signs += [read_text(root / "run/systemd/container"), *(mark for mark in CGROUP_MARKS if mark in groups)]
+    return next(filter(None, signs), "wsl" if "microsoft" in release.lower() else None)
 
 
 def _ask_tools(environ: Mapping[str, str]) -> str | None:
     """The model where /proc does not say it: on macOS, and on ARM, whose names lscpu knows by heart."""
-    questions = {"sysctl": ("sysctl", "-n", "machdep.cpu.brand_string"), "lscpu": ("lscpu",)}
-    outputs = run_together(questions, environ)
-    brand, listing = outputs["sysctl"], outputs["lscpu"]
+    outputs = run_together({"brand": ("sysctl", "-n", "machdep.cpu.brand_string"), "listing": ("lscpu",)}, environ)
+    brand, listing = outputs["brand"], outputs["listing"]
     if brand and brand.exit_code == 0 and brand.text.strip():
         return brand.text.strip()
     rows = (line.partition(":") for line in listing.text.splitlines()) if listing else ()

@@ -1,8 +1,7 @@
-"""What things in a run folder are called, the one way to open them, and bytes that last.
+"""What is in a run folder, the one way to open it, bytes that last; one record as one line of JSON, with no secret.
 
-A run folder may come from anyone, so nothing in it is followed and nothing in it is waited for: a name is looked up in
-the folder's own descriptor, links are not followed, and only a regular file is read or written. Where a system has no
-such descriptors (Windows), the same is asked of the path before it is opened and of the file after.
+A run folder may come from anyone, so nothing in it is followed or waited for: a name is looked up in the folder's own
+descriptor (on Windows by its path, before and after), and only a regular file is read or written.
 """
 
 from __future__ import annotations
@@ -11,49 +10,42 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
+import msgspec
+
+from clawgauge.characters import repair_value
 from clawgauge.errors import ClawgaugeError, DiskFailure, RunFolderError
 from clawgauge.records import Target
+from clawgauge.secrets import SecretMask, mask_strings
 
-CONFIG = "config.json"
-INVENTORY = "inventory.json"
-RESULTS = "results.jsonl"
-SUMMARY = "summary.json"
-EVENTS = "events.jsonl"
-SUPERSEDED = "superseded.jsonl"
-TORN = "results.torn"
-LOCK = ".lock"
+CONFIG, INVENTORY, RESULTS, SUMMARY = "config.json", "inventory.json", "results.jsonl", "summary.json"
+EVENTS, SUPERSEDED, TORN, LOCK = "events.jsonl", "superseded.jsonl", "results.torn", ".lock"
 
 RECORDS = frozenset({CONFIG, INVENTORY, RESULTS, SUMMARY, EVENTS, SUPERSEDED, TORN, LOCK})
 
 LATEST = "latest"
 """The word that stands for the most recent run on the command line, so no run may bear it."""
 
-MAX_RUN_ID_CHARS = 120
-_MAX_NAME_BYTES = 240
+MAX_RUN_ID_CHARS, _MAX_NAME_BYTES = 120, 240
 _WINDOWS_CHARACTERS = frozenset('<>:"|?*')
-_WINDOWS_DEVICES = frozenset(
-    {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in range(1, 10)}
-)
+_DOS_DEVICES = frozenset({"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)})
 # Control, format (bidi marks among them), surrogate, line and paragraph separator: a name a person cannot read back.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-MAX_TAG_CHARS = 120
-_HASH_CHARS = 16
+MAX_TAG_CHARS, _HASH_CHARS = 120, 16
 # A plain tag can be read back in one way only: the model has no '_', so the last '_' ends the provider; '@' and '~' are
 # in neither; and there are no capitals, so file systems that ignore case tell plain tags apart.
-_PLAIN_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_.-]*")
-_PLAIN_MODEL = re.compile(r"[a-z0-9.-]+")
-_PLAIN_LEVEL = re.compile(r"[a-z]+")
+_PLAIN_TARGET = re.compile(r'\["[a-z0-9][a-z0-9_.-]*", "[a-z0-9.-]+", (?:null|"[a-z]+")\]')
 _UNSAFE_RUN = re.compile(r"[^a-z0-9_.@-]+")
 READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20
@@ -74,6 +66,20 @@ _KINDS = {
     stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
 }  # fmt: skip
+# As UTF-8: DEL, the C1 controls and the separators, which raw end a line for some reader or move a terminal's cursor,
+# and what `characters.UNSEEN` names. Nothing is looked behind: the search would take ten times as long.
+_UNSAFE_BYTES = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
+    rb"|\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf]|\xa0\x80)|\xe3\x85\xa4"
+    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb9-\xbb])|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\xbf]{2}"
+)
+_JOINERS = ("\u200c".encode(), "\u200d".encode())
+_VARIATION_LEAD = b"\xef\xb8"
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+KEY_WITHHELD = "key_withheld: the reply held one of your keys, recorded as ***; the verdict is of the reply as it came"
+# The one mask of this process, where it has secrets to mask.
+_mask: list[SecretMask] = []
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -89,19 +95,21 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def disk_failure(path: Path, error: OSError) -> DiskFailure:
-    return DiskFailure(
-        f"Cannot write {path} ({error.strerror or error}); what was recorded before stands: "
-        "make room on the disk, then go on with --resume."
-    )
+    why = f"Cannot write {path} ({error.strerror or error})"
+    return DiskFailure(f"{why}; what was recorded before stands: {way_out(error)}, then go on with --resume.")
+
+
+def way_out(error: BaseException | None) -> str:
+    refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+    return "give this user leave to write there" if refused else "make room on the disk"
 
 
 def folder_failure(path: Path, error: OSError) -> ClawgaugeError:
     """The error for a folder that cannot be made or written: a full disk, or a place the user must change."""
     if error.errno in FULL:
         return disk_failure(path, error)
-    return RunFolderError(
-        f"Cannot write to {path} ({error.strerror or error}); check its permissions or choose another --runs-dir."
-    )
+    why = f"Cannot write to {path} ({error.strerror or error})"
+    return RunFolderError(f"{why}; check its permissions or choose another --runs-dir.")
 
 
 class Directory:
@@ -118,36 +126,29 @@ class Directory:
 
     def open(self, name: str, flags: int, *, cap_bytes: int | None = None) -> int:
         """A descriptor of the regular file `name`; `RunFolderError` for anything else, or what is over its cap."""
-        self._refuse_foreign(name, self.stat(name))
+        self._refuse_foreign(name)
         fd = os.open(self.prefix + name, flags | _FILE_FLAGS, 0o666, dir_fd=self.fd)
         try:
+            self._refuse_foreign(name, fd)
             found = os.fstat(fd)
-            self._refuse_foreign(name, found)
             if cap_bytes is not None and found.st_size > cap_bytes:
-                raise RunFolderError(
-                    f"{self.path / name} has {found.st_size:,} bytes, and no run writes more than {cap_bytes:,} there; "
-                    "restore it from a copy."
-                )
+                much = f"{found.st_size:,} bytes, and no run writes more than {cap_bytes:,} there"
+                raise RunFolderError(f"{self.path / name} has {much}; restore it from a copy.")
             if flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
-                raise RunFolderError(
-                    f"{self.path / name} is a hard link: writing it would change another file too; "
-                    "put a copy in its place, and try again."
-                )
+                why = "a hard link: writing it would change another file too"
+                raise RunFolderError(f"{self.path / name} is {why}; put a copy in its place, and try again.")
         except BaseException:
             os.close(fd)
             raise
         return fd
 
-    def stat(self, name: str) -> os.stat_result | None:
-        """What bears `name`, itself and not what it may point to; None where nothing does."""
-        try:
-            return os.stat(self.prefix + name, dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
     def entries(self) -> dict[str, os.stat_result]:
-        names = os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208  # a descriptor has no Path
-        return {name: found for name in names if (found := self.stat(name)) is not None}
+        """What bears each name, itself and not what it may point to."""
+        found = {}
+        for name in os.listdir(self.path if self.fd is None else self.fd):  # noqa: PTH208  # a descriptor has no Path
+            with suppress(FileNotFoundError):
+                found[name] = os.stat(self.prefix + name, dir_fd=self.fd, follow_symlinks=False)
+        return found
 
     def unlink(self, name: str) -> None:
         os.unlink(self.prefix + name, dir_fd=self.fd)
@@ -160,7 +161,7 @@ class Directory:
     @contextmanager
     def staged(self, name: str) -> Iterator[BinaryIO]:
         """A file that takes the place of `name`, whole and synced, once the block ends well; else leaves no trace."""
-        self._refuse_foreign(name, self.stat(name))
+        self._refuse_foreign(name)
         temp = f".{name}.{os.getpid()}-{secrets.token_hex(6)}.tmp"
         fd = self.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -180,30 +181,29 @@ class Directory:
         """Raise `DiskFailure` unless the path still leads to this folder, and `name` in it to the open file `fd`."""
         if self.fd is None or not self._has_identity:
             return
-        if not is_same(self.path, self.fd):
-            raise DiskFailure(
-                f"Run folder {self.path} is no longer there: it was deleted, moved or replaced. "
-                "Nothing more is asked, because nothing more could be recorded; leave a run its folder until it ends."
-            )
-        if name is not None and fd is not None and not is_same(name, fd, self.fd):
-            raise DiskFailure(
-                f"{self.path / name} was deleted or replaced while the run was writing it. "
-                "Nothing more is asked, because nothing more could be recorded; leave a run its files until it ends."
-            )
+        why, what = f"Run folder {self.path} is no longer there: it was deleted, moved or replaced.", "folder"
+        if is_same(self.path, self.fd):
+            if name is None or fd is None or is_same(name, fd, self.fd):
+                return
+            why, what = f"{self.path / name} was deleted or replaced while the run was writing it.", "files"
+        more = f"Nothing more is asked, because nothing more could be recorded; leave a run its {what} until it ends."
+        raise DiskFailure(f"{why} {more}")
 
     def close(self) -> None:
-        """Harmless when repeated."""
         if self.fd is not None:
             os.close(self.fd)
             self.fd, self.prefix = None, f"{self.path}{os.sep}"
 
-    def _refuse_foreign(self, name: str, found: os.stat_result | None) -> None:
-        if found is not None and not stat.S_ISREG(found.st_mode):
+    def _refuse_foreign(self, name: str, fd: int | None = None) -> None:
+        """Raise where `name`, or the open file, is something else than a file; there may be none."""
+        try:
+            found = os.stat(self.prefix + name, dir_fd=self.fd, follow_symlinks=False) if fd is None else os.fstat(fd)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(found.st_mode):
             kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
-            raise RunFolderError(
-                f"{self.path / name} is {kind}, and nothing in a run folder but files is read or written; "
-                "take it away, and try again."
-            )
+            why = f"{self.path / name} is {kind}, and nothing in a run folder but files is read or written"
+            raise RunFolderError(f"{why}; take it away, and try again.")
 
 
 def open_file(folder: Path, name: str, cap_bytes: int | None = None) -> io.BufferedReader:
@@ -243,13 +243,13 @@ def is_barren(path: Path) -> bool:
     """Whether nothing was ever written into folder `path`: what a kill leaves in the first instant of a run."""
     try:
         with closing(Directory(path)) as directory:
-            return all(
-                stat.S_ISREG(found.st_mode)
-                and (name == LOCK or LEFTOVER.fullmatch(name) or (name == RESULTS and found.st_size == 0))
-                for name, found in directory.entries().items()
-            )
+            entries = directory.entries()
     except OSError:
         return False
+    if (results := entries.get(RESULTS)) is not None and results.st_size:
+        return False
+    spare = all(name in (LOCK, RESULTS) or LEFTOVER.fullmatch(name) for name in entries)
+    return spare and all(stat.S_ISREG(found.st_mode) for found in entries.values())
 
 
 def is_same(name: str | Path, fd: int, dir_fd: int | None = None) -> bool:
@@ -269,7 +269,7 @@ def check_run_id(run_id: str) -> None:
         "starts with a dot": run_id.startswith("."),
         "starts or ends with a space or a dot": run_id != run_id.strip() or run_id.endswith("."),
         'has one of < > : " | ? * in it': not _WINDOWS_CHARACTERS.isdisjoint(run_id),
-        "is a device name on Windows": run_id.partition(".")[0].rstrip().lower() in _WINDOWS_DEVICES,
+        "is a device name on Windows": run_id.partition(".")[0].rstrip().lower() in _DOS_DEVICES,
         f"is longer than {_MAX_NAME_BYTES} bytes": len(run_id.encode("utf-8", "replace")) > _MAX_NAME_BYTES,
         f"is longer than {MAX_RUN_ID_CHARS} characters": len(run_id) > MAX_RUN_ID_CHARS,
         "starts with a dash": run_id.startswith("-"),
@@ -282,16 +282,98 @@ def check_run_id(run_id: str) -> None:
 
 def resource_tag(target: Target) -> str:
     """The target's name where that is unmistakable, otherwise a readable likeness, `~` and a hash of the target."""
-    level = "" if target.thinking_level is None else f"@{target.thinking_level}"
-    name = f"{target.provider}_{target.model}{level}"
-    is_plain = (
-        _PLAIN_PROVIDER.fullmatch(target.provider)
-        and _PLAIN_MODEL.fullmatch(target.model)
-        and (target.thinking_level is None or _PLAIN_LEVEL.fullmatch(target.thinking_level))
-    )
-    if is_plain and len(name) <= MAX_TAG_CHARS:
-        return name
+    name = f"{target.provider}_{target.model}"
+    name += "" if target.thinking_level is None else f"@{target.thinking_level}"
     identity = json.dumps([target.provider, target.model, target.thinking_level])
+    if _PLAIN_TARGET.fullmatch(identity) and len(name) <= MAX_TAG_CHARS:
+        return name
     digest = hashlib.sha256(identity.encode()).hexdigest()[:_HASH_CHARS]
     likeness = _UNSAFE_RUN.sub("-", name.lower()).lstrip(".@-")[: MAX_TAG_CHARS - _HASH_CHARS - 1]
     return f"{likeness}~{digest}"
+
+
+def encode_line(record: Any) -> bytes:
+    """`record` as one line, newline included. Broken Unicode is repaired, never an error."""
+    try:
+        encoded = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        repaired, lost = repair_value(msgspec.to_builtins(record))
+        if lost and isinstance(repaired, dict) and "text_repaired" in repaired:
+            repaired["text_repaired"] = True
+        encoded = msgspec.json.encode(repaired)
+    if not encoded.isascii() or b"\x7f" in encoded:
+        encoded = _UNSAFE_BYTES.sub(_escape, encoded)
+    return encoded + b"\n"
+
+
+def encode_document(record: Any, *, pretty: bool = True) -> bytes:
+    """`record` as a whole file, indented for a person unless told otherwise."""
+    encoded = encode_line(record)
+    return msgspec.json.format(encoded, indent=2) + b"\n" if pretty else encoded
+
+
+def decode_object(line: bytes, *, lenient: bool = False) -> dict[str, Any] | None:
+    """The JSON object `line` holds, or None. Reads lone surrogate escapes, which msgspec refuses, as U+FFFD. With
+    `lenient`, what a reader that skips a value would not see does not spoil the line either: bytes that are no UTF-8
+    become U+FFFD, numbers that no machine holds None."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not lenient and not _SURROGATE_ESCAPE.search(line):
+            return None
+        numbers: Any = dict.fromkeys(("parse_int", "parse_float"), _parse_number if lenient else None)
+        try:
+            text = line.decode("utf-8", "replace" if lenient else "strict")
+            value = repair_value(json.loads(text, parse_constant=_refuse_constant, **numbers))[0]
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+decode_line = partial(decode_object, lenient=True)
+
+
+def _parse_number(text: str) -> int | float | None:
+    try:
+        value = float(text) if set(text) & set(".eE") else int(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    found = match.group()
+    # Within a JSON string there is always a byte on either side.
+    follows, leads = match.string[match.start() - 1] >= 0x80, match.string[match.end()] >= 0x80
+    if follows and (found.startswith(_VARIATION_LEAD) or (leads and found in _JOINERS)):
+        return found
+    return json.dumps(found.decode())[1:-1].encode()
+
+
+def withhold(secrets: Collection[str], own_words: str = "") -> None:
+    """Nothing that this process writes from now on holds one; what but looks like it in `own_words` may pass."""
+    _mask[:] = [SecretMask(secrets, own_words)] if secrets else []
+
+
+def clean(data: bytes, warning: str = "") -> bytes:
+    """A whole file, JSON or text, or one line of JSON, with every known secret replaced by `***`. A record where one
+    was taken out is given the `warning`, so that nobody takes the masked text for what the model wrote, or judges it
+    again."""
+    if not _mask or not _mask[0].finds(data):
+        return data
+    mask = _mask[0].mask
+    try:
+        document = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return mask(data.decode("utf-8", "replace")).encode()
+    # Masked in its texts and not in its bytes: half an escape left over would break the file.
+    masked = mask_strings(document, mask)
+    if masked == document:
+        return data
+    if warning:
+        masked["warnings"].append(warning)
+    return encode_document(masked, pretty=data.count(b"\n") > 1)

@@ -1,12 +1,12 @@
-"""A run folder read back: its documents and events, results.jsonl as a stream of typed records, and its cells.
-
-Reading needs no lock, no right to write and no event loop. What cannot be read is counted.
-"""
+"""A run folder found and read back: documents, events, results as typed records. What cannot be read is counted."""
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
+import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
@@ -19,14 +19,19 @@ import msgspec
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import disk
+from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, decode_line, decode_object, is_barren, open_file, stat_file
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
-from clawgauge.journal.lines import decode_line, decode_object
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
+from clawgauge.records.run import fill_contexts
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
-CAP_BYTES = {disk.CONFIG: 256 << 20, disk.INVENTORY: 32 << 20, disk.SUMMARY: 64 << 20, disk.EVENTS: 1 << 30}
+CAP_BYTES = {CONFIG: 256 << 20, disk.INVENTORY: 32 << 20, disk.SUMMARY: 64 << 20, disk.EVENTS: 1 << 30}
+_MAX_SUGGESTIONS = 5
+_LOOKED_AT_BYTES = 4 << 20
+_LOAD = re.compile(rb'"load": *\{"client"')
+_ANSWERED = re.compile(rb'"availability_status": *"ok"')
 _END_OF_YEAR_9999_MS = 253_402_300_799_999
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # What a required field is where a line does not say, whichever of these its type takes.
@@ -40,18 +45,16 @@ class _Birth(msgspec.Struct):
 
 def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:
     """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
-
-    `raw_config` saves reading config.json again. The first harness recorded no start, but wrote its config.json at it.
-    """
+    `raw_config` saves reading config.json again. The first harness recorded no start, but wrote its config.json at
+    it."""
     try:
         if raw_config is not None:
             return msgspec.convert(raw_config, _Birth).created_at_ms
-        config = disk.read_file(path, disk.CONFIG, CAP_BYTES[disk.CONFIG]) or b""
-        return msgspec.json.decode(config, type=_Birth).created_at_ms
+        return msgspec.json.decode(disk.read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b"", type=_Birth).created_at_ms
     except (OSError, RunFolderError, *_REFUSALS):
         pass
-    for name in (disk.CONFIG, disk.RESULTS):
-        if (found := disk.stat_file(path, name)) is not None:
+    for name in (CONFIG, RESULTS):
+        if (found := stat_file(path, name)) is not None:
             return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
 
@@ -70,8 +73,8 @@ def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T
     version = raw["schema_version"]
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
-    # A suite may hold a number of any length in its prompts; nothing else does.
-    if not _has_plain_numbers({key: value for key, value in raw.items() if key != "prompts"}):
+    # A suite may hold a number of any length in its prompts and their contexts; nothing else does.
+    if not _has_plain_numbers({key: value for key, value in raw.items() if key not in ("prompts", "contexts")}):
         raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
     try:
         return msgspec.convert(raw, document)
@@ -81,16 +84,15 @@ def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T
 
 def _has_plain_numbers(value: dict[str, Any]) -> bool:
     """Whether all numbers fit 64 bits: a longer one can be no quantity, and spoils every sum it comes into."""
-    try:
+    with suppress(OverflowError):
         msgspec.msgpack.encode(value)
-    except OverflowError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
     try:
-        data = disk.read_file(folder, name, CAP_BYTES[name])
+        data = disk.read_file(folder, name, CAP_BYTES.get(name, CAP_BYTES[disk.INVENTORY]))
     except OSError as error:
         raise _unreadable(folder / name, error) from error
     if data is None:
@@ -103,7 +105,7 @@ def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
 
 def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     try:
-        with disk.open_file(folder, name, CAP_BYTES.get(name)) as file:
+        with open_file(folder, name, CAP_BYTES.get(name)) as file:
             yield from (raw for raw in map(decode_line, disk.read_lines(file)) if raw is not None)
     except FileNotFoundError:
         return
@@ -116,17 +118,13 @@ def _unreadable(path: Path, error: OSError) -> RunFolderError:
 
 
 class RunReader(Generic[T]):
-    """A run folder, ours or the first harness's: its documents, and its results as records of one type.
-
-    Documents are remembered; results are read from the file anew each time. After a full pass `n_unreadable_lines` says
-    how many whole lines were no record. A last line cut short, as in a run that is being written or was killed, is not
-    counted.
-    """
+    """A run folder, ours or the first harness's: its documents, and its results as records of one type. Documents are
+    remembered; results are read from the file anew each time. After a full pass `n_unreadable_lines` says how many
+    whole lines were no record. A last line cut short, as in a run that is being written or was killed, is not
+    counted."""
 
     def __init__(self, path: Path, record: type[T]) -> None:
-        self.path = path
-        self.n_unreadable_lines = 0
-        self._record = record
+        self.path, self._record, self.n_unreadable_lines = path, record, 0
         # What the first harness wrote among its results, once they have been gone through.
         self._old_events: list[Event] | None = None
 
@@ -137,7 +135,7 @@ class RunReader(Generic[T]):
     @cached_property
     def raw_config(self) -> dict[str, Any] | None:
         """config.json as it stands, whoever made it; None where there is none."""
-        return _read_object(self.path, disk.CONFIG)
+        return _read_object(self.path, CONFIG)
 
     @property
     def _readable_config(self) -> dict[str, Any] | None:
@@ -149,11 +147,22 @@ class RunReader(Generic[T]):
     @cached_property
     def config(self) -> RunConfig | None:
         """config.json; None where there is none, or where the first harness made it."""
-        return _as_document(self.path / disk.CONFIG, self.raw_config, RunConfig)
+        config = _as_document(self.path / disk.CONFIG, self.raw_config, RunConfig)
+        if config is None or not config.contexts:
+            return config
+        try:
+            return msgspec.structs.replace(config, prompts=list(fill_contexts(config.contexts, config.prompts)))
+        except ValueError as error:
+            raise RunFolderError(f"{self.path / disk.CONFIG} cannot be read: {error}") from error
 
     @cached_property
     def inventory(self) -> Inventory | None:
-        return _as_document(self.path / disk.INVENTORY, _read_object(self.path, disk.INVENTORY), Inventory)
+        return self.inventory_of("")
+
+    def inventory_of(self, node: str) -> Inventory | None:
+        """The machine of a node of a fleet; without a name, that of this program."""
+        name = f"inventory_{node}.json" if node else disk.INVENTORY
+        return _as_document(self.path / name, _read_object(self.path, name), Inventory)
 
     @cached_property
     def summary(self) -> RunSummary | None:
@@ -166,39 +175,32 @@ class RunReader(Generic[T]):
 
     @cached_property
     def events(self) -> list[Event]:
-        """events.jsonl, in order, and what the first harness wrote among its results.
-
-        A line that is no event is passed over: events explain a run, they do not count in it.
-        """
+        """events.jsonl, in order, and what the first harness wrote among its results; others are passed over."""
         read = partial(msgspec.convert, type=Event)
         events = [event for raw in _read_objects(self.path, disk.EVENTS) for event in _as_event(raw, read)]
         if self._old_events is None and self.first_harness:
-            among = (raw for raw in _read_objects(self.path, disk.RESULTS) if raw.get("record_type") == "event")
+            among = (raw for raw in _read_objects(self.path, RESULTS) if raw.get("record_type") == "event")
             return events + [event for raw in among for event in _as_event(raw, upgrade_event)]
         return events + (self._old_events or [])
 
     @cached_property
     def first_harness(self) -> bool:
         """Whether the first harness made the folder: by its config.json, else by its first telling line."""
-        config = self._readable_config
         # Every config.json of ours has a schema version; the first harness knew none.
-        if config is not None and "schema_version" in config:
+        if "schema_version" in (self._readable_config or ()):
             return False
-        with suppress(OSError, RunFolderError), disk.open_file(self.path, disk.RESULTS) as file:
+        with suppress(OSError, RunFolderError), open_file(self.path, RESULTS) as file:
             return self._tells_first_harness(file)
-        return config is not None
+        return self._readable_config is not None
 
     def _tells_first_harness(self, file: BinaryIO) -> bool:
-        config = self._readable_config
-        if config is not None and "schema_version" in config:
-            return False
         for line in disk.read_lines(file):
             verdict = tells_first_harness(decode_line(line) or {})
             if verdict is not None:
                 return verdict
             if not line.endswith(b"\n"):
                 _skip_rest_of_line(file)
-        return config is not None
+        return self._readable_config is not None
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(records for records, _ in self.batches(1))
@@ -208,7 +210,9 @@ class RunReader(Generic[T]):
         self.n_unreadable_lines, self._old_events = 0, []
         try:
             with open_results(self.path) as file:
-                self.first_harness = self._tells_first_harness(file)
+                # Not by the property: this file is open.
+                ours = "schema_version" in (self._readable_config or ())
+                self.first_harness = not ours and self._tells_first_harness(file)
                 file.seek(0)
                 decode: Callable[[bytes], T | None] = msgspec.json.Decoder(self._record).decode
                 decode = self._old_decoder() if self.first_harness else decode
@@ -233,7 +237,7 @@ class RunReader(Generic[T]):
                 if batch:
                     yield batch, offsets
         except OSError as error:
-            raise _unreadable(self.path / disk.RESULTS, error) from error
+            raise _unreadable(self.path / RESULTS, error) from error
 
     def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
         """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
@@ -250,24 +254,17 @@ class RunReader(Generic[T]):
         return None
 
     def _old_decoder(self) -> Callable[[bytes], T | None]:
-        upgrade, record = Upgrade(self.path.resolve().name), self._record
-        events: list[Event] = []
+        upgrade, events = Upgrade(self.path.resolve().name), list[Event]()
         self._old_events = events
 
         def decode(line: bytes) -> T | None:
-            raw = decode_line(line)
-            if raw is not None and raw.get("record_type") == "event":
+            raw = decode_line(line) or {}
+            if raw.get("record_type") == "event":
                 events.extend(_as_event(raw, upgrade_event))
                 return None
-            result = None if raw is None else upgrade.result(raw)
-            if result is None:
+            if (result := upgrade.result(raw)) is None:
                 raise msgspec.DecodeError("not a result")
-            if record is Result:
-                return cast(T, result)
-            try:
-                return msgspec.convert(result, record, from_attributes=True)
-            except msgspec.ValidationError:
-                return _fit(msgspec.to_builtins(result), record)
+            return cast(T, result) if self._record is Result else _fit(msgspec.to_builtins(result), self._record)
 
         return decode
 
@@ -301,42 +298,33 @@ def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> RunReader[A
 def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
     """The lines that `--retry-errors` moved aside in run folder `path`, each as a `type`; others are passed over."""
     decode = line_decoder(type)
-    with suppress(FileNotFoundError), disk.open_file(path, disk.SUPERSEDED) as file:
+    with suppress(FileNotFoundError), open_file(path, disk.SUPERSEDED) as file:
         yield from (record for line in disk.read_lines(file) if (record := decode(line)) is not None)
 
 
 def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
-    """Reads one line exactly as `iter_results` would; None for a line that is no record.
-
-    With `fitting`, one of which a field had to be given up is none either: for whoever writes it anew.
-    """
+    """Reads one line as `iter_results` would, or None; with `fitting`, none of which a field had to be given up."""
     fast = msgspec.json.Decoder(record).decode
 
     def decode(line: bytes) -> T | None:
-        try:
+        with suppress(*_REFUSALS):
             return fast(line)
-        except _REFUSALS:
-            if fitting:
-                # Only its text may be repaired.
-                try:
-                    msgspec.convert(decode_object(line), record)
-                except msgspec.ValidationError:
-                    return None
+        with suppress(msgspec.ValidationError):
+            if fitting:  # only its text may be repaired
+                msgspec.convert(decode_object(line), record)
             return decode_again(line, record)
+        return None
 
     return decode
 
 
 def decode_again(line: bytes, record: type[T]) -> T | None:
     """What msgspec refused at once, read the slow way; None where it is no record to anyone."""
-    raw = decode_line(line)
-    if raw is None:
-        return None
-    try:
+    raw = decode_line(line) or {}
+    with suppress(msgspec.ValidationError):
         msgspec.convert(raw, CellRow)
-    except msgspec.ValidationError:
-        return None
-    return _fit(raw, record)
+        return _fit(raw, record)
+    return None
 
 
 def _fit(raw: dict[str, Any], record: type[T]) -> T:
@@ -355,11 +343,11 @@ def _fit(raw: dict[str, Any], record: type[T]) -> T:
 
 def open_results(folder: Path) -> BinaryIO:
     try:
-        return disk.open_file(folder, disk.RESULTS)
+        return open_file(folder, RESULTS)
     except FileNotFoundError as error:
-        raise RunFolderError(f"{folder} has no {disk.RESULTS}; name the folder of a run.") from error
+        raise RunFolderError(f"{folder} has no {RESULTS}; name the folder of a run.") from error
     except OSError as error:
-        raise _unreadable(folder / disk.RESULTS, error) from error
+        raise _unreadable(folder / RESULTS, error) from error
 
 
 def _skip_rest_of_line(file: BinaryIO) -> None:
@@ -383,18 +371,73 @@ class CellKey(NamedTuple):
     repeat: int
 
 
-def cell_key(result: Result | CellRow) -> CellKey:
-    return CellKey(
-        # Many lines share few names: one copy of each keeps a large index small.
-        intern(result.provider),
-        intern(result.model),
-        result.thinking_level,
-        intern(result.suite),
-        intern(result.prompt_id),
-        result.repeat,
-    )
+def cell_key(row: Result | CellRow) -> CellKey:
+    # Many lines share few names: one copy of each keeps a large index small.
+    provider, model, suite, prompt_id = map(intern, (row.provider, row.model, row.suite, row.prompt_id))
+    return CellKey(provider, model, row.thinking_level, suite, prompt_id, row.repeat)
 
 
 def index_cells(path: Path) -> dict[CellKey, Status]:
     """How every cell recorded in run folder `path` ended, by its last line. Unreadable lines fill no cell."""
     return {cell_key(line): line.availability_status for line in iter_results(path, CellRow)}
+
+
+def locate_run(ref: str, runs_dir: Path, *, answered: bool = True, loads: bool = True) -> Path:
+    """The folder of the run `ref`: `latest`, a run id under `runs_dir`, or a path to a run folder. `latest` is the
+    newest run in which something was `answered`, unless there is none or that does not matter; one that only `loads` a
+    server can be left out."""
+    if ref == LATEST:
+        runs = []
+        for path in list_runs(runs_dir):
+            found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
+            # What only looks like a run must not stand in front of those that are.
+            if all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found):
+                if not answered or _has_answer(path, loads=loads):
+                    return path
+                runs.append(path)
+        if runs:
+            return runs[0]
+        raise RunFolderError(f"There is no run in {runs_dir}; make one with `clawgauge run`, or name its --runs-dir.")
+    by_id, by_path = runs_dir / ref, Path(ref)
+    # A ref with a path in it is never a run id, though `runs_dir / ref` may well exist.
+    is_plain = by_path.name == ref and ref != ".."
+    for candidate in (by_id, by_path) if is_plain else (by_path,):
+        if ref and is_run_folder(candidate):
+            return candidate
+    looked_for = f"{by_id} and ./{by_path}" if is_plain else str(by_path)
+    names = [path.name for path in list_runs(runs_dir)]
+    hint = f"{runs_dir} holds no run; check --runs-dir."
+    if names:
+        containing = [name for name in names if ref and ref in name]
+        near = containing or difflib.get_close_matches(ref, names, n=_MAX_SUGGESTIONS, cutoff=0.5) or names
+        shown = ", ".join([*near[:_MAX_SUGGESTIONS], *(["…"] if len(near) > _MAX_SUGGESTIONS else [])])
+        hint = f"Runs in {runs_dir}: {shown}."
+    raise RunFolderError(f"There is no run {ref!r}: looked for {looked_for}. {hint}")
+
+
+def _has_answer(path: Path, *, loads: bool) -> bool:
+    """Whether one of the first calls on record was answered: of a run that was dead, none is."""
+    try:
+        with open_file(path, RESULTS) as file:
+            head = file.read(_LOOKED_AT_BYTES)
+            return _ANSWERED.search(head) is not None and (loads or _LOAD.search(head) is None)
+    except (OSError, RunFolderError):
+        return False
+
+
+def list_runs(runs_dir: Path) -> list[Path]:
+    """Every run folder in `runs_dir`, the most recently started first; anything else there is passed over."""
+    try:
+        found = [path for path in runs_dir.iterdir() if not path.name.startswith(".") and is_run_folder(path)]
+    except OSError:
+        return []
+    runs = [path for path in found if not is_barren(path)]
+    return sorted(runs, key=lambda path: (started_at_ms(path), path.name), reverse=True)
+
+
+def is_run_folder(path: Path) -> bool:
+    """A folder with a config.json or a results.jsonl in it, whatever these are."""
+    try:
+        return path.is_dir() and (stat_file(path, CONFIG) is not None or stat_file(path, RESULTS) is not None)
+    except OSError:
+        return False

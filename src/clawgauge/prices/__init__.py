@@ -1,8 +1,7 @@
 """What a call costs: a dated, sourced table, looked up by the exact name of a model, and one formula.
 
-A dated model name and its alias have been sold at different prices before, so each is its own entry or none. A model
-that is not in the table, a call without counts, or a prompt longer than the price holds for has no cost here, which is
-not the same as a cost of zero.
+A dated model name and its alias have been sold at different prices, so each is its own entry or none. What is not in
+the table, has no counts, or is longer than the price holds for has no cost here, which is not a cost of zero.
 """
 
 from __future__ import annotations
@@ -11,19 +10,21 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from clawgauge.errors import ConfigError
-from clawgauge.proxies import host_of, is_loopback
+from clawgauge.proxies import is_loopback
 from clawgauge.records import Price as Price
+from clawgauge.records import RunConfig, Target
 from clawgauge.small_file import read_toml
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
 _VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
-_LOCAL_TYPES = frozenset({"ollama_openai", "embedded"})
-_HTTP_TYPES = frozenset({"openai_responses", "openai_chat"})
+_LOCAL_TYPES = frozenset({"ollama", "ollama_openai", "embedded"})
+_HTTP_TYPES = frozenset({"anthropic_messages", "openai_responses", "openai_chat"})
 
 
 class Tokens(NamedTuple):
@@ -36,9 +37,8 @@ class Tokens(NamedTuple):
 
 def cost_usd(price: Price, tokens: Tokens) -> float | None:
     """The cost of one call, or None where the counts or the price do not cover it."""
-    if tokens.input is None or tokens.output is None:
-        return None
-    if price.max_input_tokens is not None and tokens.input > price.max_input_tokens:
+    most = price.max_input_tokens
+    if tokens.input is None or tokens.output is None or (most is not None and tokens.input > most):
         return None
     cached = min(tokens.cached_input or 0, tokens.input)
     if cached and price.cached_input is None:
@@ -61,11 +61,27 @@ class PriceTable:
         self.usd_per_kwh = usd_per_kwh
 
     def find(self, provider: str, model: str, settings: Mapping[str, Any]) -> Price | None:
-        """The price of a target: the user's for that provider first, else its vendor's.
-
-        `settings` is what config.json says of the provider: its type and address tell whose prices hold.
-        """
+        """The price of a target: the user's for that provider first, else that of the vendor its settings tell."""
         return self._prices.get((provider, None, model)) or self._prices.get((None, vendor_of(settings), model))
+
+
+def settings_of(config: RunConfig | None, target: Target) -> Mapping[str, Any]:
+    """What config.json says of a target's provider; its type at least."""
+    return (config.providers if config else {}).get(target.provider, {"type": target.provider})
+
+
+def missing_key(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """The variable that holds a provider's key, where it is not set. What a node has set nobody knows here."""
+    name = settings.get("api_key_env")
+    return str(name) if name and "node" not in settings and not environ.get(str(name)) else None
+
+
+def host_of(address: object) -> str:
+    """The host that an address names; nothing where it is none, as anyone's run folder may have it."""
+    try:
+        return urlsplit(str(address or "")).hostname or ""
+    except ValueError:
+        return ""
 
 
 def vendor_of(settings: Mapping[str, Any]) -> str | None:

@@ -1,8 +1,7 @@
 """The whole contract between the runner and a provider: one attempt at one call; and how a provider is found by name.
 
-Those of this package are in a table, all others are found through the `clawgauge.providers` entry points. A plug-in is
-an equal: the same contract, found by the same call. The table only spares the common case a search through every
-installed package, which takes longer than all else a dry run does.
+A plug-in, found through the `clawgauge.providers` entry points, is an equal. The table of those of this package only
+spares the common case a search through every installed package, which takes longer than all else a dry run does.
 """
 
 from __future__ import annotations
@@ -10,27 +9,31 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from itertools import count, takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
-from clawgauge.records import ModelInfo, ProviderProbe, ToolInvocation
+from clawgauge.records import Message, ModelInfo, ProviderProbe, ToolInvocation
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "clawgauge.providers"
 BUILT_IN = {
-    "claude_code_cli": "claude.provider",
-    "embedded": "embedded.provider",
-    "ollama_openai": "ollama",
-    "openai_chat": "openai.chat",
-    "openai_responses": "openai.responses",
+    "anthropic_messages": "claude.messages:MessagesServer",
+    "claude_code_cli": "claude.provider:ClaudeCodeCli",
+    "embedded": "embedded.provider:Embedded",
+    "ollama": "ollama:OllamaNative",
+    "ollama_openai": "ollama:Ollama",
+    "openai_chat": "openai.chat:ChatServer",
+    "openai_responses": "openai.responses:ResponsesServer",
 }
-"""The types of this package, and the module of this room that has the `create` of each."""
+"""The types of this package, and where in this room the class of each is."""
 # The model that comes along, as `embedded` calls it.
 EMBEDDED_MODEL = "smollm2-135m"
 # Matched against the whole text of an address, so that no two readers can see two hosts in it.
@@ -38,6 +41,8 @@ _VENDOR_ADDRESSES = {
     vendor: re.compile(rf"https://{re.escape(host)}(?::443)?(?:/[\w./-]*)?", re.IGNORECASE | re.ASCII)
     for vendor, host in (("openai", "api.openai.com"), ("anthropic", "api.anthropic.com"))
 }
+_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_CHARS = 64
 
 
 def is_vendor(vendor: str, address: str) -> bool:
@@ -47,10 +52,7 @@ def is_vendor(vendor: str, address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One earlier turn of a task: what the model said, what it called, and what each call was answered.
-
-    `reasoning` is what came on a channel of its own before the text.
-    """
+    """One earlier turn of a task. `reasoning` is what came on a channel of its own before the text."""
 
     text: str
     calls: tuple[ToolInvocation, ...]
@@ -60,11 +62,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None.
-
-    `history` is what has passed since the prompt; the model is to go on from there. `world` and `max_turns` are for a
-    provider that runs a whole task by itself (`Provider.runs_tasks`) and are None for any other.
-    """
+    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None. `messages` came before the
+    prompt, which is empty where they end with the results of tools. `history` is what has passed since the prompt; the
+    model is to go on from there. `world` and `max_turns` are for a provider that runs a whole task by itself
+    (`Provider.runs_tasks`) and are None for any other."""
 
     model: str
     prompt: str
@@ -81,15 +82,58 @@ class Call:
     history: tuple[Turn, ...] = ()
     world: Mapping[str, Any] | None = None
     max_turns: int | None = None
+    messages: Sequence[Message] = ()
+
+
+class PastCall(NamedTuple):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    answer: str
+
+
+class PastTurn(NamedTuple):
+    text: str
+    calls: list[PastCall]
+    reasoning: str = ""
+
+
+def conversation(call: Call) -> Iterator[str | PastTurn]:
+    """Everything in order: the messages before the prompt, the prompt, the turns since. The ids are ours: servers
+    differ in what they send, some send none, and one family takes nothing but nine letters and digits. They are counted
+    from the start, so a call keeps its id in every later request."""
+    ids = (f"call{number:05d}" for number in count(1))
+    offered = {name.lower(): name for name in (tool["function"]["name"] for tool in call.tools)}
+
+    def past(calls: Iterable[tuple[str, Any]], answers: Iterable[str]) -> list[PastCall]:
+        made = []
+        for (name, arguments), answer in zip(calls, answers, strict=False):
+            # As it was offered; a name the model made up is sent as servers accept names, or they refuse the request.
+            name = offered.get(name.lower()) or _UNSENDABLE.sub("_", name)[:_NAME_CHARS] or "unnamed"
+            # Malformed ones go back as none: servers that parse them again would refuse the request, and the answer
+            # beside them tells the model what was wrong.
+            made.append(PastCall(next(ids), name, arguments if isinstance(arguments, dict) else {}, answer))
+        return made
+
+    for index, message in enumerate(call.messages):
+        if message.role == "user":
+            yield message.content
+        elif message.role == "assistant":
+            results = takewhile(lambda after: after.role == "tool", call.messages[index + 1 :])
+            calls = past(((one.name, one.arguments) for one in message.calls), (one.content for one in results))
+            yield PastTurn(message.content, calls)
+    if call.prompt or not call.messages:
+        yield call.prompt
+    for turn in call.history:
+        yield PastTurn(turn.text, past(((one.name, one.arguments) for one in turn.calls), turn.answers), turn.reasoning)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """How to reach a provider. `api_key` never leaves memory; `api_key_env` is the name a user may be shown.
-
-    `tell` says a line to the person waiting (a download, a slow start); it is not a log. `unusable` says why this
-    provider cannot be had: whoever asks for it is told so, and everybody else is left in peace.
-    """
+    """How to reach a provider. `api_key` never leaves memory; `api_key_env` is the name a user may be shown. `tell`
+    says a line to the person waiting (a download, a slow start); it is not a log. `unusable` says why this provider
+    cannot be had: whoever asks for it is told so, and everybody else is left in peace. `make` stands in for the type's
+    own `create`, where what is asked is not here."""
 
     name: str
     type: str
@@ -101,94 +145,68 @@ class ProviderSettings:
     concurrency: int = 1
     tell: Callable[[str], None] = field(default=lambda _line: None, repr=False)
     unusable: str | None = None
+    make: Callable[[ProviderSettings], Provider] | None = field(default=None, repr=False)
 
 
 class Sink(Protocol):
-    """Where an attempt reports what it sees, as it sees it. All stamps are `time.perf_counter_ns()`."""
+    """Where an attempt reports what it sees, as it sees it. All stamps are `time.perf_counter_ns()`.
 
-    def start(self, at_ns: int) -> None:
-        """The request goes out (HTTP: to a connected socket; CLI: the process is spawned). Starts the clock."""
+    `start`: the request goes out (HTTP: to a connected socket; CLI: the process is spawned), and the clock starts.
+    `connected`: how long connecting took, None for a reused connection; outside the clock. `text` and `reasoning`: a
+    piece of the answer, or of a separate reasoning channel. `tool_delta`: a fragment of a native tool call; fragments
+    of one call share an index, and `name` is its whole name, once. `tool_whole`: such a call as the server sums it up,
+    which stands for its fragments so far; None is what is not said. `usage`: token counts as the server reports them,
+    `input_tokens`, `output_tokens`, `cached_tokens` (of the input), `reasoning_tokens` (of the output); later values
+    replace earlier ones. `finish`: why the model stopped: stop, length, tool_calls, content_filter, refusal, or the
+    server's own word. `end`: the last byte of the answer arrived, and the clock stops.
+    Only a provider that runs a whole task in one attempt says `turn`, before each of the model's turns, and
+    `tool_answer`, what the call with this index was answered.
+    `note`: facts for the record. `model_reported`, `cost_usd`, `cli_overhead_ms`; `server_ns` (what the server says of
+    its own time: `load`, `queue`, `prefill`, `decode`, and `total`); `refusal` (the words of a refusal that came
+    instead of an answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so
+    that its arrival is no first-token time.
+    """
 
-    def connected(self, took_ns: int | None) -> None:
-        """How long connecting took, or None for a reused connection. Outside the clock."""
-
-    def text(self, at_ns: int, piece: str) -> None:
-        """A piece of the answer."""
-
-    def reasoning(self, at_ns: int, piece: str) -> None:
-        """A piece of a separate reasoning channel."""
-
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
-        """A fragment of a native tool call; fragments of one call share an index. `name` is its whole name, once."""
-
-    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
-        """A native tool call as the server sums it up: stands for its fragments so far. None is what is not said."""
-
-    def turn(self) -> None:
-        """The model's next turn begins. Only for a provider that runs a whole task in one attempt, before each turn."""
-
-    def tool_answer(self, index: int | str, answer: str) -> None:
-        """What the call with this index was answered, where the provider runs a task by itself."""
-
-    def usage(
-        self,
-        *,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        cached_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-    ) -> None:
-        """Token counts as the server reports them; later values replace earlier ones."""
-
-    def finish(self, reason: str | None) -> None:
-        """Why the model stopped: stop, length, tool_calls, content_filter, refusal, or the server's own word."""
-
-    def note(self, **facts: Any) -> None:
-        """Facts for the record.
-
-        `model_reported`, `cost_usd`, `cli_overhead_ms`; `refusal` (the words of a refusal that came instead of an
-        answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so that its
-        arrival is no first-token time.
-        """
-
-    def end(self, at_ns: int) -> None:
-        """The last byte of the answer arrived. Stops the clock."""
+    def start(self, at_ns: int) -> None: ...
+    def connected(self, took_ns: int | None) -> None: ...
+    def text(self, at_ns: int, piece: str) -> None: ...
+    def reasoning(self, at_ns: int, piece: str) -> None: ...
+    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None: ...
+    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None: ...
+    def turn(self) -> None: ...
+    def tool_answer(self, index: int | str, answer: str) -> None: ...
+    def usage(self, **counts: int | None) -> None: ...
+    def finish(self, reason: str | None) -> None: ...
+    def note(self, **facts: Any) -> None: ...
+    def end(self, at_ns: int) -> None: ...
 
 
-class Provider(ABC):
+class Provider(AbstractAsyncContextManager["Provider"]):
     """One way to reach models: write `attempt`, and the rest has defaults for a plain remote server.
 
     An async context manager: entering may start things, leaving must stop them all. `local` tells whether the model
     runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
-    whether first-token times can be had, `takes` which sampling options can be sent at all, and
-    `takes_thinking` whether a thinking level does anything. `runs_tasks` tells that a
-    task with its `world` is run inside one attempt; otherwise the runner asks turn by turn. `descriptors_per_call` is
-    what a call in flight keeps open, so that no more of them are made than this machine can hold. `default_context` is
+    whether first-token times can be had, `takes` which sampling options can be sent at all, and `takes_thinking`
+    whether a thinking level does anything. `runs_tasks` tells that a task with its `world` is run inside one attempt;
+    otherwise the runner asks turn by turn. `descriptors_per_call` is what a call in flight keeps open, so that no more
+    of them are made than this machine can hold. A reply may have `default_max_tokens` where neither the user nor the
+    prompt says how many; of the models in `fixed_max_tokens` it has those, whatever a prompt says. `default_context` is
     how many tokens fit a model's window, where the provider decides that. `cannot_send` names what of a prompt would
     be lost (`tool_choice`, `response_format`): prompts that need it are not asked.
     """
 
-    local = False
-    streams = True
-    runs_tasks = False
+    local = runs_tasks = False
+    streams = takes_thinking = True
     takes: frozenset[str] = frozenset({"temperature", "seed"})
-    takes_thinking = True
     default_max_tokens = 1024
+    fixed_max_tokens: Mapping[str, int] = {}
     default_context: int | None = None
     cannot_send: frozenset[str] = frozenset()
     descriptors_per_call = 1
 
     def __init__(self, settings: ProviderSettings) -> None:
-        self.name = settings.name
-        self.settings = settings
+        self.name, self.settings = settings.name, settings
         self.context_tokens: int | None = settings.extra.get("context") or self.default_context
-
-    def fit_reply(self, model: str, wanted: int | None) -> int:
-        """How many tokens a reply may have, where the prompt wants so many and the user says nothing."""
-        return wanted or self.default_max_tokens
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         return None
@@ -197,9 +215,20 @@ class Provider(ABC):
     async def attempt(self, call: Call, sink: Sink) -> None:
         """Make one call and report it to `sink`; raise `CallFailure` if it did not end well. Never retries."""
 
+    def most_output(self, call: Call) -> int | None:
+        """How many tokens the server may make of a call, and bill; None where nothing limits it."""
+        return call.max_tokens
+
+    def check_here(self, model: str) -> None:
+        """Raise the `CallFailure` of a call that cannot be made from this machine: no key, no program, no file."""
+
+    async def look_up(self, model: ModelInfo) -> ModelInfo:
+        """A listed model with what a further question, free of charge, tells of it."""
+        return model
+
     async def probe(self) -> ProviderProbe:
         """Say whether this provider could be used now. Never raises, never costs money."""
-        return ProviderProbe(provider=self.name, reachable=True, detail="not probed")
+        return ProviderProbe(provider=self.name, reachable=True, detail="not checked: it cannot be asked about itself")
 
     async def models(self) -> list[ModelInfo]:
         """What `PROVIDER:*` means. Empty where it cannot be known; `CallFailure` where the server cannot be asked."""
@@ -209,11 +238,12 @@ class Provider(ABC):
         """Get ready for one model's suite. Returns whether the model is loaded already; None where unknowable."""
         return None
 
-    async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
-        """Why these models cannot be served side by side, with what to do; None where they can, or nothing says no.
+    async def find_window(self, model: str) -> int | None:
+        """How many tokens fit this model's window, as far as that can be known before it is asked anything."""
+        return self.context_tokens
 
-        `free_bytes` is the memory this machine has to spare.
-        """
+    async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
+        """Why these models cannot be served side by side with so much memory to spare; None where nothing says no."""
         return None
 
     async def loaded_models(self) -> list[str]:
@@ -231,34 +261,29 @@ class Provider(ABC):
 
 @functools.cache
 def _entries() -> dict[str, EntryPoint]:
-    metadata = import_module("importlib.metadata")
-    return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
+    return {entry.name: entry for entry in import_module("importlib.metadata").entry_points(group=GROUP)}
 
 
 def provider_types() -> list[str]:
-    """Every provider type installed, built-in or not, by name."""
     return sorted({*BUILT_IN, *_entries()})
 
 
 def create_provider(settings: ProviderSettings) -> Provider:
-    """Load the provider's module and make it. Loading happens here, so that listing names costs nothing.
-
-    Raises `ConfigError` for one that cannot be had.
-    """
+    """Load the provider's module, which listing names does not, and make it. `ConfigError` where it cannot be had."""
     if settings.unusable is not None:
         raise ConfigError(settings.unusable)
-    create: Callable[[ProviderSettings], Provider]
-    if settings.type in BUILT_IN:
-        create = import_module(f"clawgauge.providers.{BUILT_IN[settings.type]}").create
-    elif settings.type in _entries():
+    create = settings.make
+    if create is None and settings.type in BUILT_IN:
+        module, _, name = BUILT_IN[settings.type].partition(":")
+        create = getattr(import_module(f"clawgauge.providers.{module}"), name)
+    elif create is None and settings.type in _entries():
         create = _entries()[settings.type].load()
-    else:
+    if create is None:
         raise ConfigError(unknown_provider(settings.type, provider_types()))
     return create(settings)
 
 
 def unknown_provider(name: str, known: list[str]) -> str:
-    """The sentence for a provider that is not there."""
     near = difflib.get_close_matches(name, known, n=1)
     guess = f" did you mean {near[0]!r}?" if near else ""
     return f"unknown provider {name!r}:{guess} known providers are {', '.join(known)}"

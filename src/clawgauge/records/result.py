@@ -16,15 +16,12 @@ STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate
 MAX_TOKENS = 10**10
 TOOLS_DROPPED = "tools_dropped:"
 """How the warning begins that a model was sent tools and did not see them."""
+SERVER_PARTS = ("load", "queue", "prefill", "decode", "wire")
 
 
 def as_count(value: Any, below: int = 2**53) -> int | None:
-    """What may stand in a record as a number that somebody else reports: whole, not negative, and small enough that
-    every reader of JSON sees the same number. None for anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-        return None
-    return value
+    """A number that somebody else reports, where it is whole, not negative and the same to every reader of JSON."""
+    return value if type(value) is int and 0 <= value < below else None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +73,18 @@ class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
     e2e_ms: int | None = None
 
 
+class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call's place in a capacity run: due at `due_us` since its stretch began, and sent `queued_us` later.
+
+    `gaps_us` are the times between the pieces of its answer.
+    """
+
+    client: int
+    due_us: int
+    queued_us: int
+    gaps_us: list[int] = []
+
+
 class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every view of a result line reads, in these types: a line that does not fit them is no record to anyone.
 
@@ -97,7 +106,10 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell's outcome. The first block is the schema document's, in its order; the second only adds."""
+    """One cell's outcome. The first block is the schema document's, in its order; the second only adds.
+
+    `server_us` is where the time went, where a server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see.
+    """
 
     record_type: Literal["result"] = "result"
     run_id: str
@@ -159,6 +171,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     transcript_cut: bool = False
     warnings: list[str] = []
     engine: str | None = None
+    server_us: dict[str, int] | None = None
+    queued_ms: int | None = None
+    load: Load | None = None
+    node: str | None = None
 
     @property
     def target(self) -> Target:

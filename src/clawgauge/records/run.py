@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -13,6 +16,9 @@ Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 PromptKey: TypeAlias = tuple[str, str]
 """(suite, prompt id): what makes repeats repeats of the same thing."""
 
+IN_CONTEXT = "+context"  # how the suite of prompts inside a context ends
+_MOST_ENTRIES = 8_000_000
+_POSITIVE = "a whole number of 1 or more"
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
 
 
@@ -29,12 +35,42 @@ class Target(msgspec.Struct, frozen=True, order=True):
         return f"{self.provider}:{self.model}{suffix}"
 
 
+class MadeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call in a conversation that a prompt goes on from."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was said before a prompt. An assistant's `calls` are answered by the tools' messages behind it, in order."""
+
+    role: Literal["user", "assistant", "tool"]
+    content: str = ""
+    calls: list[MadeCall] = []
+
+    def __str__(self) -> str:
+        calls = [f"call {call.name} {json.dumps(call.arguments, ensure_ascii=False)}" for call in self.calls]
+        return "\n".join([f"[{self.role}]", *filter(None, [self.content, *calls])])
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How several prompts begin: kept once, and named by each of them."""
+
+    system: str | None = None
+    tools: list[dict[str, Any]] = []
+    messages: list[Message] = []
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One prompt with its expectation, the suite's own defaults already folded in.
 
     `expected_tools` is the merge of what the validator expects and the old-style `expected_tool_calls`, lower case.
     `variant_of` is the id this prompt was written under, where it is one of several forms of it. A prompt with a
     `world` is a task: the model takes turns, at most `max_turns`, and the simulated world answers its calls.
+    One with `in_context` is another prompt inside the user's own context: system prompt and tools have that in them.
+    `messages` come before `prompt`, which is empty where they end with a tool's result. `context` names what the
+    prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
     """
 
     id: str
@@ -53,6 +89,14 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     variant_of: str | None = None
     world: dict[str, Any] | None = None
     max_turns: int | None = None
+    messages: list[Message] = []
+    context: str | None = None
+    in_context: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is said to the model, tools apart."""
+        return [self.system or "", *(message.content for message in self.messages), self.prompt]
 
     @property
     def key(self) -> PromptKey:
@@ -64,9 +108,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.suite, self.variant_of or self.id
 
     @property
-    def needs_shell(self) -> bool:
-        """Whether the simulated shell has a part in asking or judging it."""
-        return self.world is not None or self.validator.get("type") == "effect"
+    def bare_key(self) -> PromptKey:
+        """Of a prompt inside a context: the same one without."""
+        return self.suite.removesuffix(IN_CONTEXT), self.id
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,37 +162,29 @@ Harmless = Annotated[T, HARMLESS]
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that change what is sent, how it is timed or how much is asked. All of them are recorded."""
 
-    repeats: Harmless[Annotated[int, Option(1, 10_000, "a whole number of 1 or more", resume="more")]] = 1
-    concurrency: Harmless[Annotated[int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free")]] = 1
-    timeout_s: Harmless[
-        Annotated[float, Option(0.001, 86_400, "seconds, more than 0", name="timeout", resume="free")]
-    ] = 300.0
-    max_tokens: Harmless[Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more")]] = None
-    temperature: Harmless[Annotated[float | None, Option(0, 10, "a number of 0 or more")]] = None
-    seed: Harmless[Annotated[int | None, Option(-(2**63), 2**63 - 1, "a whole number")]] = None
+    repeats: Annotated[int, Option(1, 10_000, _POSITIVE, resume="more"), HARMLESS] = 1
+    concurrency: Annotated[int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free"), HARMLESS] = 1
+    timeout_s: Annotated[float, Option(1e-3, 86400, "seconds, more than 0", "timeout", resume="free"), HARMLESS] = 300.0
+    max_tokens: Annotated[int | None, Option(1, 10_000_000, _POSITIVE), HARMLESS] = None
+    temperature: Annotated[float | None, Option(0, 10, "a number of 0 or more"), HARMLESS] = None
+    seed: Annotated[int | None, Option(-(2**63), 2**63 - 1, "a whole number"), HARMLESS] = None
     stream: Harmless[bool] = True
-    warm_up: Harmless[Annotated[bool, Option(resume="free")]] = False
-    max_retries: Harmless[Annotated[int, Option(0, 100, "a whole number from 0 to 100", resume="free")]] = 5
+    warm_up: Annotated[bool, Option(resume="free"), HARMLESS] = False
+    max_retries: Annotated[int, Option(0, 100, "a whole number from 0 to 100", resume="free"), HARMLESS] = 5
     retry_base_s: Annotated[
         float, Option(0, 1e308, "a number of seconds, 0 or more", variable="CLAWGAUGE_RETRY_BASE_S", resume="free")
     ] = 1.0
-    max_wait_s: Harmless[Annotated[float, Option(0, 86_400, "seconds, 0 or more", name="max_wait", resume="free")]] = (
-        60.0
-    )
+    max_wait_s: Annotated[float, Option(0, 86_400, "seconds, 0 or more", "max_wait", resume="free"), HARMLESS] = 60.0
     unload_others: bool = False
-    prompt_ids: Harmless[Annotated[list[str] | None, Option(resume="free")]] = None
+    prompt_ids: Annotated[list[str] | None, Option(resume="free"), HARMLESS] = None
     unique_prefix: Harmless[bool] = False
-    until_decided: Harmless[Annotated[bool, Option(resume="extent")]] = False
-    max_calls: Harmless[
-        Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="extent")]
+    until_decided: Annotated[bool, Option(resume="extent"), HARMLESS] = False
+    max_calls: Annotated[int | None, Option(1, 10_000_000, _POSITIVE, resume="extent"), HARMLESS] = None
+    max_cost_usd: Annotated[
+        float | None, Option(0, 1_000_000, "dollars, 0 or more", "max_cost", resume="extent"), HARMLESS
     ] = None
-    max_cost_usd: Harmless[
-        Annotated[float | None, Option(0, 1_000_000, "dollars, 0 or more", name="max_cost", resume="extent")]
-    ] = None
-    draw: Harmless[Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more")]] = 0
-    stop_after_errors: Harmless[
-        Annotated[int | None, Option(1, 10_000_000, "a whole number of 1 or more", resume="free")]
-    ] = None
+    draw: Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more"), HARMLESS] = 0
+    stop_after_errors: Annotated[int | None, Option(1, 10_000_000, _POSITIVE, resume="free"), HARMLESS] = None
     interleave: Harmless[bool] = False
 
 
@@ -177,21 +213,56 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     `column` is the job's name where there is little room.
     """
 
-    needs: list[Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local"]] = []
+    needs: list[
+        Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local", "agreement"]
+    ] = []
     prompts: list[str] = []
     called: str = "its prompts"
     column: Annotated[str, msgspec.Meta(max_length=12)] = ""
     weighs: dict[
-        Literal["tasks", "restraint", "tools", "passes", "answers", "first_token", "latency", "cost"],
+        Literal["tasks", "restraint", "tools", "passes", "answers", "first_token", "latency", "cost", "agreement"],
         Annotated[float, msgspec.Meta(gt=0, le=1e6)],
     ]
     at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.7
+
+
+CAPACITY = "capacity"
+"""The suite of every call that was made to load a server."""
+
+
+class Slo(msgspec.Struct, frozen=True):
+    """What 95% of the requests must keep; null where there is no such limit."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        return {name: limit for name, limit in msgspec.structs.asdict(self).items() if limit is not None}
+
+
+class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The load that a capacity run makes: clients that ask in turn, or with `rates` arrivals at random times."""
+
+    contexts: list[Annotated[int, msgspec.Meta(ge=100, le=4_000_000)]]
+    output_tokens: int
+    slo: Slo
+    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=4_096)]
+    rates: list[Annotated[float, msgspec.Meta(gt=0, le=2_000)]]
+    duration_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+    shared_prefix: Annotated[int, msgspec.Meta(ge=0, le=4_000_000)]
+    shape: Literal["plain", "agent"]
+    swap: bool
+    max_time_s: float
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """config.json. `providers` names addresses and key *variables*, never a key.
 
     `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are those of the user.
+    `context` says whose context some prompts were asked in: the folder is then for the user alone.
+    `contexts`, by suite and name, is how prompts that name one begin.
     """
 
     schema_version: int
@@ -210,10 +281,52 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     argv: list[str] = []
     jobs: dict[str, Job] = {}
+    context: str | None = None
+    contexts: dict[str, Context] = {}
+    capacity: CapacityOptions | None = None
+
+
+def share_contexts(prompts: Iterable[Prompt]) -> tuple[dict[str, Context], list[Prompt]]:
+    """What the prompts of each context have in common, and the prompts without it; all others as they are."""
+    lean, contexts = list(prompts), dict[str, Context]()
+    for index, prompt in enumerate(lean):
+        if prompt.context is None:
+            continue
+        key = f"{prompt.suite}/{prompt.context}"
+        if key not in contexts:
+            # Names may hold the stroke: whatever would be found under this key must fit what stands there.
+            group = [one for one in lean if one.context is not None and f"{one.suite}/{one.context}" == key]
+            tools, messages = (_common_start([getattr(one, name) for one in group]) for name in ("tools", "messages"))
+            system = prompt.system if all(one.system == prompt.system for one in group) else None
+            contexts[key] = Context(system=system, tools=tools, messages=messages)
+        shared = contexts[key]
+        system = prompt.system if shared.system is None else None
+        tools, messages = prompt.tools[len(shared.tools) :], prompt.messages[len(shared.messages) :]
+        lean[index] = msgspec.structs.replace(prompt, system=system, tools=tools, messages=messages)
+    return contexts, lean
+
+
+def fill_contexts(contexts: Mapping[str, Context], lean: Iterable[Prompt]) -> Iterator[Prompt]:
+    """The prompts that `share_contexts` was given. Raises `ValueError` where a few bytes would become gigabytes."""
+    n_entries = 0
+    for prompt in lean:
+        if prompt.context is not None and (shared := contexts.get(f"{prompt.suite}/{prompt.context}")) is not None:
+            n_entries += len(shared.tools) + len(shared.messages)
+            if n_entries > _MOST_ENTRIES:
+                raise ValueError(f"the prompts' contexts come to more than {_MOST_ENTRIES:,} tools and messages")
+            tools, messages = [*shared.tools, *prompt.tools], [*shared.messages, *prompt.messages]
+            system = prompt.system or shared.system
+            prompt = msgspec.structs.replace(prompt, system=system, tools=tools, messages=messages)
+        yield prompt
+
+
+def _common_start(lists: Sequence[list[T]]) -> list[T]:
+    same = takewhile(lambda column: all(one == column[0] for one in column[1:]), zip(*lists, strict=False))
+    return [column[0] for column in same]
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A model a provider says it has."""
+    """A model a provider says it has. Null is what it does not say."""
 
     name: str
     size_bytes: int | None = None
@@ -222,6 +335,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     family: str | None = None
     parameters: str | None = None
     kind: str = "chat"
+    context_tokens: int | None = None
+    takes_tools: bool | None = None
 
 
 class ProviderProbe(msgspec.Struct, frozen=True, kw_only=True):

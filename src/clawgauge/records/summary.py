@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clawgauge.records.run import Resources, Target
+from clawgauge.records.run import IN_CONTEXT, Resources, Slo, Target
 
 
 class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +18,6 @@ class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     """The same for our own additions, with the n they rest on and 95% intervals (null where n is too small).
-
     `indicative` names the percentiles that rest on too few independent calls to be more than a hint. `beyond` names
     those that lie among calls cut off at a deadline: they are longer than the value given.
     """
@@ -58,10 +57,8 @@ class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`.
-
-    `met` is `yes`, `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`; both are null where
-    there is none.
+    """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`. `met` is `yes`,
+    `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`; both are null where there is none.
     """
 
     name: str
@@ -74,12 +71,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it.
-
-    `tier1` (`yes`, `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%?
-    `rescued` counts the answers to prompts that offer tools whose call came as text only: seen, recorded, no success.
-    `formats` counts the text formats the calls came in. `caution` says what a reader of the tier must also know.
-    `recommended_for_subagents` holds where all `needs` are met; `evidence_command` would show those that are not known.
+    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it. `tier1` (`yes`,
+    `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%? `rescued` counts the answers to
+    prompts that offer tools whose call came as text only: seen, recorded, no success. `formats` counts the text formats
+    the calls came in. `caution` says what a reader of the tier must also know. `recommended_for_subagents` holds where
+    all `needs` are met; `evidence_command` would show those that are not known.
     """
 
     source: str | None
@@ -118,9 +114,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`).
-
-    The intervals are by prompt family; null where there is only one.
+    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`). The
+    intervals are by prompt family; null where there is only one.
     """
 
     k: int
@@ -132,10 +127,9 @@ class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the timings of a group can be trusted.
-
-    `n_flagged` of the `n_watched` calls had this program's own loop late by more than 1 ms, or by more than 1% of a
-    figure it could have moved. A machine is `busy` when it had more to run than cores before the first call.
+    """How far the timings of a group can be trusted. `n_flagged` of the `n_watched` calls had this program's own loop
+    late by more than 1 ms, or by more than 1% of a figure it could have moved. A machine is `busy` when it had more to
+    run than cores before the first call.
     """
 
     n_watched: int
@@ -164,7 +158,6 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """One suite's share of a group; `by_category` has the passes of each category that has a verdict.
-
     `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is to say.
     """
 
@@ -185,18 +178,23 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     by_category: dict[str, RateWithInterval] = {}
     latency_censored_ms: Percentiles | None = None
     n_eff: float | None = None
+    n_asked_judged: int | None = None
 
     @property
     def timed_ms(self) -> Percentiles:
         """Whole calls, timeouts counted as longer than any answer."""
         return self.latency_censored_ms or _answers(self)
 
+    @property
+    def passes(self) -> tuple[int, int]:
+        """What passed of the prompts with a verdict that were asked: the one figure that every screen shows."""
+        return self.n_passed, self.n_scheduled_judged if self.n_asked_judged is None else self.n_asked_judged
+
 
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
-    """Calling and leaving alone in one figure: the mean of both rates, where tools are offered.
-
-    `k_call` answers made a native call where one was wanted, `k_no_call` made none where none was. A model that always
-    calls, or never does, has a `rate` of 0.5. Null where only one of the two was asked for.
+    """Calling and leaving alone in one figure: the mean of both rates, where tools are offered. `k_call` answers made a
+    native call where one was wanted, `k_no_call` made none where none was. A model that always calls, or never does,
+    has a `rate` of 0.5. Null where only one of the two was asked for.
     """
 
     n_call: int
@@ -215,8 +213,25 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
     per_pass_usd: float | None
 
 
+class InContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of the same `n` prompts, bare and inside the user's own context. Rates (`calls`, `restraint`, `tasks`,
+    `other`) are means over prompts, with the interval of their difference and its exact paired p-value, corrected for
+    the others. `first_token` (median, ms) and `harm` (tasks) are described only.
+    """
+
+    what: str
+    n: int
+    bare: float
+    in_context: float
+    ci95: tuple[float, float] | None = None
+    p: float | None = None
+
+
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One model's figures."""
+    """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
+    prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
+    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all.
+    """
 
     provider: str
     model: str
@@ -270,10 +285,28 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     cost: CostSummary | None = None
     energy_j: float | None = None
     warnings: list[str] = []
+    server_ms: dict[str, Percentiles] = {}
+    in_context: list[InContext] = []
+    agreement: RateWithInterval | None = None
+    n_asked_judged: int | None = None
 
     @property
     def target(self) -> Target:
         return Target(self.provider, self.model, self.thinking_level)
+
+    @property
+    def bare(self) -> list[SuiteBreakdown]:
+        """The suites that alone judge the model, where their prompts were asked in a context too; else none."""
+        inside = {suite.suite + IN_CONTEXT for suite in self.suites}
+        bare = [suite for suite in self.suites if suite.suite not in inside]
+        return bare if len(bare) < len(self.suites) else []
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The same; of the bare prompts alone, where these were asked in a context too."""
+        bare = [suite.passes for suite in self.bare]
+        asked = self.n_scheduled_judged if self.n_asked_judged is None else self.n_asked_judged
+        return (sum(k for k, _ in bare), sum(n for _, n in bare)) if bare else (self.n_passed, asked)
 
     @property
     def timed_ms(self) -> Percentiles:
@@ -287,9 +320,8 @@ def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on.
-
-    `tie`: fit, and by its figures no worse than the best.
+    """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on. `tie`: fit,
+    and by its figures no worse than the best.
     """
 
     target: str
@@ -300,12 +332,99 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one."""
+    """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one. It
+    asks the `suites` of the `targets`.
+    """
 
     job: str
     ranking: list[Fit]
     column: str = ""
     needs: str | None = None
+    targets: list[str] = []
+    suites: list[str] = []
+
+
+class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A steady load, so many clients at once or arrivals a second, and what came of it. What failed is slower than any
+    answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is the longest. `attained` is the share
+    within all SLOs. `untrusted` says how this program was late, `growing` that more arrived than was answered. Token
+    counts are means, and so is `server_ms`: where the time went, as a server tells.
+    """
+
+    step: str
+    concurrency: int | None
+    rate: float | None
+    n: int
+    requests_per_s: float
+    requests_per_s_ci95: tuple[float, float] | None
+    output_tokens_per_s: float | None
+    tokens_per_s_user: float | None
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles
+    itl_ms: Percentiles
+    e2e_ms: Percentiles
+    goodput_per_s: float | None
+    attained: float | None
+    n_failed: int
+    n_dropped: int
+    trusted: bool
+    untrusted: str | None
+    growing: bool
+    input_tokens: float | None
+    output_tokens: float | None
+    cached_tokens: float | None
+    server_ms: dict[str, float] = {}
+
+    @property
+    def level(self) -> float:
+        return self.concurrency or self.rate or 0
+
+
+class Knee(msgspec.Struct, frozen=True):
+    """The fewest clients with 95% of all the throughput there is; `limited_by` slots, prefill, decode or refusals."""
+
+    concurrency: int
+    requests_per_s: float
+    limited_by: str
+
+
+class WithinSlo(msgspec.Struct, frozen=True, kw_only=True):
+    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not."""
+
+    concurrency: int | None = None
+    rate: float | None = None
+    broken_at: float | None = None
+
+
+class TtftFit(msgspec.Struct, frozen=True):
+    """The first token of a lone call by the tokens of its prompt: a straight line, with 95% intervals."""
+
+    n: int
+    fixed_ms: float
+    ms_per_1k_tokens: float
+    fixed_ms_ci95: tuple[float, float]
+    ms_per_1k_tokens_ci95: tuple[float, float]
+
+
+class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
+    nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
+    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens.
+    """
+
+    target: str
+    mode: str
+    context_tokens: int
+    steps: list[StepSummary] = []
+    knee: Knee | None = None
+    within_slo: WithinSlo | None = None
+    ttft_fit: TtftFit | None = None
+    truncated: bool | None = None
+    truncated_by: str | None = None
+    counted_tokens: int | None = None
+    refused: str | None = None
+    slo: Slo = Slo()
+    swap_ms: dict[str, Percentiles] = {}
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,3 +438,5 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     n_unreadable_lines: int = 0
     source: str = "clawgauge"
     jobs: list[JobVerdict] = []
+    context: str | None = None
+    capacity: list[CapacitySummary] = []

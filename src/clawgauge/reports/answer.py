@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from clawgauge.records import GroupSummary, JobVerdict, RunSummary
-from clawgauge.reports.clean import one_line
+from clawgauge.prices import host_of, is_free, settings_of
+from clawgauge.proxies import is_loopback
+from clawgauge.records import GroupSummary, JobVerdict, RunConfig, RunSummary
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, format_measure, short_names
-from clawgauge.verdict import best_first
-from clawgauge.words import ABSENT, format_bytes, format_money, format_number, format_percent, list_names
+from clawgauge.reports.words import INDICATIVE, LEGEND, context_rows, format_measure, name_models
+from clawgauge.verdict import best_first, order_targets, word_run
+from clawgauge.words import ABSENT, format_bytes, format_money, format_number, format_percent, list_names, rounded
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
-CANNOT_TELL = "cannot tell yet"
-NOBODY = "none of these"
-_NAME_CHARS = 80
+CANNOT_TELL, NOBODY, _FREE = "cannot tell yet", "none of these", "free"
 _MAX_NAMED = 3
-_LEGEND = "✓ fit, ✗ not fit, ? cannot tell yet"
-_WHICH = "which model for which job"
-# The columns a person misses least.
-_YIELDING = ("energy", "memory", "tok/s", "p50 ms", "restraint", "first ms", "cost", "p95 ms", "tools", "tasks", "pass")
+# The columns a person misses least; what decides the jobs goes last.
+_YIELDING = (
+    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass", "tier", "agrees",
+    "restraint", "tools", "tasks",
+)  # fmt: skip
 
 
 class Choice(NamedTuple):
@@ -32,41 +31,45 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(summary: RunSummary) -> list[Choice]:
-    """The answer for every job, in its order."""
-    names = name_models(summary.models)
-    return [_choice(job, names) for job in summary.jobs if job.ranking]
-
-
-def name_models(groups: Sequence[GroupSummary]) -> dict[str, str]:
-    """What the models are called, by label: as short as tells them apart."""
-    names = short_names(group.target for group in groups)
-    return {target.label: one_line(name, _NAME_CHARS) for target, name in names.items()}
+def choose(jobs: Sequence[JobVerdict]) -> list[Choice]:
+    names = name_models(order_targets(jobs))
+    return [_choice(job, names) for job in jobs if job.ranking]
 
 
 def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     first = job.ranking[0]
     if first.fit == "yes":
-        best = [names[one.target] for one in job.ranking if one.tie][:_MAX_NAMED] or [names[first.target]]
-        return Choice(job.job, " or ".join(best), f"{'a tie: ' if first.tie else ''}{first.why}")
+        best = [one for one in job.ranking if one.tie] or [first]
+        # By the job's own figures; of those that are alike in them, who is better in the other jobs.
+        whys, order = [one.why for one in best], list(names)
+        best.sort(key=lambda one: (whys.index(one.why), order.index(one.target)))
+        *others, last = [names[one.target] for one in best[:_MAX_NAMED]]
+        named = f"{', '.join(others)} or {last}" if others else last
+        return Choice(job.job, named, f"{'a tie: ' if first.tie else ''}{best[0].why}")
     # What is said of all alike is said of none by name.
     of = f"{names[first.target]}: " if len({one.why for one in job.ranking if one.fit == first.fit}) > 1 else ""
     return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
 
 
-def describe_jobs(summary: RunSummary) -> Section:
-    """A line a job."""
+def describe_jobs(jobs: Sequence[JobVerdict], by: str = "") -> Section:
+    """A line a job; `by` says what it rests on where that is not one run."""
     columns = [Column("job"), Column("take", narrow="wrapped"), Column("why", narrow="wrapped")]
-    return Section(_WHICH, [Table(columns, choose(summary), bare=True)])
+    return Section(f"which model for which job{by}", [Table(columns, choose(jobs), bare=True)])
 
 
-def describe_models(summary: RunSummary) -> Section:
+def describe_models(
+    groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict], config: RunConfig | None = None
+) -> Section:
     """One line a model, the best first; a column nobody has a figure for is left out."""
-    groups, jobs = best_first(summary.models, summary.jobs), [job for job in summary.jobs if job.ranking]
+    groups, jobs = best_first(groups, jobs), [job for job in jobs if job.ranking]
     marks = [{one.target: MARKS[one.fit] for one in job.ranking} for job in jobs]
-    figures = {name: [read(group) for group in groups] for name, read in _FIGURES.items()}
-    figures = {name: cells for name, cells in figures.items() if any(cell != ABSENT for cell in cells)}
-    labels, names = [group.target.label for group in groups], name_models(groups)
+    settings = [settings_of(config, group.target) for group in groups]
+    figures = {name: list(map(read, groups, settings)) for name, read in _FIGURES.items()}
+    figures = {name: cells for name, cells in figures.items() if set(cells) - {ABSENT, _FREE}}
+    if all(group.n_ok == group.n_total for group in groups):
+        figures.pop("answered", None)
+    labels = [group.target.label for group in groups]
+    names = name_models(labels)
     rows = [
         [names[label], *(of[label] for of in marks), *(cells[place] for cells in figures.values())]
         for place, label in enumerate(labels)
@@ -75,49 +78,74 @@ def describe_models(summary: RunSummary) -> Section:
     columns += [Column(name, "right") for name in figures]
     # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
-    said = [_LEGEND] if jobs else []
-    said += ["pass: unanswered prompts count as failed"] if "answered" in figures and "pass" in figures else []
-    said += [LEGEND] if any(INDICATIVE in cell for row in rows for cell in row) else []
-    return Section("", [Table(columns, rows, yielding, ruled=True), Prose(said)])
+    legend = {job.column: "✓ fit, ✗ not fit, ? cannot tell yet" for job in jobs[:1]}
+    unasked = any(group.n_total < group.n_scheduled for group in groups)
+    told = ["of the prompts that were asked"] if unasked else []
+    told += ["unanswered prompts count as not passed"] if "answered" in figures else []
+    legend |= {"pass": f"pass: {'; '.join(told)}"} if told else {}
+    legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
+    return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend | {INDICATIVE: LEGEND})])
 
 
-def describe_next(summary: RunSummary) -> list[Part]:
-    """The one run that would tell what is not known yet."""
-    words = [shlex.split(job.needs) for job in summary.jobs if job.needs]
-    # Options with their values, each once, targets before suites.
-    pairs = dict.fromkeys(pair for command in words for pair in zip(command[2::2], command[3::2], strict=True))
-    if not pairs:
+def describe_context(summary: RunSummary) -> Section:
+    heading = Column("model", narrow="name"), Column("what"), Column("bare", "right"), Column("in context", "right")
+    table = Table([*heading, Column("change", narrow="wrapped")], context_rows(summary), ruled=True)
+    said = f"asked in {summary.context}: this run holds your own prompt, its files are readable by you alone"
+    return Section("in your own context", [table, Prose([said] if summary.context else [])])
+
+
+def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
+    open_yet = [job for job in jobs if job.suites]
+    if not open_yet:
         return []
-    targets, suites = (
-        [f"{option} {shlex.quote(value)}" for option, value in pairs if option == kind] for kind in ("-t", "-s")
-    )
-    jobs = list_names([job.job for job in summary.jobs if job.needs], len(words))
-    # In pieces as a shell reads on, so that it can be pasted whatever the terminal's width.
-    pieces = ["clawgauge run", *targets, *(" ".join(suites[n : n + 3]) for n in range(0, len(suites), 3))]
-    lines = [*(f"{piece} \\" for piece in pieces[:-1]), pieces[-1]]
-    return [Prose([f"To tell who is fit for {jobs}, run:"]), Commands(lines)]
+    asked, suites = {t for job in open_yet for t in job.targets}, [suite for job in open_yet for suite in job.suites]
+    targets = [target for target in order_targets(jobs) if target in asked]
+    *pieces, last = word_run(targets, list(dict.fromkeys(suites)))
+    named = list_names([job.job for job in open_yet], len(open_yet))
+    command = Commands([*(f"{piece} \\" for piece in pieces), last])
+    return [Prose([f"To tell who is fit for {named}, run:"]), command]
+
+
+def word_tier_mark(tier: int | None, *, decided: bool) -> str:
+    """`1`, and `1?` of a tier that is not decided."""
+    return ABSENT if tier is None else f"{tier}{'' if decided else '?'}"
 
 
 def _rate(k: int, n: int) -> str:
     return f"{format_percent(k / n)} {k}/{n}" if n else ABSENT
 
 
-def _memory(group: GroupSummary) -> str:
-    return format_bytes(group.peak_vram_bytes or group.peak_memory_bytes)
+def _share(k: int, n: int) -> str:
+    return f"{k}/{n}" if n else ABSENT
 
 
-_FIGURES: Mapping[str, Callable[[GroupSummary], str]] = {
-    "answered": lambda group: ABSENT if group.n_ok == group.n_scheduled else f"{group.n_ok}/{group.n_scheduled}",
-    "tier": lambda group: ABSENT if (use := group.tool_use).tier is None else f"{use.tier}{'' if use.decided else '?'}",
-    "pass": lambda group: _rate(group.n_passed, group.n_scheduled_judged),
-    "tools": lambda group: _rate(group.tool_use.k, group.tool_use.n),
-    "restraint": lambda group: _rate(group.restraint.k, group.restraint.n),
-    "tasks": lambda group: _rate(group.tasks.k, group.tasks.n),
-    "p50 ms": lambda group: format_measure(group.timed_ms, "p50", interval=False),
-    "p95 ms": lambda group: format_measure(group.timed_ms, "p95", interval=False),
-    "first ms": lambda group: format_measure(group.ttft_ms, "p50", interval=False),
-    "tok/s": lambda group: format_number(group.output_tps.p50),
-    "cost": lambda group: ABSENT if group.cost is None else f"{format_money(group.cost.per_call_usd)} a call",
-    "memory": _memory,
-    "energy": lambda group: ABSENT if group.energy_j is None else f"{group.energy_j / 1000:.1f} kJ",
+def _cost(group: GroupSummary, settings: Mapping[str, Any]) -> str:
+    if group.cost is not None:
+        return f"{format_money(group.cost.per_call_usd)} a call"
+    return _FREE if is_free(settings) else ABSENT
+
+
+def _machine(group: GroupSummary, settings: Mapping[str, Any]) -> str:
+    """Of the machine the model runs on; nothing where that is another one, or may be, or did nothing."""
+    host = host_of(settings.get("base_url"))
+    here = is_free(settings) and (not host or is_loopback(host))
+    return format_bytes(group.peak_vram_bytes or group.peak_memory_bytes) if here and group.n_ok else ABSENT
+
+
+# What stands under each heading, of a model and of the settings of its provider.
+_FIGURES: Mapping[str, Callable[[GroupSummary, Mapping[str, Any]], str]] = {
+    "answered": lambda group, _: _share(group.n_ok, group.n_total),
+    "tier": lambda group, _: word_tier_mark(group.tool_use.tier, decided=group.tool_use.decided),
+    "pass": lambda group, _: _rate(*group.passes),
+    "tools": lambda group, _: _share(group.tool_use.k, group.tool_use.n),
+    "restraint": lambda group, _: _share(group.restraint.k, group.restraint.n),
+    "tasks": lambda group, _: _share(group.tasks.k, group.tasks.n),
+    "agrees": lambda group, _: _share(own.k, own.n) if (own := group.agreement) else ABSENT,
+    "p50 ms": lambda group, _: format_measure(group.timed_ms, "p50", interval=False),
+    "p95 ms": lambda group, _: format_measure(group.timed_ms, "p95", interval=False),
+    "first ms": lambda group, _: format_measure(group.ttft_ms, "p50", interval=False),
+    "tok/s": lambda group, _: format_number(group.output_tps.p50),
+    "cost": _cost,
+    "machine": _machine,
+    "energy": lambda group, _: ABSENT if group.energy_j is None else f"{rounded(group.energy_j / 1000, 1)} kJ",
 }

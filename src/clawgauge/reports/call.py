@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 from clawgauge.records import Attempt, Prompt, Result, ToolInvocation
 from clawgauge.reports.clean import clean_cell, clean_lines
-from clawgauge.reports.words import verdict_word
-from clawgauge.words import cut_text
+from clawgauge.reports.words import shown_ms, verdict_word
+from clawgauge.words import cut_text, format_latency, rounded
 
-_TEXT_CHARS = 20_000
+_TEXT_CHARS, _WIDTH = 20_000, 80
 
 
 def render_call(result: Result, prompt: Prompt | None) -> str:
-    """Every part that has something to say, each under its name."""
     suite = f"{result.suite}/" if result.suite else ""
     head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
-    blocks = [
-        ("verdict", f"fail: {result.violation}" if result.violation else verdict_word(result)),
-        ("time", _time(result)),
-        ("tokens", _tokens(result)),
-        ("attempts", "\n".join(clean_cell(_attempt(one)) for one in result.attempts)),
-        ("tool calls", "\n".join(clean_cell(_invocation(one)) for one in result.tool_invocations)),
-        ("error", clean_cell(result.error or "")),
-        ("warnings", "\n".join(map(clean_cell, result.warnings))),
-        ("system", prompt.system or "" if prompt else ""),
-        ("prompt", prompt.prompt if prompt else ""),
-        ("expected", json.dumps(prompt.validator, ensure_ascii=False) if prompt else ""),
-        ("reasoning", cut_text(result.reasoning_text or "", _TEXT_CHARS)),
-        ("answer", cut_text(result.raw_output, _TEXT_CHARS)),
-    ]
-    lines = [clean_cell(head)]
-    for name, text in blocks:
-        if text:
-            lines += [f"── {name}", clean_lines(text).rstrip("\n")]
-    return "\n".join(lines) + "\n\n"
+    blocks = {
+        "verdict": f"fail: {result.violation}" if result.violation else verdict_word(result),
+        "time": textwrap.fill(_time(result), _WIDTH),
+        "tokens": _tokens(result),
+        "attempts": "\n".join(clean_cell(_attempt(one)) for one in result.attempts),
+        "tool calls": "\n".join(clean_cell(_invocation(one)) for one in result.tool_invocations),
+        "error": clean_cell(result.error or ""),
+        "warnings": "\n".join(map(clean_cell, result.warnings)),
+    }
+    if prompt is not None:
+        messages = cut_text("\n\n".join(map(str, prompt.messages)), _TEXT_CHARS)
+        blocks |= {"system": prompt.system or "", "messages": messages, "prompt": prompt.prompt}
+        blocks["expected"] = json.dumps(prompt.validator, ensure_ascii=False)
+    blocks["reasoning"] = cut_text(result.reasoning_text or "", _TEXT_CHARS)
+    blocks["answer"] = cut_text(result.raw_output, _TEXT_CHARS)
+    told = [f"── {name}\n{clean_lines(text)}" for name, text in blocks.items() if text]
+    return "".join([f"{clean_cell(head)}\n", *told, "\n"])
 
 
 def _invocation(call: ToolInvocation) -> str:
@@ -44,12 +42,12 @@ def _invocation(call: ToolInvocation) -> str:
 
 def _time(result: Result) -> str:
     micro = result.timings_us
+    firsts = {"first token": (micro.ttft, result.ttft_ms), "first answer token": (micro.ttfa, result.ttfa_ms)}
     parts = [
         f"e2e {result.e2e_ms} ms",
-        "" if micro.ttft is None else f"first token {micro.ttft / 1000:.1f} ms",
-        "" if micro.ttfa is None else f"first answer token {micro.ttfa / 1000:.1f} ms",
-        "" if micro.connect is None else f"connect {micro.connect / 1000:.1f} ms (outside the clock)",
-        "" if result.output_tps is None else f"{result.output_tps:.1f} tokens/s",
+        *(f"{name} {format_latency(ms)}" for name, both in firsts.items() if (ms := shown_ms(*both)) is not None),
+        "" if micro.connect is None else f"connect {format_latency(micro.connect / 1000)} (outside the clock)",
+        "" if result.output_tps is None else f"{rounded(result.output_tps, 1)} tokens/s",
         f"waited in all {result.total_ms} ms" if len(result.attempts) > 1 else "",
         "cold start" if result.cold_start else "",
     ]

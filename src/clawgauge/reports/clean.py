@@ -1,7 +1,4 @@
-"""Text from models, servers and file names, made harmless for the place it is shown in.
-
-What is recorded is never changed, only what is shown.
-"""
+"""Text from models, servers and file names, made harmless for the place it is shown in; never what is recorded."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _BLOCK_MARK = re.compile(r"[#>+=-]")
 
 
 def clean_terminal(text: str) -> str:
-    """`text` without anything that moves a cursor, sets a clipboard, recolours, reorders or is not seen.
-
-    Line ends and tabs stay.
-    """
+    """Without what moves a cursor, sets a clipboard, recolours, reorders or is not seen; line ends and tabs stay."""
     return well_formed(_UNSAFE.sub("", _LINE_ENDS.sub("\n", text)))
 
 

@@ -8,97 +8,75 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from clawgauge.compare.findings import (
-    METRICS,
-    Comparison,
-    Difference,
-    Flip,
-    PairComparison,
-    PairedRate,
-    PairedShift,
-    RuleFinding,
-    StoppedSide,
-)
+from clawgauge import words
+from clawgauge.compare import findings
+from clawgauge.compare.findings import METRICS, Comparison, Difference, Flip, PairComparison, Paired, PairedRate
+from clawgauge.compare.sides import label_prompt
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
-from clawgauge.words import (
-    ABSENT,
-    format_date,
-    format_money,
-    format_ms,
-    format_number,
-    format_p,
-    format_percent,
-    list_names,
-    plural,
-    word_p,
-)
+from clawgauge.words import ABSENT, format_date, format_money, format_ms, format_p, format_percent, list_names, plural
 
 TESTS = {
     "mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation", "sign": "sign test",
     "side_by_side": "signed ranks of calls made side by side", "between_runs": "Student's test between runs",
 }  # fmt: skip
 RATE_TITLES = {
-    "objective_pass_rate": "passed", "pass_rate_scheduled": "passed of scheduled", "tool_use_rate": "tool use",
-    "restraint": "restraint", "tasks": "tasks",
+    "objective_pass_rate": "passed", "pass_rate_scheduled": "of planned", "tool_use_rate": "tool use",
+    "restraint": "restraint", "tasks": "tasks", "agreement": "agreement",
 }  # fmt: skip
-SHIFT_TITLES = {"latency_ms": "latency, warm", "ttft_ms": "first token, warm", "output_tokens": "output tokens"}
+SHIFT_TITLES = {"latency_ms": "latency", "ttft_ms": "first token", "output_tokens": "tokens out"}
 FIGURE_TITLES = {
-    "p50_ms": "p50, all calls", "p95_ms": "p95, all calls", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
+    "p50_ms": "p50 of all", "p95_ms": "p95 of all", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
     "n_error": "errors", "n_timeouts": "timeouts", "n_truncated": "cut by token limit", "cost_usd": "cost",
 }  # fmt: skip
-VERDICTS = {"changed": "changed", "no_change_seen": "no change seen", "cannot_tell": "cannot tell"}
-_IN_UNIT = {"rate": "{:.3f}".format, "ms": format_ms, "usd": format_money, "tps": "{:.1f}".format}
+_DIGITS = {"rate": 3, "tps": 1}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
-_MAX_CELL = 200
-_MAX_ANSWER = 10_000
-_MAX_NAMED = 10
+_MAX_CELL, _MAX_NAMED = 200, 10
 _REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_CHARS = 10_000
 _FIGURE_COLUMNS = (
-    Column("", narrow="wrapped"), Column("A", "right", "wrapped"), Column("B", "right", "wrapped"),
-    Column("B − A [95%]", "right", "wrapped"), Column("p", "right"), Column("verdict", narrow="wrapped"),
-    Column("sees", narrow="wrapped"),
+    Column("", narrow="wrapped"), Column("A", "right"), Column("B", "right"), Column("B − A [95%]", "right"),
+    Column("p", "right"), Column("verdict", narrow="wrapped"), Column("sees"),
 )  # fmt: skip
+_FIGURE_LEGEND = {
+    " pair": "pairs: prompt by prompt, the median of B against A, warm calls; the p50 of all calls may move otherwise",
+    "sees": "sees: the smallest change that would have been found in 4 of 5 cases",
+}
 _FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
 _ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
 _GATE_COLUMNS = (Column("outcome"), Column("target", narrow="wrapped"), Column("rule", narrow="wrapped"))
 
 
 def describe_comparison(comparison: Comparison) -> list[Section]:
-    """All of it: who, what changed, what flipped, the gate, and what to bear in mind."""
     sides = [
         f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
         for letter, side in (("A", comparison.a), ("B", comparison.b))
     ]
     sections = [Section("", [Prose(sides)])]
     for pair in comparison.pairs:
-        sections += [
-            Section(title_pair(pair), [Table(_FIGURE_COLUMNS, list(figure_rows(pair)), yielding=("sees", "p"))]),
-            *_findings(pair),
-        ]
-    verdict = f"gate: {'failed' if comparison.gate_failed else 'passed'}"
+        # Explained once, under the first of them.
+        legend = _FIGURE_LEGEND if pair is comparison.pairs[0] else {}
+        rows = list(figure_rows(pair))
+        n = len(_FIGURE_COLUMNS) - (not any(row[-1] for row in rows))
+        table = Table(_FIGURE_COLUMNS[:n], [row[:n] for row in rows], ("sees", "p"), legend=legend)
+        sections += [Section(title_pair(pair), [table]), *_findings(pair)]
     rules = [(_MARKS[found.outcome], found.target_b, say_rule(found)) for found in comparison.rules]
-    several = len({target for _, target, _ in rules}) > 1
-    columns = _GATE_COLUMNS if several else (_GATE_COLUMNS[0], _GATE_COLUMNS[2])
-    rows = rules if several else [(mark, rule) for mark, _, rule in rules]
-    return [
-        *sections,
-        Section(verdict, [Table(columns, rows, bare=True)]),
-        Section("worth knowing", [Points(closing_notes(comparison))]),
-    ]
+    kept = (0, 1, 2) if len({target for _, target, _ in rules}) > 1 else (0, 2)
+    gate = Table([_GATE_COLUMNS[n] for n in kept], [[rule[n] for n in kept] for rule in rules], bare=True)
+    sections.append(Section(f"gate: {'failed' if comparison.gate_failed else 'passed'}", [gate]))
+    return [*sections, Section("worth knowing", [Points(closing_notes(comparison))])]
 
 
 def _findings(pair: PairComparison) -> list[Section]:
-    said = [sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
-    sections = [Section("", [Prose(said)])]
+    sections = [Section("", [Prose([sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence])])]
     for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
         flips = [flip for flip in pair.flips if flip.direction == direction]
         sections.append(Section(f"{heading} ({len(flips)})", _flips(flips)))
     alone = []
     for side, letter in (("a", "A"), ("b", "B")):
-        named = [f"{_prompt(u.suite, u.prompt_id)} ({u.failure_type})" for u in pair.unanswered if u.missing_in == side]
+        missing = [u for u in pair.unanswered if u.missing_in == side]
+        named = [f"{label_prompt((u.suite, u.prompt_id))} ({u.failure_type})" for u in missing]
         alone += [f"no answer in {letter} alone ({len(named)}): {list_names(named, _MAX_NAMED)}"] if named else []
     for prompts, letter in ((pair.only_in_a, "A"), (pair.only_in_b, "B")):
         if prompts:
@@ -110,16 +88,12 @@ def _flips(flips: Sequence[Flip]) -> list[Part]:
     answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
     rows = []
     for flip in flips[:MAX_LISTED]:
-        name = one_line(f"{_prompt(flip.suite, flip.prompt_id)} {flip.prompt_name}", _MAX_CELL)
+        name = one_line(f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}", _MAX_CELL)
         counts = f"{flip.passes_a}/{flip.trials_a} → {flip.passes_b}/{flip.trials_b}"
-        both = [(answer or "")[:_MAX_ANSWER] for answer in (flip.answer_a, flip.answer_b)]
+        both = [(answer or "")[:_MAX_CHARS] for answer in (flip.answer_a, flip.answer_b)]
         rows.append([name, counts, one_line(flip.violation or "", _MAX_CELL), *(both if answers else [])])
     more = [f"… and {len(flips) - MAX_LISTED} more (--json has all)"] if len(flips) > MAX_LISTED else []
     return [Table([*_FLIP_COLUMNS, *(_ANSWER_COLUMNS if answers else ())], rows, bare=True), Points(more)]
-
-
-def _prompt(suite: str, prompt_id: str) -> str:
-    return f"{suite}/{prompt_id}" if suite else prompt_id
 
 
 def say_difference(difference: Difference) -> str:
@@ -139,27 +113,24 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
         if (rate := pair.rates.get(name)) is not None:
             sides = _rate(rate.rate_a, rate.n_trials_a), _rate(rate.rate_b, rate.n_trials_b)
             yield title, *sides, say_points(rate), format_p(rate.p_holm), *_verdict(rate)
-    shifts = {"latency_ms": pair.latency_ms, "ttft_ms": pair.ttft_ms, "output_tokens": pair.output_tokens}
-    for name, shift in shifts.items():
-        if shift is not None and shift.n_prompts:
-            unit = " ms" if name.endswith("_ms") else ""
-            sides = f"{format_number(shift.median_a)}{unit}", f"{format_number(shift.median_b)}{unit}"
+    for name, shift in pair.shifts.items():
+        if shift.n_prompts:
+            # No medians beside it: of each side's own, one may rise while the pairs fall.
             p = ABSENT if shift.test is None else format_p(shift.p_holm)
-            title = f"{SHIFT_TITLES[name]} (n={shift.n_prompts})"
-            yield title, *sides, say_shift(shift, unit), p, *_verdict(shift)
+            yield SHIFT_TITLES[name], plural(shift.n_prompts, "pair"), "", say_shift(shift), p, *_verdict(shift)
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
-            mark = f" {INDICATIVE}" if figure.name == "p95_ms" and has_thin_tail(pair) else ""
+            mark = INDICATIVE if figure.name == "p95_ms" and has_thin_tail(pair) else ""
             over_a, over_b = ("> " if side in figure.beyond else "" for side in ("a", "b"))
             sides = over_a + say_figure(figure.name, figure.a), over_b + say_figure(figure.name, figure.b)
             yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", "", "", ""
 
 
-def _verdict(found: PairedRate | PairedShift) -> tuple[str, str]:
-    return VERDICTS[found.verdict], say_smallest(found)
+def _verdict(found: Paired) -> tuple[str, str]:
+    return found.verdict.replace("_", " "), say_smallest(found)
 
 
-def say_smallest(found: PairedRate | PairedShift) -> str:
+def say_smallest(found: Paired) -> str:
     """The smallest change that would have been found in 80% of cases; empty where none is known, or any would."""
     if not found.smallest_change:
         return ""
@@ -167,13 +138,12 @@ def say_smallest(found: PairedRate | PairedShift) -> str:
     return plural(hundredths, "point") if isinstance(found, PairedRate) else f"{hundredths}%"
 
 
-def _would_be_seen(found: PairedRate | PairedShift) -> str:
+def _would_be_seen(found: Paired) -> str:
     smallest = say_smallest(found)
     return f"; a change of {smallest} would have been seen in 4 of 5 cases" if smallest else ""
 
 
 def has_thin_tail(pair: PairComparison) -> bool:
-    """Whether a side's p95 rests on too few calls to be more than a hint."""
     figures = {figure.name: figure for figure in pair.figures}
     answered, successes = figures["n_ok"], figures["success_rate_ok"]
     # Only a successful call has a time: an answer with nothing in it is answered, and not timed.
@@ -188,22 +158,24 @@ def _rate(value: float | None, n_trials: int) -> str:
 def say_points(rate: PairedRate) -> str:
     if rate.difference is None:
         return ABSENT
-    bounds = f" [{rate.ci_holm[0] * 100:+.0f}, {rate.ci_holm[1] * 100:+.0f}]" if rate.ci_holm else ""
-    return f"{rate.difference * 100:+.0f} points{bounds}"
+    bounds = f" [{words.signed(rate.ci_holm[0] * 100)}, {words.signed(rate.ci_holm[1] * 100)}]" if rate.ci_holm else ""
+    return f"{words.signed(rate.difference * 100)} points{bounds}"
 
 
-def say_shift(shift: PairedShift, unit: str) -> str:
-    if shift.difference is None:
-        return ABSENT
-    bounds = f" [{shift.ci_holm[0]:+.0f}, {shift.ci_holm[1]:+.0f}]" if shift.ci_holm else ""
-    share = f", {(shift.ratio - 1) * 100:+.0f}%" if shift.ratio is not None else ""
-    return f"{shift.difference:+.0f}{unit}{bounds}{share}"
+def say_shift(shift: findings.PairedShift) -> str:
+    """The ratio as a change in per cent, `+3% [-1, +7]`: of what was nothing before, the difference."""
+    if shift.ratio is None:
+        return ABSENT if shift.difference is None else words.signed(shift.difference)
+    ends = [words.signed((end - 1) * 100) for end in shift.ratio_ci_holm or ()]
+    return f"{words.signed((shift.ratio - 1) * 100)}%" + (f" [{', '.join(ends)}]" if ends else "")
 
 
 def say_figure(name: str, value: float | None) -> str:
     if value is None:
         return ABSENT
-    return _IN_UNIT.get(METRICS[name].unit, "{:.0f}".format)(value)
+    unit = METRICS[name].unit
+    in_words = {"ms": format_ms, "usd": format_money}.get(unit)
+    return in_words(value) if in_words else words.rounded(value, _DIGITS.get(unit, 0))
 
 
 def say_verdict(pair: PairComparison) -> str:
@@ -214,13 +186,13 @@ def say_verdict(pair: PairComparison) -> str:
     seen = _would_be_seen(rate)
     if rate.only_a == rate.only_b == 0:
         return f"The verdicts are the same {over}{seen}."
-    evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {word_p(rate.p_holm)}, {TESTS[rate.test]}"
+    evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {words.word_p(rate.p_holm)}, {TESTS[rate.test]}"
     if rate.verdict == "cannot_tell":
         return f"Whether the pass rate changed cannot be told {over} ({evidence}): {rate.reason}."
     if rate.verdict == "no_change_seen":
         return f"No difference in pass rate beyond luck {over} ({evidence}){seen}."
     word = "more" if rate.difference > 0 else "fewer"
-    return f"B passes {word}: {rate.difference * 100:+.0f} points {over} ({evidence})."
+    return f"B passes {word}: {say_points(rate)} {over} ({evidence})."
 
 
 def say_pace(pair: PairComparison) -> str:
@@ -233,25 +205,21 @@ def say_pace(pair: PairComparison) -> str:
     over = f"over {plural(shift.n_prompts, 'paired prompt')}"
     moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B"
     if shift.verdict == "cannot_tell":
-        measured = f"{say_shift(shift, ' ms')} {over} ({moved})"
-        return f"Whether the latency changed cannot be told: {measured}, {say_load(pair)}; {shift.reason}."
-    moved += f"; {word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
+        loads = [
+            f"{words.rounded(one.load_1m, 1)} in {letter}" + (f" (on {plural(one.cores, 'core')})" if one.cores else "")
+            for letter, one in (("A", pair.load_a), ("B", pair.load_b))
+            if one is not None and one.load_1m is not None
+        ]
+        busy = f"machine load {' and '.join(loads)}" if loads else "how busy the machine was is not known"
+        measured = f"{say_shift(shift)} {over} ({moved})"
+        return f"Whether the latency changed cannot be told: {measured}, {busy}; {shift.reason}."
+    moved += f"; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
     if shift.verdict == "no_change_seen":
         return f"No difference in latency beyond luck {over} ({moved}){_would_be_seen(shift)}."
-    return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift, ' ms')} {over} ({moved})."
+    return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift)} {over} ({moved})."
 
 
-def say_load(pair: PairComparison) -> str:
-    """How busy the machines were before the calls, as far as anybody looked."""
-    told = [
-        f"{load.load_1m:.1f} in {letter}" + (f" (on {plural(load.cores, 'core')})" if load.cores else "")
-        for letter, load in (("A", pair.load_a), ("B", pair.load_b))
-        if load is not None and load.load_1m is not None
-    ]
-    return f"machine load {' and '.join(told)}" if told else "how busy the machine was is not known"
-
-
-def say_rule(finding: RuleFinding) -> str:
+def say_rule(finding: findings.RuleFinding) -> str:
     if finding.a is None and finding.b is None:
         return f"{finding.rule}: {finding.reason}"
     name = finding.rule.partition("<")[0].partition(">")[0].strip()
@@ -259,26 +227,18 @@ def say_rule(finding: RuleFinding) -> str:
     return f"{finding.rule}: {figures}; {finding.reason}"
 
 
-def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
-    """That a side asked no further on purpose, and what that does to the figures."""
+def say_stopped(pair: PairComparison, stopped: findings.StoppedSide) -> str:
     letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
-    return (
-        f"{letter} stopped early: the search for the tier of {target} was over after "
-        f"{plural(stopped.n_asked, 'call')}, {plural(stopped.n_not_needed, 'cell was', 'cells were')} not needed; "
-        "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
-    )
+    over = f"the search for the tier of {target} was over after {plural(stopped.n_asked, 'call')}"
+    left_out = f"{plural(stopped.n_not_needed, 'prompt was', 'prompts were')} not needed"
+    bent = "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
+    return f"{letter} stopped early: {over}, {left_out}; {bent}"
 
 
 def closing_notes(comparison: Comparison) -> list[str]:
-    """What a reader must know besides the figures: what was not compared, forced, left out or unreadable."""
-    spoilt = [d for d in comparison.differences if d.scope == "latency"]
-    notes = []
-    if comparison.forced:
-        notes.append("compared by force although these differ:")
-        notes += [f"  {say_difference(d)}" for d in comparison.differences if d.scope != "note"]
-    elif spoilt:
-        notes.append("times are not compared (--force compares them) because these differ:")
-        notes += [f"  {say_difference(d)}" for d in spoilt]
+    spoilt = [f"  {say_difference(d)}" for d in comparison.differences if d.scope != "note"]
+    why = "times are not compared (--force compares them) because these differ:"
+    notes = ["compared by force although these differ:" if comparison.forced else why, *spoilt] if spoilt else []
     notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
     notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
@@ -294,7 +254,6 @@ def closing_notes(comparison: Comparison) -> list[str]:
         notes.append(f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls")
     if len(comparison.pairs) > 1:
         notes.append(f"p-values, intervals and verdicts are corrected for {len(comparison.pairs)} pairs (Holm)")
-    notes.append("sees: the smallest change that would have been found in 4 of 5 cases")
     return notes
 
 
@@ -320,23 +279,19 @@ def render_comparison_junit(comparison: Comparison) -> str:
 
 def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.Element:
     name, started = _text(title), datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
-    cases = [_rule_case(rule, name) for rule in comparison.rules if (rule.target_a, rule.target_b) == targets]
-    counts = {f"{kind}s": str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
-    facts = {"name": name, "tests": str(len(cases)), **counts, "timestamp": started.isoformat(timespec="seconds")}
-    suite = ET.Element("testsuite", facts)
-    suite.extend(cases)
+    suite = ET.Element("testsuite", name=name, timestamp=started.isoformat(timespec="seconds"))
+    for finding in comparison.rules:
+        if (finding.target_a, finding.target_b) == targets:
+            case = ET.SubElement(suite, "testcase", classname=name, name=_text(finding.rule))
+            said, fault = _text(say_rule(finding)), {"broken": "failure", "not_judged": "error"}.get(finding.outcome)
+            ET.SubElement(case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}).text = said
+    for count, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+        suite.set(count, str(len(suite.findall(path))))
     return suite
 
 
-def _rule_case(finding: RuleFinding, classname: str) -> ET.Element:
-    case = ET.Element("testcase", classname=classname, name=_text(finding.rule))
-    said, fault = _text(say_rule(finding)), {"broken": "failure", "not_judged": "error"}.get(finding.outcome)
-    ET.SubElement(case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}).text = said
-    return case
-
-
 def _say_flip(flip: Flip) -> str:
-    name = f"{_prompt(flip.suite, flip.prompt_id)} {flip.prompt_name}"
+    name = f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}"
     counts = f"passed {flip.passes_a}/{flip.trials_a} in A and {flip.passes_b}/{flip.trials_b} in B"
     answers = [f"{letter}: {said}" for letter, said in (("A", flip.answer_a), ("B", flip.answer_b)) if said is not None]
     return "\n".join([f"{flip.direction}: {name}, {counts}", *([flip.violation] if flip.violation else []), *answers])

@@ -6,16 +6,15 @@ Whatever stands in a part may be a stranger's words: each renderer makes them ha
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from clawgauge.reports.clean import clean_cell, escape_cell, escape_line
 
 _MIN_WIDTH = 3  # a delimiter row needs three dashes to be one everywhere
 _MAX_CELL = 600
-MAX_LISTED = 100
-"""Rows of a table that could be of any length."""
+MAX_LISTED = 100  # rows of a table that could be of any length
 
 
 class Column(NamedTuple):
@@ -35,7 +34,8 @@ class Table:
     """Rows of plain text. The rest is for a terminal alone.
 
     `yielding` names the columns to leave out where it is narrow, the first first. A `grouped` table's first column
-    stands above the rows that share it. `bare` has no headings, `ruled` a line under them.
+    stands above the rows that share it. `bare` has no headings, `ruled` a line under them. `legend` explains marks and
+    columns, each where it is to be seen.
     """
 
     columns: Sequence[Column]
@@ -44,6 +44,12 @@ class Table:
     grouped: bool = False
     bare: bool = False
     ruled: bool = False
+    legend: Mapping[str, str] = field(default_factory=dict)
+
+    def explain(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+        headings = {column.heading for column in columns}
+        seen = (mark for mark in self.legend if mark in headings or any(mark in cell for row in rows for cell in row))
+        return [self.legend[mark] for mark in seen]
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,8 @@ class Section(NamedTuple):
 
 
 def shown(sections: Sequence[Section]) -> list[Section]:
-    """The sections that say something, with the parts that do."""
-    filled = [
-        Section(title, [part for part in parts if (part.rows if isinstance(part, Table) else part.lines)])
-        for title, parts in sections
-    ]
-    return [section for section in filled if section.parts]
+    filled = [(title, [p for p in parts if (p.rows if isinstance(p, Table) else p.lines)]) for title, parts in sections]
+    return [Section(title, parts) for title, parts in filled if parts]
 
 
 def as_markdown(title: str, sections: Sequence[Section]) -> str:
@@ -92,7 +94,9 @@ def as_markdown(title: str, sections: Sequence[Section]) -> str:
 
 def _part(part: Part) -> str:
     if isinstance(part, Table):
-        return render_table(part.columns, [[escape_cell(cell, limit=_MAX_CELL) for cell in row] for row in part.rows])
+        rows = [[escape_cell(cell, limit=_MAX_CELL) for cell in row] for row in part.rows]
+        legend = [Prose(lines)] if (lines := part.explain(part.columns, part.rows)) else []
+        return "\n\n".join([render_table(part.columns, rows), *map(_part, legend)])
     if isinstance(part, Points):
         return "\n".join(f"{' ' * (len(line) - len(line.lstrip(' ')))}- {escape_line(line)}" for line in part.lines)
     if isinstance(part, Commands):
@@ -115,9 +119,8 @@ def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
 
 def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """A GitHub-style table of escaped cells; its columns line up in a plain text editor too."""
-    lines = [[column.heading for column in columns], *rows]
+    lines, aligns = [[column.heading for column in columns], *rows], [column.align for column in columns]
     widths = [max(_MIN_WIDTH, *map(display_width, cells)) for cells in zip(*lines, strict=True)]
-    rule = ["-" * (w - 1) + (":" if c.align == "right" else "-") for c, w in zip(columns, widths, strict=True)]
-    aligns = [column.align for column in columns]
+    rule = ["-" * (w - 1) + (":" if align == "right" else "-") for w, align in zip(widths, aligns, strict=True)]
     padded = [list(map(pad, line, widths, aligns)) for line in lines]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [padded[0], rule, *padded[1:]])

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from clawgauge.history.findings import Coverage, History, Point, Trend
+from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
-from clawgauge.words import ABSENT, format_date, format_ms, format_percent, format_rate, list_names, plural
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, name_models, word_unreadable
+from clawgauge.words import ABSENT, format_date, format_ms, format_rate, list_names, plural
 
-_MAX_IDS = 8
-_MAX_TARGETS = 3
-_MAX_NAME = 60
-_MAX_SERIES = 20
+BY_NEWEST = ", each model by its newest run that can tell"
+_MAX_IDS, _MAX_TARGETS, _MAX_NAME, _MAX_PASSES, _MAX_SERIES = 8, 3, 60, 120, 20
 # In a narrow terminal names give way. A run's id never does: it is there to be typed.
 _RUN_COLUMNS = (
-    Column("run"), Column("started"), Column("answered", "right"), Column("passed", "right"),
-    Column("suites", narrow="cut"), Column("targets", narrow="cut"),
+    Column("run"), Column("started"), Column("answered", "right"), Column("suites"),
+    Column("passed, by model", narrow="wrapped"),
 )  # fmt: skip
+_LOAD_COLUMNS = (Column("run"), Column("started"), Column("what it carries", narrow="wrapped"))
 _TREND_COLUMNS = (
-    Column("model"), Column("prompts", narrow="cut"), Column("runs", "right"), Column("latest"), Column("best"),
-    Column("tier"), Column("p50", "right"), Column("p95", "right"),
+    Column("model"), Column("prompts"), Column("runs", "right"), Column("latest"), Column("best"), Column("tier"),
+    Column("p50", "right"), Column("p95", "right"),
 )  # fmt: skip
 _SERIES_COLUMNS = (
     Column("model"), Column("run"), Column("answered", "right"), Column("passed"), Column("p50", "right")
@@ -30,40 +31,36 @@ _SERIES_COLUMNS = (
 
 
 def describe_history(history: History) -> list[Section]:
-    """Runs, models, how they moved, coverage, and what could not be read."""
-    runs = [
-        (
-            run.run_id,
-            format_date(run.started_at_ms),
-            f"{run.n_ok}/{run.n_scheduled}",
-            f"{run.n_passed}/{run.n_judged}" if run.n_judged else ABSENT,
-            one_line(", ".join(run.suites), _MAX_NAME) or ABSENT,
-            one_line(list_names(run.targets, _MAX_TARGETS), _MAX_NAME) or ABSENT,
-        )
-        for run in history.runs
-    ]
+    runs, loads = [], []
+    for run in history.runs:
+        at, names = (run.run_id, format_date(run.started_at_ms)), name_models(run.passes)
+        told = [f"{names[target]} {f'{k}/{n}' if n else ABSENT}" for target, (k, n) in run.passes.items()]
+        passed = one_line(list_names(told, _MAX_TARGETS), _MAX_PASSES) or ABSENT
+        if run.load:
+            loads.append((*at, " ".join(run.load)))
+        else:
+            runs.append((*at, f"{run.n_ok}/{run.n_scheduled}", _suites(run.suites) or ABSENT, passed))
     # One row per target and set of prompts; two sets that look alike get their form's hash.
     looks = Counter((trend.target, _prompts(trend)) for trend in history.trends)
     trends = [_trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1) for trend in history.trends]
-    models = Table(_TREND_COLUMNS, trends, ("p95", "runs", "tier", "prompts", "p50", "latest"), grouped=True)
-    thin = any(INDICATIVE in cell for row in trends for cell in row)
+    unsure = any(trend.latest.tier is not None and not trend.latest.decided for trend in history.trends)
+    legend = {INDICATIVE: LEGEND} | ({"tier": "a tier with ? is not decided yet"} if unsure else {})
+    yielding = ("p95", "runs", "tier", "p50", "prompts", "latest")
+    models = Table(_TREND_COLUMNS, trends, yielding, grouped=True, legend=legend)
     series = [row for trend in history.trends for row in _series_rows(trend)]
     drift = [f"{trend.target} on {_prompts(trend)}: {sentence}" for trend in history.trends for sentence in trend.drift]
-    coverage: dict[str, list[str]] = {}
-    for part in history.coverage:
-        coverage.setdefault(part.target, [part.target]).append(f"  {_coverage(part)}")
+    table = Table(_RUN_COLUMNS, runs, ("suites", "answered", "passed, by model", "started"))
     unread = [f"{run.path}: {run.reason}" for run in history.unreadable]
     spoilt = [run for run in history.runs if run.n_unreadable_lines]
     unread += [word_unreadable(run.n_unreadable_lines, run.run_id) for run in spoilt]
     return [
-        Section(
-            f"{plural(len(history.runs), 'run')} in {history.runs_dir}",
-            [Table(_RUN_COLUMNS, runs, ("targets", "suites", "passed", "answered", "started"))],
-        ),
-        Section("models", [models, Points([LEGEND] if thin else [])]),
+        Section(f"{plural(len(history.runs), 'run')} in {history.runs_dir}", [table]),
+        describe_jobs(history.jobs, by=BY_NEWEST),
+        Section("models", [models]),
         Section("run by run", [Table(_SERIES_COLUMNS, series, ("p50", "answered"), grouped=True)]),
         Section("drift", [Points(drift)]),
-        Section("coverage", [Points([line for lines in coverage.values() for line in lines])]),
+        Section("capacity runs", [Table(_LOAD_COLUMNS, loads, ("started",))]),
+        Section("what has an answer in any run", [Points(_word_coverage(history.coverage))]),
         Section("could not be read", [Points(unread)]),
         Section("to fill what is missing", [Commands(_fill(history))]),
     ]
@@ -72,22 +69,25 @@ def describe_history(history: History) -> list[Section]:
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
     latest, best = trend.latest, trend.best
     thin = latest.p95_ms is not None and latest.n_timed < MIN_SAMPLES_P95 and "p95" not in latest.beyond
-    mark = INDICATIVE if thin else ""
     return (
         trend.target,
         f"{_prompts(trend)} #{trend.form}" if alike else _prompts(trend),
         str(len(trend.points)),
         _pass_rate(latest),
-        f"{format_percent(best.pass_rate)} ({best.run_id})" if best.pass_rate is not None else ABSENT,
-        str(latest.tier) if latest.tier is not None else ABSENT,
+        f"{best.n_passed}/{best.n_asked} ({best.run_id})" if best.n_asked else ABSENT,
+        word_tier_mark(latest.tier, decided=latest.decided),
         _time(latest, "p50"),
-        f"{_time(latest, 'p95')}{mark}",
+        f"{_time(latest, 'p95')}{INDICATIVE if thin else ''}",
     )
 
 
 def _prompts(trend: Trend) -> str:
     """`core (36)`: the suites and how many prompts."""
-    return f"{'+'.join(trend.suites) or 'first harness'} ({trend.n_prompts})"
+    return f"{_suites(trend.suites) or 'first harness'} ({trend.n_prompts})"
+
+
+def _suites(names: Sequence[str]) -> str:
+    return one_line(" + ".join(names), _MAX_NAME) if len(names) < 3 else f"{len(names)} suites"
 
 
 def _time(point: Point, name: Literal["p50", "p95"]) -> str:
@@ -95,7 +95,7 @@ def _time(point: Point, name: Literal["p50", "p95"]) -> str:
 
 
 def _pass_rate(point: Point) -> str:
-    return format_rate(point.n_passed, point.n_judged, point.pass_ci95)
+    return format_rate(point.n_passed, point.n_asked, point.asked_ci95)
 
 
 def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
@@ -110,26 +110,31 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
     ]
 
 
-def _coverage(part: Coverage) -> str:
-    """`core 9/9 answered`, what is missing, and what was never asked."""
-    words = [f"{part.suite or 'first harness'} {part.n_answered}/{part.n_prompts} answered"]
-    if part.missing:
-        words.append(f"missing {list_names(part.missing, _MAX_IDS)}")
-    if part.n_outdated:
-        words.append(f"{part.n_outdated} of them answered in an earlier content")
-    if part.n_in_suite is not None and part.n_in_suite > part.n_prompts:
-        words.append(f"{plural(part.n_in_suite - part.n_prompts, 'further prompt')} of the suite never asked of anyone")
-    return "; ".join(words)
+def _word_coverage(coverage: Sequence[Coverage]) -> list[str]:
+    """Who answered all there is, what the others lack, and what nobody was ever asked: each said once."""
+    lacking: dict[str, list[str]] = {part.target: [] for part in coverage}
+    for part in (part for part in coverage if part.missing):
+        words = [f"{part.suite or 'first harness'} {part.n_answered}/{part.n_prompts} answered"]
+        words += [f"missing {list_names(part.missing, _MAX_IDS)}"] if part.n_answered else []
+        words += [f"{part.n_outdated} of them answered in an earlier content"] if part.n_outdated else []
+        lacking[part.target].append("; ".join(words))
+    whole = [target for target, lacks in lacking.items() if not lacks]
+    lines = [f"all prompts: {list_names(whole, len(whole))}"] if whole else []
+    for target, lacks in lacking.items():
+        lines += [target, *(f"  {words}" for words in lacks)] if lacks else []
+    never = {part.suite: n for part in coverage if (n := (part.n_in_suite or 0) - part.n_prompts) > 0}
+    named = list_names([f"{n} of {suite}" for suite, n in never.items()], len(never))
+    return [*lines, *([f"never asked of anyone: {named}"] if never else [])]
 
 
 def _fill(history: History) -> list[str]:
-    """The commands that would fill what is missing, each with how many cells it fills."""
+    """The commands that would ask what is missing, each with how many prompts it asks; and what none of them can."""
     if history.fill is None:
         return []
-    lines = [f"{step.command}    # {plural(len(step.cells), 'cell')}" for step in history.fill]
-    if not lines and not history.n_not_fillable:
-        lines.append("# nothing is missing")
+    lines = [f"{step.command}    # {plural(len(step.cells), 'prompt')}" for step in history.fill]
+    for target, (key, n) in history.no_key.items():
+        lines.append(f"# left out: {plural(n, 'prompt')} of {target}, {key} is not set")
     if history.n_not_fillable:
-        cells = plural(history.n_not_fillable, "cell")
-        lines.append(f"# {cells} cannot be planned: the folders of an older harness do not hold their prompts")
-    return lines
+        prompts = plural(history.n_not_fillable, "prompt")
+        lines.append(f"# {prompts} cannot be planned: the folders of an older harness do not hold their prompts")
+    return lines or ["# nothing is missing"]

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
+from clawgauge.reports.answer import describe_jobs
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
-from clawgauge.routing.decision import Decision, Reason, Standing
+from clawgauge.routing.decision import Decision, Routing, Standing
 from clawgauge.secrets import mask_shapes
 from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, rounded
 
 _VALUE_CHARS = 400
 _COLUMNS = (
-    Column("place", "right"), Column("model"), Column("score", "right"), Column("best in", "right"), Column("passed"),
-    Column("tool use"), Column("p95 ms", "right"), Column("ttft p50", "right"), Column("cost a call", "right"),
-    Column("removed by", narrow="below"),
+    Column("place", "right"), Column("model", narrow="name"), Column("score", "right"), Column("best in", "right"),
+    Column("passed"), Column("tool use"), Column("p95 ms", "right"), Column("ttft p50", "right"),
+    Column("cost a call", "right"), Column("removed by", narrow="below"),
 )  # fmt: skip
 
 
-def describe_decision(decision: Decision) -> Section:
-    """Every model: its place and score, how often it is best over prompts drawn anew, the limits that removed it."""
-    rows = [_row(place, standing) for place, standing in enumerate(decision.standings, start=1)]
-    return Section("every model, measured against the policy", [Table(_COLUMNS, rows, ("ttft p50", "cost a call"))])
+def describe_decision(decision: Decision) -> list[Section]:
+    """Who is fit for which job, and every model against the policy, the best first."""
+    rows = [_row(place, one) for place, one in enumerate(decision.standings, start=1)]
+    table = Table(_COLUMNS, rows, ("ttft p50", "cost a call", "best in", "score"))
+    return [describe_jobs(decision.jobs), Section("every model, measured against the policy", [table])]
 
 
 def _row(place: int, standing: Standing) -> list[str]:
     evidence, group, use = standing.evidence, standing.evidence.group, standing.evidence.group.tool_use
-    tier = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}"
-    timed = group.timed_ms
+    tier, timed = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}", group.timed_ms
     cost = "local" if evidence.free_of_charge else "unknown"
     if evidence.cost_per_call_usd is not None:
         cost = format_money(evidence.cost_per_call_usd)
+    ranked = [str(place), evidence.label, rounded(standing.score, 3), format_percent(standing.best_share)]
     return [
-        str(place) if standing.kept else ABSENT,
-        evidence.label,
-        f"{standing.score:.3f}" if standing.kept else ABSENT,
-        format_percent(standing.best_share) if standing.kept else ABSENT,
-        f"{group.n_passed}/{group.n_scheduled_judged}",
+        *(ranked if standing.kept else [ABSENT, evidence.label, ABSENT, ABSENT]),
+        "{}/{}".format(*group.passes),
         ABSENT if use.tier is None else tier,
         f"{'> ' if 'p95' in timed.beyond else ''}{format_number(timed.p95)} (n={timed.n})",
         format_number(group.ttft_ms.p50),
@@ -50,27 +50,22 @@ def _row(place: int, standing: Standing) -> list[str]:
     ]
 
 
-def render_reasons(
-    *, made_for: str, decision: Decision, reasons: Sequence[Reason], notes: Sequence[str], generated_at: str
-) -> str:
+def render_reasons(made_for: str, decision: Decision, routing: Routing, *, generated_at: str) -> str:
     """The sidecar: each configured line and the evidence under it, then the table the order came from."""
     made = f"Made by clawgauge route on {generated_at} from recorded runs; no model was asked."
     lines = []
-    for reason in reasons:
+    for reason in routing.reasons:
         lines += [f"{reason.path} = {one_line(str(reason.setting), _VALUE_CHARS)}", f"  {reason.why}"]
-    policy, limits, weights = decision.policy, decision.policy.limits, decision.policy.weights
-    set_limits = [(name, getattr(limits, name)) for name in limits.__struct_fields__]
-    kept = [f"{name} = {value}" for name, value in set_limits if value is not None and value is not False]
-    weighed = [f"{name} = {getattr(weights, name):g}" for name in weights.__struct_fields__]
-    rules = [
-        f"limits: {', '.join(kept) or 'none'}",
-        f"weights: {', '.join(weighed)}",
-        f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
-    ]
+    policy = decision.policy
+    limits, weights = msgspec.structs.asdict(policy.limits), msgspec.structs.asdict(policy.weights)
+    kept = [f"{name} = {value}" for name, value in limits.items() if value is not None and value is not False]
+    weighed = [f"{name} = {value:g}" for name, value in weights.items()]
+    rules = [f"limits: {', '.join(kept) or 'none'}", f"weights: {', '.join(weighed)}"]
+    rules.append(f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}")
     sections = [
         Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
-        Section("not decided", [Points(notes)]),
-        describe_decision(decision),
+        Section("not decided", [Points(routing.notes)]),
+        *describe_decision(decision),
         Section("the policy", [Points(rules)]),
     ]
     return as_markdown(f"Routing for {made_for}: why each line is there", sections)

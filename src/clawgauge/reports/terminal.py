@@ -12,40 +12,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TextIO
 
-from rich.cells import chop_cells
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal
 from clawgauge.reports.document import Column, Commands, Part, Points, Section, Table, display_width, pad, shown
-from clawgauge.words import ABSENT, plural
+from clawgauge.words import ABSENT, list_names, plural
 
-_PROSE_WIDTH = 100
-_NARROWEST = 40
-_UNBOUNDED = 10_000
+_PROSE_WIDTH, _NARROWEST, _UNBOUNDED = 100, 40, 10_000
 _CUT_TO = {"cut": 12, "wrapped": 12, "name": 24}
-_GAP = 2
-_RULE = "─"
+_LONGEST_WORD, _GAP = 32, 2
 _GUTTER = " │ "
-_MIN_COLUMN = 20
 _MAX_ANSWER_LINES = 40
-_TAB = "    "
-
-
-_TONES = (
-    (re.compile("✓"), 32),
-    (re.compile("✗|none of these"), 31),
-    (re.compile(r"(?<=\s)\?(?=\s)|cannot tell yet"), 33),
-)
+# Our own signs, for streams that have no such characters.
+_PLAIN = str.maketrans({"✓": "+", "✗": "x", "†": "*", "–": "-", "─": "-", "×": "x", "·": "/", "→": "->", "…": "...",
+                        "±": "+-"})  # fmt: skip
+_TONES = {"✓": 32, "✗|none of these": 31, r"(?<=\s)\?(?=\s)|cannot tell yet": 33}
 
 
 def paint(text: str, stream: TextIO, environ: Mapping[str, str]) -> str:
     """The marks in colour where a person looks at a terminal that has some; each mark says the same without it."""
+    if not (stream.encoding or "utf-8").lower().startswith("utf"):
+        text = text.translate(_PLAIN)
     if not stream.isatty() or environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
         return text
-    for mark, colour in _TONES:
-        text = mark.sub(f"\x1b[{colour}m\\g<0>\x1b[0m", text)
+    for mark, colour in _TONES.items():
+        text = re.sub(mark, f"\x1b[{colour}m\\g<0>\x1b[0m", text)
     return text
 
 
@@ -73,18 +66,10 @@ def _part(part: Part, room: int | None) -> Iterator[str]:
 
 
 def wrap(line: str, room: int) -> str:
-    """A line broken between words, what follows two columns further in. Names and paths are there to be typed: they
-    are never cut.
-    """
+    """A line broken between words, what follows two columns further in. Names and paths are to be typed: never cut."""
     own = " " * (len(line) - len(line.lstrip(" ")))
-    return textwrap.fill(
-        clean_cell(line),
-        room,
-        initial_indent=own,
-        subsequent_indent=f"{own}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(room, own, f"{own}  ", break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(clean_cell(line))
 
 
 def _table(table: Table, room: int) -> Iterator[str]:
@@ -92,13 +77,21 @@ def _table(table: Table, room: int) -> Iterator[str]:
     places = [n for n, column in enumerate(table.columns) if column.narrow != "below" and n >= table.grouped]
     columns = [table.columns[place] for place in places]
     rows = [[clean_cell(row[place]) for place in places] for row in table.rows]
-    columns, rows = _fitted(table, columns, rows, room - len(indent))
+    columns, rows, left_out = _fitted(table, columns, rows, room - len(indent))
     lines = _laid_out(columns, rows, room - len(indent), bare=table.bare)
     if not table.bare:
         yield f"{indent}{lines.pop(0)}"
     if table.ruled:
-        yield _RULE * max(map(display_width, lines))
+        yield "─" * max(map(display_width, lines))
     below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
+    yield from _rows(table, lines, below, indent, room)
+    told = table.explain(columns, rows)
+    if left_out:
+        told.append(f"no room for {list_names(left_out, len(left_out))}: COLUMNS=200 before the command shows all")
+    yield from (wrap(f"{indent[:2]}{line}", room) for line in told)
+
+
+def _rows(table: Table, lines: Sequence[str], below: Sequence[int], indent: str, room: int) -> Iterator[str]:
     if not table.grouped and not below:
         yield from (f"{indent}{line}" for line in lines)
         return
@@ -118,25 +111,23 @@ def _table(table: Table, room: int) -> Iterator[str]:
 
 def _fitted(
     table: Table, columns: list[Column], rows: list[list[str]], room: int
-) -> tuple[list[Column], list[list[str]]]:
-    """Without the columns that must yield for the others to fit, and names without what can be spared of them."""
-    whole = rows
-    if columns[0].narrow == "name":
+) -> tuple[list[Column], list[list[str]], list[str]]:
+    """Without the columns that must yield, and names without what can be spared of them; and who yielded."""
+    labels = [row[0] for row in rows] if columns[0].narrow == "name" else []
+    if labels:
         # Target labels cut down to their models, unless two would then be called alike.
-        names = [row[0].partition(":")[2] or row[0] for row in rows]
-        if len(set(names)) == len(names):
-            rows = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
+        bare = [label.partition(":")[2] or label for label in labels]
+        rows = [[name, *row[1:]] for name, row in zip(bare, rows, strict=True)] if len(set(bare)) == len(bare) else rows
+    left_out = []
     for leaving in table.yielding:
-        if sum(map(_least, columns, _widths(columns, rows))) + _GAP * len(columns) <= room:
+        if sum(_least_widths(columns, rows)) + _GAP * (len(columns) - 1) <= room:
             break
+        left_out += [column.heading for column in columns if column.heading == leaving]
         kept = [place for place, column in enumerate(columns) if column.heading != leaving]
-        columns, rows, whole = (
-            [columns[place] for place in kept],
-            [[row[place] for place in kept] for row in rows],
-            [[row[place] for place in kept] for row in whole],
-        )
+        columns, rows = [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    whole = [[label, *row[1:]] for label, row in zip(labels, rows, strict=True)] if labels else rows
     fits = sum(_widths(columns, whole)) + _GAP * (len(columns) - 1) <= room
-    return columns, whole if fits else rows
+    return columns, whole if fits else rows, left_out
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -144,41 +135,53 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
     return [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
 
 
-def _least(column: Column, width: int) -> int:
-    return min(width, _CUT_TO.get(column.narrow, width))
+def _least_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """What each column cannot do with less of: one that wraps needs room for its longest word, within reason."""
+    least = []
+    for place, (column, width) in enumerate(zip(columns, _widths(columns, rows), strict=True)):
+        words = [word for row in rows for word in row[place].split()] if column.narrow == "wrapped" else []
+        needed = max(_CUT_TO.get(column.narrow, width), min(max(map(display_width, words), default=0), _LONGEST_WORD))
+        least.append(min(width, needed))
+    return least
 
 
 def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, bare: bool) -> list[str]:
     laid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style="")
-    widths = _widths(columns, rows)
-    for column, width in zip(columns, widths, strict=True):
+    least = _least_widths(columns, rows)
+    for column, width in zip(columns, least, strict=True):
         fixed = column.narrow == "fixed"
-        laid.add_column(
-            Text(column.heading, no_wrap=True), justify=column.align, no_wrap=fixed, min_width=_least(column, width)
-        )
+        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=fixed, min_width=width)
     for row in rows:
         cells = zip(row, columns, strict=True)
-        laid.add_row(
-            *(Text(cell or " ", no_wrap=column.narrow != "wrapped", overflow="ellipsis") for cell, column in cells)
-        )
+        wraps = [(cell, column.narrow == "wrapped") for cell, column in cells]
+        laid.add_row(*(Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis") for cell, w in wraps))
     out = io.StringIO()
     # What a terminal would be asked is answered here: this is text for whoever reads it.
-    room = max(room, sum(map(_least, columns, widths)) + _GAP * len(columns))
+    room = max(room, sum(least) + _GAP * (len(columns) - 1))
     console = Console(file=out, width=room, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
     console.print(laid, crop=False, soft_wrap=False)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def side_by_side(left: str, right: str, width: int) -> str:
-    """`left` and `right` beside each other in `width` terminal columns; each is cut after forty lines."""
-    column = max(_MIN_COLUMN, (width - len(_GUTTER)) // 2)
+    column = max(20, (width - len(_GUTTER)) // 2)
     rows = zip_longest(_fold(left, column), _fold(right, column), fillvalue="")
     return "\n".join(f"{pad(a, column)}{_GUTTER}{b}".rstrip() for a, b in rows)
 
 
 def _fold(text: str, column: int) -> list[str]:
     """The lines in pieces of at most `column` columns. Words are cut: an answer's exact form is what is looked at."""
-    lines = clean_terminal(text).replace("\t", _TAB).split("\n")
-    pieces = [piece for line in lines for piece in chop_cells(line, column) or [line]]
+    pieces: list[str] = []
+    for line in clean_terminal(text).replace("\t", "    ").split("\n"):
+        pieces.append("")
+        room = column
+        for character in line:
+            # The widths that the columns are reckoned with: those of `rich` are others where nobody has named one.
+            width = display_width(character)
+            if width > room:
+                pieces.append("")
+                room = column
+            pieces[-1] += character
+            room -= width
     more = len(pieces) - _MAX_ANSWER_LINES
     return pieces if more <= 0 else [*pieces[:_MAX_ANSWER_LINES], f"… {plural(more, 'more line')}"]

@@ -1,52 +1,30 @@
-"""What is recorded of a run and a model in words, each figure with the n it rests on: for all reports.
-
-And the answer, before any chart: who is Tier 1 and how sure that is, the fastest that passes, what failed and why.
+"""What is recorded of a run and a model in words, each figure with the n it rests on; and the three questions that
+everyone asks of a run, answered: for all reports.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from clawgauge.records import (
-    CallBalance,
-    FailureCount,
-    GroupSummary,
-    Percentiles,
-    Result,
-    RunConfig,
-    RunOptions,
-    RunSummary,
-    Target,
-    ToolUse,
-)
+from clawgauge import words
+from clawgauge.records import CallBalance, FailureCount, GroupSummary, Percentiles, Result, RunConfig, RunOptions
+from clawgauge.records.summary import RunSummary, ToolUse
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.tool_use import word_lacking
-from clawgauge.words import (
-    ABSENT,
-    format_duration,
-    format_latency,
-    format_percent,
-    format_rate,
-    list_names,
-    plural,
-    rounded,
-)
+from clawgauge.verdict.jobs import best_first, rate_answers
+from clawgauge.verdict.load import word_capacity
+from clawgauge.words import ABSENT, format_duration, format_latency, format_percent, format_rate, list_names, plural
 
 INDICATIVE = "†"
-MAX_HINT = 240
-MAX_EXAMPLE = 160
+MAX_HINT, MAX_EXAMPLE = 240, 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
-MIN_SAMPLES_P99 = samples_needed(0.99)
 PASSING_RATE = 0.8
-_MAX_NAMED = 4
-_NAME_CHARS = 80
-_CODE_CHARS = 60
-LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {MIN_SAMPLES_P99}"
+_MAX_NAMED, _NAME_CHARS = 4, 80
+LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
 
 
 def verdict_word(result: Result) -> str:
@@ -59,7 +37,6 @@ def verdict_word(result: Result) -> str:
 
 
 def word_failure(failure: FailureCount) -> str:
-    """How often calls failed in one way, the server's words, the way out: `3 × timeout: no answer → raise …`."""
     said = f": {one_line(failure.example, MAX_EXAMPLE)}" if failure.example else ""
     hint = f" → {one_line(failure.hint, MAX_HINT)}" if failure.hint else ""
     return f"{failure.n} × {failure.failure_type}{said}{hint}"
@@ -85,7 +62,7 @@ def word_options(options: RunOptions) -> str:
         f"concurrency {options.concurrency}",
         f"timeout {options.timeout_s:g} s",
         "streaming" if options.stream else "no streaming",
-        f"at most {plural(options.max_retries, 'retry', 'retries')}",
+        f"at most {plural(options.max_retries, 'retry', 'retries')}" if options.max_retries else "no retries",
         "" if options.max_tokens is None else f"at most {plural(options.max_tokens, 'token')}",
         "" if options.temperature is None else f"temperature {options.temperature:g}",
         "" if options.seed is None else f"seed {options.seed}",
@@ -98,17 +75,16 @@ def word_options(options: RunOptions) -> str:
 
 def word_tier(use: ToolUse) -> str:
     """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59% sure`."""
-    likely = f", likely {rounded(use.ci95[0] * 100)}–{rounded(use.ci95[1] * 100)}%" if use.ci95 else ""
+    likely = f", likely {words.rounded(use.ci95[0] * 100)}–{words.rounded(use.ci95[1] * 100)}%" if use.ci95 else ""
     said = f"called a tool in {use.k} of {use.n} ({format_percent(use.rate)}{likely})"
     if use.p_tier is not None and use.tier is not None:
         said += f"; Tier {use.tier}, {format_percent(use.p_tier[use.tier - 1])} sure"
     if use.n_eff is not None and use.n_eff < use.n:
-        said += f"; {use.n} answers, but repeats are alike: as good as {use.n_eff:.0f} independent ones"
+        said += f"; {use.n} answers, but repeats are alike: as good as {words.rounded(use.n_eff)} independent ones"
     return said
 
 
 def word_recommendation(use: ToolUse) -> str:
-    """Whether a subagent may have its tools, and what stands in the way."""
     access = "recommended for subagents with full tool access"
     if use.recommended_for_subagents:
         return access
@@ -117,12 +93,38 @@ def word_recommendation(use: ToolUse) -> str:
 
 
 def word_balance(balance: CallBalance | None) -> str:
-    """Calling and leaving alone in one figure, with the two behind it; empty where only one of them was asked for."""
+    """Empty where only one of the two was asked for. Restraint is another thing, a right answer without a call: so
+    here the calls are counted, not the abstentions.
+    """
     if balance is None or balance.rate is None:
         return ""
-    called, held = format_rate(balance.k_call, balance.n_call), format_rate(balance.k_no_call, balance.n_no_call)
-    figure = f"calls when it should and only then: {format_percent(balance.rate)}"
-    return f"{figure} (called where it should {called}, held back where it should {held})"
+    uncalled_for = format_rate(balance.n_no_call - balance.k_no_call, balance.n_no_call)
+    called = f"made where one was wanted {format_rate(balance.k_call, balance.n_call)}, where none was {uncalled_for}"
+    return f"native calls: {called} (balance of the two {format_percent(balance.rate)})"
+
+
+def context_rows(summary: RunSummary) -> list[list[str]]:
+    """What the user's own context costs: model, what, bare, in context, and how sure that is; none if not measured."""
+    called = {"calls": "right calls", "tasks": "tasks done", "other": "other answers", "harm": "tasks with harm"}
+    names, rows = name_models(group.target.label for group in summary.models), []
+    for group in summary.models:
+        for one in group.in_context:
+            show: Callable[[float], str] = format_percent if one.p is not None else str
+            show = format_latency if one.what == "first_token" else show
+            change = plural(one.n, "prompt")
+            if one.p is not None:
+                ends = [f"{x * 100:+.0f}".replace("-", "−") for x in (one.in_context - one.bare, *(one.ci95 or ()))]
+                change = f"{ends[0]} points ({' to '.join(ends[1:])}), {words.word_p(one.p)}, {change}"
+            what = called.get(one.what, one.what.replace("_", " "))
+            rows.append([names[group.target.label], what, show(one.bare), show(one.in_context), change])
+    return rows
+
+
+def shown_ms(exact_us: int | None, recorded_ms: int | None) -> float | None:
+    """Tenths where a time is shown with them, else as recorded: what is rounded twice is another figure."""
+    if recorded_ms is None or exact_us is None or exact_us >= 10_000:
+        return recorded_ms
+    return float(words.rounded(exact_us / 1000, 1))
 
 
 def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
@@ -131,82 +133,84 @@ def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval
     if value is None:
         return ABSENT
     if name in figures.beyond:
-        return f"> {rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
+        return f"> {words.rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
     mark = INDICATIVE if name in figures.indicative else ""
     ends = getattr(figures, f"{name}_ci95") if interval else None
-    between = f" ({rounded(ends[0], digits)}–{rounded(ends[1], digits)})" if ends else ""
-    return f"{rounded(value, digits)}{mark}{between}"
+    between = f" ({words.rounded(ends[0], digits)}–{words.rounded(ends[1], digits)})" if ends else ""
+    return f"{words.rounded(value, digits)}{mark}{between}"
 
 
-def short_names(targets: Iterable[Target]) -> dict[Target, str]:
-    """A name for each target, no two alike."""
-    distinct = set(targets)
-    bare = {target: target.label.removeprefix(f"{target.provider}:") for target in distinct}
+def short_names(labels: Iterable[str]) -> dict[str, str]:
+    """A name for each target, no two alike: without its provider where that is enough."""
+    bare = {label: label.partition(":")[2] or label for label in labels}
     uses = Counter(bare.values())
-    return {target: bare[target] if uses[bare[target]] == 1 and bare[target] else target.label for target in distinct}
+    return {label: name if uses[name] == 1 else label for label, name in bare.items()}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One question and its answer: the sentence that matters, and what it rests on."""
+def name_models(labels: Iterable[str]) -> dict[str, str]:
+    return {label: one_line(name, _NAME_CHARS) for label, name in short_names(labels).items()}
 
+
+class Finding(NamedTuple):
     question: str
     answer: str
     notes: list[str]
 
 
 def pace_ms(group: GroupSummary) -> float:
-    """What models are ranked by; those without a successful call come last."""
-    return math.inf if group.latency_ms.p50 is None else group.latency_ms.p50
-
-
-def is_passing(group: GroupSummary) -> bool:
-    """Of what was scheduled: a model that is down most of the time is quick to no purpose."""
-    return (group.pass_rate_scheduled or 0.0) >= PASSING_RATE
+    """The median that every report shows, which models are ranked by; last come those that mostly did not answer."""
+    timed = group.timed_ms
+    return math.inf if timed.p50 is None or "p50" in timed.beyond else timed.p50
 
 
 def word_median(group: GroupSummary) -> str:
-    """`median 204 ms over 18 calls`."""
-    return f"median {format_latency(group.latency_ms.p50 or 0.0)} over {plural(group.n_success, 'call')}"
+    return f"median {format_latency(pace_ms(group))} over {plural(group.timed_ms.n, 'call')}"
 
 
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
     """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
-    n_unreadable = summary.n_unreadable_lines
-    unreadable = [f"{word_unreadable(n_unreadable)}."] if n_unreadable else []
+    unreadable = [f"{word_unreadable(n)}."] if (n := summary.n_unreadable_lines) else []
     if not any(group.n_total for group in summary.models):
         scheduled = sum(group.n_scheduled for group in summary.models)
         notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
         return [Finding("What came of it?", "This run recorded no call.", notes + unreadable)]
-    names = short_names(group.target for group in summary.models)
-    models = [_Model(one_line(names[group.target], _NAME_CHARS), group) for group in summary.models]
-    return [_tier_one(models), _fastest(models), _failed(models, violations, unreadable)]
+    if summary.capacity:
+        loads = [(one_line(entry.target, _NAME_CHARS), word_capacity(entry)) for entry in summary.capacity]
+        return [Finding(f"What can {name} carry?", found, unreadable) for name, found in loads]
+    names = name_models(group.target.label for group in summary.models)
+    models = [_Model(names[group.target.label], group) for group in best_first(summary.models, summary.jobs)]
+    found = [_tier_one(models), _fastest(models), _failed(models, violations, unreadable)]
+    rows = context_rows(summary)
+    costs = [f"{name}: {what} {a} bare, {b} in context; {change}." for name, what, a, b, change in rows]
+    return [*([Finding("What does your own prompt cost?", costs[0], costs[1:])] if costs else []), *found]
 
 
 class _Model(NamedTuple):
-    """A group under the name it has in the sentences."""
-
     name: str
     figures: GroupSummary
 
     @property
+    def is_passing(self) -> bool:
+        """Of all that was asked: a model that is down most of the time is quick to no purpose."""
+        k, n = self.figures.passes
+        return n > 0 and k / n >= PASSING_RATE
+
+    @property
     def passes(self) -> str:
-        figures = self.figures
-        if not figures.n_judged:
+        if not self.figures.n_judged:
             return "nothing judged"
-        judged = format_rate(figures.n_passed, figures.n_judged, figures.objective_pass_ci95)
-        return f"{judged} of its judged answers, {figures.n_passed}/{figures.n_scheduled_judged} of what was scheduled"
+        judged = format_rate(*rate_answers(self.figures))
+        return "{} of its judged answers, {}/{} of what was asked".format(judged, *self.figures.passes)
 
 
 def _tier_one(models: Sequence[_Model]) -> Finding:
-    question = "Who may be a subagent?"
     uses = [(model, model.figures.tool_use) for model in models]
     sure = [model for model, use in uses if use.recommended_for_subagents]
     unsure = [m for m, use in uses if use.tier == 1 and not any(need.met == "no" for need in use.needs)]
-    notes = [f"{m.name}, {use.label}: {word_tier(use)}." for m, use in uses if use.n]
-    notes += [f"{m.name} {words}." for m, _ in uses if (words := word_balance(m.figures.call_balance))]
-    notes += [f"{m.name}: {word_recommendation(use)}." for m, use in uses if m.figures.n_ok]
-    notes += [f"{m.name}: {use.caution}" for m, use in uses if use.caution]
+    notes = []
+    for m, use in uses:
+        told = [word_tier(use) if use.n else "", word_recommendation(use) if m.figures.n_ok else "", use.caution or ""]
+        notes += [f"{m.name}, {use.label}: {'; '.join(filter(None, told))}."] if any(told) else []
     if sure:
         answer = f"{list_names([m.name for m in sure], _MAX_NAMED)}: recommended for subagents with full tool access."
     elif unsure:
@@ -216,16 +220,16 @@ def _tier_one(models: Sequence[_Model]) -> Finding:
         answer = "No model here."
     else:
         answer = "Not known: no answered prompt expected a tool call."
-    return Finding(question, answer, notes)
+    return Finding("Who may be a subagent?", answer, notes)
 
 
 def _fastest(models: Sequence[_Model]) -> Finding:
     question = "Which is the fastest that passes?"
-    timed = sorted((m for m in models if m.figures.latency_ms.p50 is not None), key=lambda m: pace_ms(m.figures))
-    passing = [m for m in timed if is_passing(m.figures)]
-    bar = f"{format_percent(PASSING_RATE)} of what was scheduled"
+    timed = sorted((m for m in models if math.isfinite(pace_ms(m.figures))), key=lambda m: pace_ms(m.figures))
+    passing = [model for model in timed if model.is_passing]
+    bar = f"{format_percent(PASSING_RATE)} of what was asked"
     if not timed:
-        return Finding(question, "None: no call succeeded.", [])
+        return Finding(question, "None: no model answered most of its calls.", [])
     if not passing:
         first = timed[0]
         note = f"The fastest of all is {first.name}: {word_median(first.figures)}; it passes {first.passes}."
@@ -244,13 +248,12 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
     n_total, n_judged = sum(g.n_total for g in groups), sum(g.n_judged for g in groups)
     silent, wrong = n_total - sum(g.n_success for g in groups), n_judged - sum(g.n_passed for g in groups)
     if not silent and not wrong:
-        answer = f"Nothing: {plural(n_total, 'call')}, all answered, none failed."
-        return Finding(question, answer, unreadable)
+        return Finding(question, f"Nothing: {plural(n_total, 'call')}, all answered, none failed.", unreadable)
     parts = [f"{wrong} of {n_judged} judged answers failed" if wrong else "No judged answer failed"]
     parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
-        named = [f"{one_line(code, _CODE_CHARS)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
+        named = [f"{one_line(code, 60)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
         notes.append(f"Failed answers broke, most often: {', '.join(named)}.")
     # The commonest ways of not answering, each with who, how often, the server's words and the way out.
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])

@@ -1,11 +1,8 @@
-"""What a chain of models would do, from recorded calls alone: no model is asked.
-
-A chain falls back when a call *fails*: that is what a router can see. A wrong answer is an answer, so it ends the walk,
-and shows in the pass rate.
-"""
+"""What a chain of models would do, from recorded calls alone. It goes on when a call *fails*: a router sees no more."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +19,10 @@ from clawgauge.summary.rates import PooledRate, pool_rate
 
 Chain: TypeAlias = tuple[Evidence, ...]
 
-_MAX_CANDIDATES = 8
-_MAX_LENGTH = 3
-_HALVINGS = 3
+_MAX_CANDIDATES, _MAX_LENGTH, _HALVINGS = 8, 3, 3
 
 
 class Walk(NamedTuple):
-    """One prompt's way down a chain."""
-
     answered: bool
     passed: bool | None
     waited_ms: int
@@ -45,13 +38,10 @@ Place: TypeAlias = tuple[float, float, int, str]
 
 @dataclass(frozen=True, slots=True)
 class ChainForecast:
-    """What the chain would have done on the prompts all its members were asked.
-
-    The interval of the pass rate is Wilson's, with repeats and variants of a prompt counted for what they add; those of
-    the times are by order statistics, None where the calls are too few. `answered_by` counts which member answered.
+    """What the chain would have done on the prompts all its members were asked. `answered_by` counts who answered.
     `n_answered_together` is how many would be answered if all on one machine, or of one vendor, failed together, and
-    `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared.
-    With `unseen` the passes are of prompts that had no part in choosing the chain.
+    `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared. With
+    `unseen` the passes are of prompts that had no part in choosing the chain.
     """
 
     chain: Chain
@@ -73,22 +63,18 @@ class ChainForecast:
 
     @property
     def label(self) -> str:
-        return _label(self.chain)
+        return " > ".join(evidence.label for evidence in self.chain)
 
 
 def parse_chain(words: str, decision: Decision) -> Chain:
-    """`local>codex>claude` as models: each word a label, a provider, a model, or a part that fits just one of them.
-
-    `local` is the best placed model that runs on the user's own machine.
-    """
-    members = [_find_member(word.strip(), decision) for word in words.split(">")]
+    """`local>codex>claude` as models: each word a label, a provider, a model, or a part that fits just one of them."""
+    members = [_find_member(word.strip(), [one.evidence for one in decision.standings]) for word in words.split(">")]
     if len(set(map(id, members))) < len(members):
         raise RequestError(f"the chain {words!r} names a model twice; a model that failed is not asked again")
     return tuple(members)
 
 
-def _find_member(word: str, decision: Decision) -> Evidence:
-    everyone = [standing.evidence for standing in decision.standings]
+def _find_member(word: str, everyone: Sequence[Evidence]) -> Evidence:
     if not word:
         raise RequestError("a chain is MODEL>MODEL…, as in local>codex>claude; one of its names is empty")
     if word == "local":
@@ -119,22 +105,12 @@ def forecast(chain: Chain) -> ChainForecast:
     apart = {one.fails_with: one for one in reversed(chain)}.values()
     together = pool_rate((first[name].family, any(one.cells[name].answered for one in apart), 1) for name in names)
     return ChainForecast(
-        chain=chain,
-        n_cells=len(walks),
-        n_answered=len(answered),
-        n_judged=rate.n,
-        n_passed=rate.k,
-        pass_rate=rate.rate,
-        pass_ci95=rate.ci95,
-        p50_ms=spread.p50,
-        p50_ci95=spread.p50_ci95,
-        p95_ms=spread.p95,
-        p95_ci95=spread.p95_ci95,
-        cost_per_call_usd=mean_or_none([walk.cost_usd for walk in walks]),
-        answered_by=tuple(sum(walk.answered and walk.place == place for walk in walks) for place in range(len(chain))),
-        n_answered_together=together.k,
-        answered_low=together.ci95[0] if together.ci95 else None,
-    )
+        chain=chain, n_cells=len(walks), n_answered=len(answered), n_judged=rate.n, n_passed=rate.k,
+        pass_rate=rate.rate, pass_ci95=rate.ci95, p50_ms=spread.p50, p50_ci95=spread.p50_ci95, p95_ms=spread.p95,
+        p95_ci95=spread.p95_ci95, cost_per_call_usd=mean_or_none([walk.cost_usd for walk in walks]),
+        answered_by=tuple(sum(walk.place == place for walk in answered) for place in range(len(chain))),
+        n_answered_together=together.k, answered_low=together.ci95[0] if together.ci95 else None,
+    )  # fmt: skip
 
 
 def _pass_rate(walked: Iterable[Walked]) -> PooledRate:
@@ -143,12 +119,9 @@ def _pass_rate(walked: Iterable[Walked]) -> PooledRate:
 
 def best_chain(decision: Decision) -> ChainForecast | None:
     """The chain with the best lower end of its pass rate among what the policy kept; of equals the faster, the shorter.
-
-    Tries every order of up to three of the eight best placed models that were asked the same prompts as the best placed
-    one: chains on other prompts cannot be set beside each other. None where no model was kept.
-
-    The best of many looks better than it is, so its pass rate is told from prompts it was not chosen on: of each of
-    three random halvings, by family, one half is scored by the chain that the other half would have chosen.
+    Of models that were asked the same prompts as the best placed one; None where no model was kept. The best of many
+    looks better than it is, so its pass rate is told from prompts it was not chosen on: of each of three random
+    halvings, by family, one half is scored by the chain that the other would have chosen.
     """
     ranked = decision.ranked[:_MAX_CANDIDATES]
     candidates = [one for one in ranked if one.cells and one.cells.keys() == ranked[0].cells.keys()]
@@ -171,13 +144,9 @@ def best_chain(decision: Decision) -> ChainForecast | None:
     rate = _pass_rate(seen)
     unseen_rate = n_passed / _HALVINGS / rate.n if rate.n else None
     n_effective = rate.effective.trials if rate.effective else 0.0
-    return replace(
-        forecast(chain),
-        n_passed=round(n_passed / _HALVINGS),
-        pass_rate=unseen_rate,
-        pass_ci95=wilson_interval((unseen_rate or 0.0) * n_effective, n_effective),
-        unseen=True,
-    )
+    ends = wilson_interval((unseen_rate or 0.0) * n_effective, n_effective)
+    kept = round(n_passed / _HALVINGS)
+    return replace(forecast(chain), n_passed=kept, pass_rate=unseen_rate, pass_ci95=ends, unseen=True)
 
 
 def _halve(families: Sequence[PromptKey]) -> list[set[PromptKey]]:
@@ -194,31 +163,25 @@ def _rank(chain: Chain, walked: Sequence[Walked], policy: Policy) -> Place | Non
     limits = policy.limits
     cost = mean_or_none([walk.cost_usd for _, walk in walked])
     p95_ms = percentile(sorted(walk.waited_ms for _, walk in walked if walk.answered), 0.95)
-    monthly = None if cost is None else cost * policy.calls_per_month
-    figures = (p95_ms, cost, monthly)
-    most = (limits.max_p95_ms, limits.max_cost_per_call_usd, limits.max_monthly_cost_usd)
-    if any(m is not None and (value is None or value > m) for value, m in zip(figures, most, strict=True)):
-        return None
+    for value, most in (
+        (p95_ms, limits.max_p95_ms),
+        (cost, limits.max_cost_per_call_usd),
+        (None if cost is None else cost * policy.calls_per_month, limits.max_monthly_cost_usd),
+    ):
+        if most is not None and (value is None or value > most):
+            return None
     interval = _pass_rate(walked).ci95
-    slow = float("inf") if p95_ms is None else p95_ms
-    return -(interval[0] if interval else 0.0), slow, len(chain), _label(chain)
-
-
-def _label(chain: Chain) -> str:
-    return " > ".join(evidence.label for evidence in chain)
+    names = " > ".join(evidence.label for evidence in chain)
+    return -(interval[0] if interval else 0.0), math.inf if p95_ms is None else p95_ms, len(chain), names
 
 
 def _walk(chain: Sequence[Evidence], name: CellName) -> Walk:
     waited, cost = 0, 0.0
-    cost_known = True
     for place, evidence in enumerate(chain):
         cell = evidence.cells[name]
-        waited += cell.waited_ms
-        if cell.cost_usd is not None:
-            cost += cell.cost_usd
-        elif not evidence.free_of_charge and cell.answered:
-            # A call that failed before it was answered is not billed; one that answered at an unknown price is unknown.
-            cost_known = False
+        waited, cost = waited + cell.waited_ms, cost + (cell.cost_usd or 0.0)
         if cell.answered:
-            return Walk(True, cell.passed, waited, cost if cost_known else None, place)
-    return Walk(False, None, waited, cost if cost_known else None, len(chain) - 1)
+            # A call that failed before it was answered is not billed; one that answered at an unknown price is unknown.
+            known = cell.cost_usd is not None or evidence.free_of_charge
+            return Walk(True, cell.passed, waited, cost if known else None, place)
+    return Walk(False, None, waited, cost, len(chain) - 1)

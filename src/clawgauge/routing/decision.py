@@ -1,7 +1,4 @@
-"""The policy, and every model measured against it: removed with its reason, or put in order. Deterministic.
-
-How surely a model is the best is told by scoring again over prompts that are drawn anew.
-"""
+"""The policy, and every model measured against it: removed with its reason, or put in order. Deterministic."""
 
 from __future__ import annotations
 
@@ -15,14 +12,15 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from clawgauge.errors import ConfigError
-from clawgauge.records import PromptKey
+from clawgauge.records import Fit, JobVerdict, PromptKey
 from clawgauge.routing.evidence import Evidence
 from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
-from clawgauge.stats.proportions import wilson_interval
+from clawgauge.stats.proportions import lower_end
 from clawgauge.stats.tiers import effective_counts
-from clawgauge.verdict.jobs import HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS
-from clawgauge.words import format_ms, format_percent
+from clawgauge.summary.tool_use import word_lacking
+from clawgauge.verdict.jobs import BUILT_IN, FIT_ORDER, HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, MAIN_AGENT, judge_jobs
+from clawgauge.words import format_ms, format_percent, list_names, word_unasked
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -33,16 +31,14 @@ _MIN_RESAMPLES, _MAX_RESAMPLES = 200, 500
 _STEPS = 1_000_000
 # A percentile of more times than these is the same to any digit a score has.
 _MAX_TIMES = 2_000
+_FITNESS = {"no": "not fit as main agent", "cannot_tell": "cannot tell yet whether fit as main agent"}
+_Figure: TypeAlias = float | None
 # How often each family was drawn.
 Drawn: TypeAlias = Mapping[PromptKey, int]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a model must keep to be considered at all. None: no such limit.
-
-    Rates are over *scheduled* prompts, so that a model that is often down does not look good. A limit on a figure that
-    was not measured removes the model: what is not known is not kept.
-    """
+    """What a model must keep, of all that was *asked*. None: no such limit; what was not measured keeps none."""
 
     min_pass_rate: Rate | None = 0.5
     min_answered_rate: Rate | None = 0.8
@@ -65,11 +61,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file.
-
-    `calls_per_month` turns a cost per call into the monthly one that `max_monthly_cost_usd` limits. `max_fallbacks` is
-    how many models may stand behind the first.
-    """
+    """The whole file. `calls_per_month` turns a cost per call into the monthly one that is limited."""
 
     limits: Limits = Limits()
     weights: Weights = Weights()
@@ -78,14 +70,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_policy(path: Path | None) -> Policy:
-    """The policy in a TOML file, or the default one."""
     if path is None:
         return Policy()
     policy, _ = read_toml(path, Policy, "policy")
     if not any(msgspec.structs.astuple(policy.weights)):
-        raise ConfigError(
-            f"the policy {path}: all weights are 0, so nothing could be ordered; give one of them a value"
-        )
+        words = "all weights are 0, so nothing could be ordered; give one of them a value"
+        raise ConfigError(f"the policy {path}: {words}")
     return policy
 
 
@@ -121,26 +111,30 @@ def cite(evidence: Evidence) -> str:
     group, tool_use = evidence.group, evidence.group.tool_use
     tier = tool_use.label
     if tool_use.tier is not None:
-        tier += f", tools {tool_use.k}/{tool_use.n} ({tool_use.source})"
-        if tool_use.p_tier is not None:
-            tier += f", P(tier)={tool_use.p_tier[tool_use.tier - 1]:.2f}"
-    if tool_use.caution:
-        tier += f" (caution: {tool_use.caution})"
-    passed = f"passed {group.n_passed}/{group.n_scheduled_judged}"
-    timed = group.timed_ms
+        sure = f", P(tier)={tool_use.p_tier[tool_use.tier - 1]:.2f}" if tool_use.p_tier else ""
+        tier += f", tools {tool_use.k}/{tool_use.n} ({tool_use.source}){sure}"
+    tier += f" (caution: {tool_use.caution})" if tool_use.caution else ""
+    passed, timed = "passed {}/{}".format(*group.passes), group.timed_ms
+    passed += f"; {words}" if (words := word_agreement(evidence)) else ""
     over = "over " if "p95" in timed.beyond else ""
     p95 = "p95 not measured" if timed.p95 is None else f"p95 {over}{format_ms(timed.p95)}"
     return f"{evidence.label}: {tier}; {passed}; {p95} (n={timed.n}); run {evidence.run_id}"
 
 
+def word_agreement(evidence: Evidence) -> str:
+    """How often a model did what the incumbent did, in words; empty where nobody asked."""
+    own = evidence.group.agreement
+    return f"would replace the incumbent in {format_percent(own.rate)} of {own.n} moments" if own else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One model's place. `removed_by` holds every limit it broke; `scores` what its place rests on.
-
-    `best_share` is the share of resamplings in which it had the highest score of all that were kept.
+    """One model's place. `main` judges it as main agent, `removed_by` holds every limit it broke, `scores` what its
+    place rests on, `best_share` the share of resamplings in which it had the highest score of all that may be first.
     """
 
     evidence: Evidence
+    main: Fit
     removed_by: tuple[str, ...]
     scores: dict[str, float]
     score: float
@@ -153,13 +147,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Every model that was measured: the kept ones best first, then the removed ones, by score too.
-
-    `tied` are the first of them where none is surely the best; `in_use` the models in use now, as far as measured.
+    """Every model that was measured: the kept ones best first, then the removed ones, by fitness and score too. `jobs`
+    judges them, as the run of the last one measured defines the jobs. `tied` are the first where none is surely the
+    best; `in_use` the models in use now, as far as measured.
     """
 
     policy: Policy
     standings: tuple[Standing, ...]
+    jobs: list[JobVerdict]
     tied: tuple[str, ...] = ()
     in_use: tuple[str, ...] = ()
 
@@ -169,7 +164,6 @@ class Decision:
 
     @property
     def tie(self) -> str | None:
-        """The tie for the first place in words."""
         if not self.tied:
             return None
         shares = {one.evidence.label: format_percent(one.best_share) for one in self.standings}
@@ -180,65 +174,80 @@ class Decision:
 
 
 def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] = ()) -> Decision:
-    """Limits first, then the weighted order; of those that tie for the best, the ones `in_use` go first."""
-    weights = msgspec.structs.asdict(policy.weights)
+    """Limits first, then who is fit as main agent, then the weighted order; of a tie, the ones `in_use` go first."""
+    weights, by_target = msgspec.structs.asdict(policy.weights), {one.target: one for one in evidence}
+    own = next((one.jobs for one in reversed(evidence) if one.jobs), {})
+    jobs = judge_jobs([one.group for one in evidence], {**BUILT_IN, **own}, lambda target: by_target[target].settings)
+    main = {fit.target: fit for job in jobs if job.job == MAIN_AGENT for fit in job.ranking}
     standings = []
     for one in evidence:
+        fit = main.get(one.label) or Fit(target=one.label, fit="cannot_tell", why="not measured", n=0)
         measured = Scores(one).measured
-        standings.append(Standing(one, tuple(_broken(one, policy)), measured, _weigh(measured, weights)))
+        standings.append(Standing(one, fit, tuple(_broken(one, policy)), measured, _weigh(measured, weights)))
     standings.sort(key=_place)
-    kept, removed = [one for one in standings if one.kept], [one for one in standings if not one.kept]
-    shares = _best_shares([Scores(one.evidence) for one in kept], weights)
-    kept = [replace(one, best_share=share) for one, share in zip(kept, shares, strict=True)]
-    best = _maybe_best(kept)
+    first = [one for one in standings if one.kept and one.main.fit == standings[0].main.fit]
+    shares = _best_shares([Scores(one.evidence) for one in first], weights)
+    first = [replace(one, best_share=share) for one, share in zip(first, shares, strict=True)]
+    best = _maybe_best(first)
     # A stable sort: what is not in use stays in the order of the scores.
     best.sort(key=lambda one: in_use.index(one.evidence.label) if one.evidence.label in in_use else len(in_use))
     labels = tuple(one.evidence.label for one in best)
-    rest = [one for one in kept if one.evidence.label not in labels]
-    return Decision(policy, (*best, *rest, *removed), labels if len(labels) > 1 else (), tuple(in_use))
+    rest = [one for one in (*first, *standings[len(first) :]) if one.evidence.label not in labels]
+    return Decision(policy, (*best, *rest), jobs, labels if len(labels) > 1 else (), tuple(in_use))
+
+
+def word_places(placed: Iterable[tuple[Standing, str]]) -> list[str]:
+    """What must be known of models that get a place, each with what is withheld from it: who is not shown to be fit."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one, without in placed:
+        use, told = one.evidence.group.tool_use, f"{_FITNESS.get(one.main.fit)}; {one.main.why}"
+        if one.main.fit == "yes":
+            told = word_lacking(use.needs) or f"a caution stands; {use.caution}"
+        if one.main.fit != "yes" or without or use.caution:
+            alike.setdefault((without, told), []).append(one.evidence.label)
+        if unasked := word_unasked(one.evidence.group.n_total, one.evidence.group.n_scheduled):
+            alike.setdefault((" by a run that was cut short", unasked), []).append(one.evidence.label)
+    return [
+        f"{list_names(labels, len(labels))} {'is' if len(labels) == 1 else 'are'} placed{without}: {told}"
+        for (without, told), labels in alike.items()
+    ]
 
 
 def _maybe_best(kept: Sequence[Standing]) -> list[Standing]:
     """The fewest models of which one is surely the best, in the order of the scores."""
     found: list[Standing] = []
     for one in sorted(kept, key=lambda standing: -standing.best_share):
-        if sum(standing.best_share for standing in found) >= SURE_SHARE:
-            break
-        found.append(one)
+        if sum(standing.best_share for standing in found) < SURE_SHARE:
+            found.append(one)
     return sorted(found, key=_place)
 
 
-def _place(standing: Standing) -> tuple[bool, float, str]:
-    return not standing.kept, -standing.score, standing.evidence.label
+def _place(standing: Standing) -> tuple[bool, int, float, str]:
+    return not standing.kept, FIT_ORDER[standing.main.fit], -standing.score, standing.evidence.label
 
 
 def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
     """Every limit the model does not keep, each as a sentence with its figure and its n."""
     limits, group, timed = policy.limits, evidence.group, evidence.group.timed_ms
-    n_cells, tool_use, cost = group.n_scheduled, group.tool_use, evidence.cost_per_call_usd
-    answered = group.n_success / n_cells if n_cells else None
-    for name, rate, least, n in (
-        ("pass rate", group.pass_rate_scheduled, limits.min_pass_rate, group.n_scheduled_judged),
-        ("answered", answered, limits.min_answered_rate, n_cells),
+    tool_use, cost = group.tool_use, evidence.cost_per_call_usd
+    for name, (k, n), least in (
+        ("pass rate", group.passes, limits.min_pass_rate),
+        ("answered", (group.n_success, group.n_total), limits.min_answered_rate),
     ):
-        if least is not None and (rate is None or rate < least):
-            measured = "not measured" if rate is None else f"{format_percent(rate)} of {n}"
+        if least is not None and (not n or k / n < least):
+            measured = f"{format_percent(k / n)} of {n}" if n else "not measured"
             yield f"{name} {measured}, wanted at least {format_percent(least)}"
-    for name, figures, most in (
-        ("p95", timed, limits.max_p95_ms),
-        ("first token p95", group.ttft_ms, limits.max_ttft_p95_ms),
-    ):
+    first = ("first token p95", group.ttft_ms, limits.max_ttft_p95_ms)
+    for name, figures, most in (("p95", timed, limits.max_p95_ms), first):
         # A figure that lies among the timeouts is more than it says, and how much more nobody knows.
         over = "over " if "p95" in figures.beyond else ""
         if most is not None and (figures.p95 is None or figures.p95 > most or over):
-            measured = "not measured" if figures.p95 is None else f"{over}{figures.p95:.0f} ms (n={figures.n})"
-            yield f"{name} {measured}, wanted at most {most:.0f} ms"
+            measured = "not measured" if figures.p95 is None else f"{over}{format_ms(figures.p95)} (n={figures.n})"
+            yield f"{name} {measured}, wanted at most {format_ms(most)}"
     if limits.max_tier is not None and (tool_use.tier is None or tool_use.tier > limits.max_tier):
         yield f"{tool_use.label}, wanted Tier {limits.max_tier} or better"
-    for limit, calls, per in (
-        (limits.max_cost_per_call_usd, 1, "a call"),
-        (limits.max_monthly_cost_usd, policy.calls_per_month, "a month"),
-    ):
+    monthly = (limits.max_monthly_cost_usd, policy.calls_per_month, "a month")
+    for limit, calls, per in ((limits.max_cost_per_call_usd, 1, "a call"), monthly):
         if limit is not None and not evidence.free_of_charge and (cost is None or cost * calls > limit):
             measured = f"cost {per} unknown" if cost is None else f"cost ${cost * calls:.4g} {per}"
             yield f"{measured}, wanted at most ${limit:g}"
@@ -247,10 +256,7 @@ def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
 
 
 class Scores:
-    """One model's scores, each between 0 and 1, as measured and over families of prompts drawn anew.
-
-    Rates count by the lower end of their interval: ten of ten says less than a hundred of a hundred.
-    """
+    """One model's scores between 0 and 1, as measured and over families drawn anew; rates by their lower end."""
 
     def __init__(self, evidence: Evidence) -> None:
         group, tool_use, cells = evidence.group, evidence.group.tool_use, evidence.cells.values()
@@ -271,16 +277,10 @@ class Scores:
         times = _drawn_percentile(self._times_ms, drawn, 0.95), _drawn_percentile(self._ttfts_ms, drawn, 0.50)
         return self._score(passed, used, *times)
 
-    def _score(
-        self, passed: float | None, used: float | None, p95_ms: float | None, ttft_ms: float | None
-    ) -> dict[str, float]:
-        return {
-            "pass_rate": _lower_end(passed, self._n_verdicts),
-            "tool_use": _lower_end(used, self._n_tools),
-            "latency": _falling(p95_ms, HALF_P95_MS),
-            "ttft": _falling(ttft_ms, HALF_TTFT_MS),
-            "cost": self._cost,
-        }
+    def _score(self, passed: _Figure, used: _Figure, p95_ms: _Figure, ttft_ms: _Figure) -> dict[str, float]:
+        rates = {"pass_rate": lower_end(passed, self._n_verdicts), "tool_use": lower_end(used, self._n_tools)}
+        times = {"latency": _falling(p95_ms, HALF_P95_MS), "ttft": _falling(ttft_ms, HALF_TTFT_MS)}
+        return rates | times | {"cost": self._cost}
 
 
 def _weigh(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -288,10 +288,7 @@ def _weigh(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
 
 
 def _best_shares(models: Sequence[Scores], weights: Mapping[str, float]) -> list[float]:
-    """In which share of resamplings each model has the highest score; equal ones share it.
-
-    Families of prompts are drawn with replacement, the same for all models: what two of them find hard moves both.
-    """
+    """In which share of resamplings, the same for all, each model has the highest score; equals share it."""
     families = sorted({family for one in models for family in one.families})
     if not families or len(models) < 2:
         return [1.0 / len(models) for _ in models]
@@ -307,11 +304,9 @@ def _best_shares(models: Sequence[Scores], weights: Mapping[str, float]) -> list
 
 
 def _drawn_rate(clusters: Iterable[tuple[PromptKey, int, int]], drawn: Drawn) -> float | None:
-    passes = trials = 0
-    for family, k, n in clusters:
-        passes += drawn[family] * k
-        trials += drawn[family] * n
-    return passes / trials if trials else None
+    weighed = [(drawn[family] * k, drawn[family] * n) for family, k, n in clusters]
+    trials = sum(n for _, n in weighed)
+    return sum(k for k, _ in weighed) / trials if trials else None
 
 
 def _descending(times: Iterable[tuple[int, PromptKey]]) -> list[tuple[int, PromptKey]]:
@@ -326,11 +321,6 @@ def _drawn_percentile(descending: Sequence[tuple[int, PromptKey]], drawn: Drawn,
         if above < 0:
             return time_ms
     return None
-
-
-def _lower_end(rate: float | None, n: float) -> float:
-    bounds = None if rate is None else wilson_interval(rate * n, n)
-    return bounds[0] if bounds else 0.0
 
 
 def _falling(value: float | None, half: float) -> float:

@@ -15,21 +15,21 @@ import json5
 
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
-from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite
+from clawgauge.records import CapacitySummary
+from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 from clawgauge.stats.tiers import DECIDED_LEVEL
-from clawgauge.summary.tool_use import word_evidence_command, word_lacking
+from clawgauge.summary.tool_use import word_lacking
+from clawgauge.verdict.jobs import SUBAGENT_SUITES, word_run
+from clawgauge.verdict.load import carried, word_capacity
 from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
-_APIS = {
-    "ollama_openai": "openai-completions",
-    "openai_chat": "openai-completions",
-    "openai_responses": "openai-responses",
-}
+_APIS = dict.fromkeys(("ollama_openai", "openai_chat"), "openai-completions") | {"ollama": "ollama"}
+_APIS |= {"anthropic_messages": "anthropic-messages", "openai_responses": "openai-responses"}
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 # OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}` stands for itself.
 _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
@@ -38,6 +38,7 @@ _ODD = re.compile(r"[^a-z0-9_-]+")
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+_WITHOUT = {tuple(DENY_ALL): " without any tools", tuple(DENY_ACTING): " without the tools that act"}
 _EMBEDDED = "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
 _MAX_NEAR = 3
 # Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
@@ -114,10 +115,7 @@ def _names_in(config: Mapping[str, Any]) -> set[str]:
 
 
 def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tuple[list[Route], dict[str, str]]:
-    """The routes of the models that can be reached, in order, and why the others cannot, by label.
-
-    Of one model at several thinking levels the best placed is taken: a reference names a model, not a level.
-    """
+    """The routes of the models that can be reached, at one thinking level each, and why the others cannot."""
     routes: list[Route] = []
     unreachable: dict[str, str] = {}
     provider_ids: dict[str, str] = {}
@@ -142,11 +140,12 @@ def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[s
     address, key_env = evidence.settings.get("base_url"), evidence.settings.get("api_key_env")
     if kind not in _APIS or not isinstance(address, str):
         return None
-    if kind == "openai_responses" and vendor_of(evidence.settings) == "openai":
-        return Route(evidence, "openai", model, None)
+    vendor = vendor_of(evidence.settings)
+    if (kind, vendor) in (("openai_responses", "openai"), ("anthropic_messages", "anthropic")):
+        return Route(evidence, str(vendor), model, None)
     provider_id = _provider_id(evidence, provider_ids)
     plain = plain_model(kind, model)
-    spellings = [model, *({plain, f"{plain}:latest"} if kind == "ollama_openai" else ())]
+    spellings = [model, *({plain, f"{plain}:latest"} if kind in ("ollama", "ollama_openai") else ())]
     known = (one for one in spellings if one in names or f"{provider_id}/{one}" in names)
     declared: dict[str, Any] = {"baseUrl": address, "api": _APIS[kind]}
     if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
@@ -160,7 +159,8 @@ def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
     """A plain id for a provider, the same for all its models and no other's."""
     name = evidence.target.provider
     if name not in taken:
-        wanted = "ollama" if name == "ollama_openai" else _ODD.sub("-", name.lower()).strip("-") or "provider"
+        plain = _ODD.sub("-", name.lower()).strip("-") or "provider"
+        wanted = "ollama" if name in ("ollama", "ollama_openai") else plain
         provider_id, number = wanted, 2
         while provider_id in taken.values() or provider_id in ("openai", "anthropic"):
             provider_id, number = f"{wanted}-{number}", number + 1
@@ -168,11 +168,10 @@ def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
     return taken[name]
 
 
-def openclaw_routing(decision: Decision, config: Mapping[str, Any] | None = None) -> Routing:
-    """The patch that a decision amounts to. Empty, with notes, where the evidence carries nothing.
-
-    A model that `config`, the configuration in use, knows under another name of the same is named as it is there.
-    """
+def openclaw_routing(
+    decision: Decision, config: Mapping[str, Any] | None = None, capacity: Sequence[CapacitySummary] = ()
+) -> Routing:
+    """The patch that a decision amounts to; a model that `config` knows by another name is named as it is there."""
     names = _names_in(config or {})
     routes, unreachable = find_routes(decision.ranked, names)
     routing = Routing(notes=[f"{label} is not routed: {why}" for label, why in unreachable.items()])
@@ -184,26 +183,36 @@ def openclaw_routing(decision: Decision, config: Mapping[str, Any] | None = None
         why, alone = decision.tie or "placed first", "no other model keeps the policy's limits"
         _set_chain(routing, ("agents", "defaults", "model"), routes[:longest], why, alone)
     else:
-        routing.notes.append(
-            "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
-        )
+        words = "no model keeps the policy's limits and can be reached"
+        routing.notes.append(f"{words}: primary and fallbacks are left alone")
     # Who is recommended, or nothing: a subagent has a shell and nobody watching.
     fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
     if fit:
         why, alone = "recommended for subagents", "no other model is recommended for subagents"
         _set_chain(routing, ("agents", "defaults", "subagents", "model"), fit[:longest], why, alone)
+        # Of the longest prompts that were tried: what carries these carries shorter ones, and not the other way.
+        loads = [one for one in capacity if one.target == fit[0].evidence.label and one.mode == "closed"]
+        if load := max(loads, key=lambda entry: entry.context_tokens, default=None):
+            path = ("agents", "defaults", "subagents", "maxConcurrent")
+            if carried(load):
+                _set(routing, path, carried(load), word_capacity(load), fit[0].ref)
+            else:
+                routing.notes.append(f"{_dotted(path)} is left alone: {word_capacity(load)}")
     else:
         routing.notes.append("no model is recommended for subagents with full tool access; their model is left alone")
         routing.notes += _missing_evidence(decision, unreachable)
-    _limit_tools(routing, others)
     used = {reason.model for reason in routing.reasons}
-    _describe_models(routing, [route for route in others if route.ref in used or _denied(route)])
+    denied = {route.ref: tools for route in others if (tools := _denied(route, placed=route.ref in used))}
+    standings = {one.evidence.label: one for one in decision.standings}
+    placed = [(standings[one.evidence.label], denied.get(one.ref)) for one in others if one.ref in used]
+    routing.notes[:0] = word_places((one, _WITHOUT[tuple(tools)] if tools else "") for one, tools in placed)
+    _limit_tools(routing, others, denied)
+    _describe_models(routing, [route for route in others if route.ref in used or route.ref in denied], denied)
     routing.settings = escape_references(routing.settings)
     return routing
 
 
 def _set(routing: Routing, path: Sequence[str], value: Any, why: str, model: str | None = None) -> None:
-    """Put one setting into the patch, with its reason."""
     place = routing.settings
     for key in path[:-1]:
         place = place.setdefault(key, {})
@@ -224,68 +233,61 @@ def _set_chain(routing: Routing, path: Sequence[str], chain: Sequence[Route], wh
 def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
     """What stands between the best placed models and a subagent's place, the nearest first."""
     candidates = [standing.evidence for standing in decision.standings]
-    out = {
-        one.evidence.label: unreachable.get(one.evidence.label) or ", ".join(one.removed_by)
-        for one in decision.standings
-        if one.evidence.group.tool_use.recommended_for_subagents
-    }
+    out = []
+    for one in decision.standings:
+        label, use = one.evidence.label, one.evidence.group.tool_use
+        why = unreachable.get(label) or ", ".join(one.removed_by) or use.caution
+        out += [f"{label} is recommended for subagents, but out: {why}"] if use.recommended_for_subagents else []
     if out:
-        return [f"{label} is recommended for subagents, but out: {why}" for label, why in out.items()]
+        return out
     open_yet = [one for one in candidates if one.group.tool_use.evidence_command]
-    notes = [
-        f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}"
-        for one in (open_yet or candidates)[:_MAX_NEAR]
-    ]
+    nearest = (open_yet or candidates)[:_MAX_NEAR]
+    notes = [f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}" for one in nearest]
     if open_yet:
-        command = " ".join(word_evidence_command([one.target for one in open_yet[:_MAX_NEAR]]))
+        command = " ".join(word_run([one.label for one in open_yet[:_MAX_NEAR]], SUBAGENT_SUITES))
         notes.append(f"to tell who may be a subagent, run {command}")
     return notes
 
 
-def _denied(route: Route) -> list[str] | None:
-    """The tools that the evidence does not support: those that act want Tier 1 for sure, any at all want Tier 2.
-
-    Without a tier nothing is known, and nothing is denied.
-    """
-    tool_use = route.evidence.group.tool_use
-    if tool_use.tier is None:
-        return None
-    p_tier_1, p_tier_2, _ = tool_use.p_tier or (0.0, 0.0, 1.0)
-    if p_tier_1 >= DECIDED_LEVEL:
+def _denied(route: Route, *, placed: bool) -> list[str] | None:
+    """The tools that the evidence does not support; what is merely not known denies nothing to who gets no place."""
+    use = route.evidence.group.tool_use
+    p_tier_1, p_tier_2, _ = (1.0, 0.0, 0.0) if use.tier is None else use.p_tier or (0.0, 0.0, 1.0)
+    against = placed or use.caution or any(need.met == "no" for need in use.needs) or p_tier_1 < DECIDED_LEVEL
+    if use.recommended_for_subagents or not against:
         return None
     return DENY_ACTING if p_tier_1 + p_tier_2 >= DECIDED_LEVEL else DENY_ALL
 
 
-def _limit_tools(routing: Routing, routes: Sequence[Route]) -> None:
-    for route in routes:
-        denied, tool_use = _denied(route), route.evidence.group.tool_use
-        if denied is not None:
+def _limit_tools(routing: Routing, routes: Sequence[Route], denied: Mapping[str, list[str]]) -> None:
+    for route in [route for route in routes if route.ref in denied]:
+        tool_use = route.evidence.group.tool_use
+        why = f"tools that act denied: {word_lacking(tool_use.needs) or tool_use.caution}"
+        if denied[route.ref] is DENY_ALL:
+            why = "all tools denied: not sure to be Tier 2 or better"
+        elif tool_use.tier is not None and (tool_use.p_tier or (0.0,))[0] < DECIDED_LEVEL:
             why = "tools that act denied: not sure to be Tier 1"
-            if denied is DENY_ALL:
-                why = "all tools denied: not sure to be Tier 2 or better"
-            why += f"; {cite(route.evidence)}"
-            if tool_use.tier == 1 and tool_use.needed:
-                more = plural(tool_use.needed, "more right answer", "more right answers")
-                why += f"; {more} in a row would do for Tier 1"
-            _set(routing, ["tools", "byProvider", route.ref, "deny"], list(denied), why, route.ref)
+        why += f"; {cite(route.evidence)}"
+        if tool_use.tier == 1 and tool_use.needed:
+            more = plural(tool_use.needed, "more right answer", "more right answers")
+            why += f"; {more} in a row would do for Tier 1"
+        _set(routing, ["tools", "byProvider", route.ref, "deny"], list(denied[route.ref]), why, route.ref)
 
 
-def _describe_models(routing: Routing, routes: Sequence[Route]) -> None:
+def _describe_models(routing: Routing, routes: Sequence[Route], denied: Mapping[str, list[str]]) -> None:
     """Servers OpenClaw does not know itself are declared; levels and runtimes are set as they were measured."""
     declared: dict[str, list[Route]] = {}
     for route in routes:
         if route.declared is not None:
             declared.setdefault(route.provider_id, []).append(route)
-        settings: dict[str, Any] = {}
-        if route.runtime is not None:
-            settings["agentRuntime"] = {"id": route.runtime}
+        settings: dict[str, Any] = {"agentRuntime": {"id": route.runtime}} if route.runtime is not None else {}
         if level := route.evidence.target.thinking_level:
             settings["params"] = {"thinking": level}
         if settings:
             why = f"as it was measured; {cite(route.evidence)}"
             _set(routing, ["agents", "defaults", "models", route.ref], settings, why, route.ref)
     for provider_id, members in declared.items():
-        entry = {**(members[0].declared or {}), "models": [_model_entry(route) for route in members]}
+        entry = {**(members[0].declared or {}), "models": [_model_entry(one, denied.get(one.ref)) for one in members]}
         names = ", ".join(route.evidence.label for route in members)
         why = f"where {names} answered in run {members[0].evidence.run_id}"
         _set(routing, ["models", "providers", provider_id], entry, why)
@@ -293,14 +295,13 @@ def _describe_models(routing: Routing, routes: Sequence[Route]) -> None:
         routing.notes += address_notes(provider_id, entry["baseUrl"], key["id"] if isinstance(key, dict) else None)
 
 
-def _model_entry(route: Route) -> dict[str, Any]:
+def _model_entry(route: Route, denied: list[str] | None) -> dict[str, Any]:
     """One model of a declared provider, with what the inventory and the tier know of it."""
     info, name = route.evidence.model_info, route.model_id
-    known = [part for part in (info.parameters, info.quantization) if part] if info else []
-    entry: dict[str, Any] = {"id": name, "name": f"{name} ({', '.join(known)})" if known else name}
-    if route.evidence.group.tool_use.tier is not None:
-        entry["compat"] = {"supportsTools": _denied(route) is not DENY_ALL}
-    return entry
+    known = ", ".join(part for part in (info.parameters, info.quantization) if part) if info else ""
+    entry: dict[str, Any] = {"id": name, "name": f"{name} ({known})" if known else name}
+    has_tier = route.evidence.group.tool_use.tier is not None
+    return entry | ({"compat": {"supportsTools": denied is not DENY_ALL}} if has_tier else {})
 
 
 def _dotted(path: Sequence[str]) -> str:
@@ -310,27 +311,24 @@ def _dotted(path: Sequence[str]) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        models = value.get("models")
-        if isinstance(models, list):
-            return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
-        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
-    return str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    if isinstance(models := value.get("models"), list):
+        return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
+    return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
 
 
 def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
-        raw = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json")
-    except UnfitFile as unfit:
-        raise ConfigError(f"cannot read {path}: {unfit}") from None
-    try:
-        text = raw.decode("utf-8-sig")
+        text = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json").decode("utf-8-sig")
         try:
             found = json.loads(text)
         except ValueError:
             # Slow, but right: only files with comments and the like come this far.
             found = json5.loads(text, allow_duplicate_keys=False)
+    except UnfitFile as unfit:
+        raise ConfigError(f"cannot read {path}: {unfit}") from None
     except (ValueError, RecursionError) as fault:
         raise ConfigError(f"{path} is not JSON5: {fault}") from fault
     if not isinstance(found, dict):
@@ -345,10 +343,8 @@ def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
         there = merged.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
             merged[key] = merge_patch(there, value)
-        elif key == "models" and isinstance(there, list) and isinstance(value, list):
-            merged[key] = _merge_models(there, value)
-        elif key == "deny" and isinstance(there, list) and isinstance(value, list):
-            merged[key] = _merge_denials(there, value)
+        elif key in ("models", "deny") and isinstance(there, list) and isinstance(value, list):
+            merged[key] = (_merge_models if key == "models" else _merge_denials)(there, value)
         elif key in _OWN_SETTINGS and there is not None:
             continue
         elif isinstance(there, str) and isinstance(value, dict) and set(value) <= {"primary", "fallbacks"}:
@@ -363,12 +359,10 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
     """Where the file and the evidence do not go together, for the person to decide: each as a sentence."""
     found = []
     for provider_id, wanted in _at(patch, "models", "providers").items():
-        there = _at(config, "models", "providers", provider_id).get("baseUrl")
-        if there is not None and there != wanted.get("baseUrl"):
+        there, measured = _at(config, "models", "providers", provider_id).get("baseUrl"), wanted.get("baseUrl")
+        if there is not None and there != measured:
             shown = mask_shapes(str(there))
-            found.append(
-                f"{provider_id} is at {shown} in the file and was measured at {wanted.get('baseUrl')}: left as it is"
-            )
+            found.append(f"{provider_id} is at {shown} in the file and was measured at {measured}: left as it is")
     for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
         primary = _at(patch, *place).get("primary")
         denied = _at(config, "tools", "byProvider", as_openclaw_reads(str(primary))).get("deny")
@@ -379,7 +373,6 @@ def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
 
 
 def _at(config: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    """The object at a path; an empty one where there is none."""
     place: Any = config
     for key in path:
         place = place.get(key) if isinstance(place, dict) else None

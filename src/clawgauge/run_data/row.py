@@ -1,5 +1,4 @@
-"""A run to be read, and the one view of a recorded line: all its fields but the long texts, and what they say of
-channels and lateness.
+"""A run to be read, and the one view of a recorded line: all its fields but the long texts.
 
 A row's fields stand in the order they have on disk, because the decoder finds the next key fastest where it expects it.
 Every addition to the schema document has a default, so older folders decode too. Who needs more of a line reads the
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 import msgspec
 
 from clawgauge.journal import CellKey, RunReader
-from clawgauge.records import PromptKey, Status, Target
+from clawgauge.records import Load, PromptKey, Status, Target
 
 # Whatever a damaged line claims, a count or a time is not below nothing and has to fit the 64-bit columns it is kept
 # in; beyond, it is unknown.
@@ -25,15 +24,8 @@ Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 # No figure needs these. The decoder compares a key with every name before it gives it up as unknown, so a small value
 # costs less under a name of its own than skipped: a twentieth of the time a million records take.
 Unread: TypeAlias = Any
-NATIVE = "native"
-TEXT = "text"
-MALFORMED = "malformed"
-MENTION = "mention"
-NONE = "none"
-_TEXT_PREFIX = "text:"
-LATE_US = 1_000
-LATE_SHARE = 0.01
-TIMER_NOISE_US = 100
+NATIVE, TEXT, MALFORMED, MENTION, NONE = "native", "text", "malformed", "mention", "none"
+LATE_US, LATE_SHARE, TIMER_NOISE_US = 1_000, 0.01, 100
 # Enough that a record costs a few list steps in C instead of thirty lines of Python, and few enough to keep at hand.
 BATCH_ROWS = 512
 
@@ -48,12 +40,11 @@ class TimingsRow(msgspec.Struct, frozen=True, gc=False):
 
     e2e: Whole | None = None
     ttft: Whole | None = None
+    ttfa: Whole | None = None
     lag: Whole | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
-    """How one try at a cell ended, and how long was waited after it."""
-
     status: str = "ok"
     waited_ms: Whole = 0
 
@@ -99,7 +90,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     raw_output_truncated: Unread = None
     text_repaired: Unread = None
     parsed_output_dropped: Unread = None
-    reasoning_tokens: Unread = None
+    reasoning_tokens: Whole | None = None
     cached_tokens: Whole | None = None
     tool_invocations: tuple[InvocationRow, ...] = ()
     tools_offered: bool = False
@@ -111,8 +102,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     turns: Whole | None = None
     world_seed: Unread = None
     engine: Unread = None
+    queued_ms: Unread = None
+    load: Load | None = None
     transcript_cut: Unread = None
     warnings: tuple[str, ...] = ()
+    server_us: dict[str, Whole] | None = None
+    node: Unread = None
 
     @property
     def target(self) -> Target:
@@ -138,18 +133,16 @@ class Collector(Protocol):
 
 
 class Run(RunReader[Row]):
-    """One run folder. What it reads it remembers, but for rows, which it streams."""
+    """One run folder. It reads what it is asked for, and remembers it, but for rows, which it streams."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Row)
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The run in folder `path`. Nothing is read before it is asked for."""
         return cls(path)
 
     def feed(self, *collectors: Collector) -> Self:
-        """Let all of them take in every row, in one pass over results.jsonl."""
         for rows, offsets in self.batches(BATCH_ROWS):
             for collector in collectors:
                 collector.add(rows, offsets)
@@ -168,7 +161,7 @@ def channel_kind(channel: str) -> str:
 
 
 def text_format(channel: str) -> str:
-    return channel.removeprefix(_TEXT_PREFIX)
+    return channel.removeprefix("text:")
 
 
 def is_call(kind: str) -> bool:

@@ -1,17 +1,16 @@
-"""What to ask a target next, given what has come back, and when it has been asked enough. Pure.
-
-With several calls at once the decision rests on those that have come back; the few still out may overshoot it.
-"""
+"""What to ask a target next, given what has come back; the few calls still out may overshoot the decision. Pure."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,6 +22,8 @@ from clawgauge.stats.tiers import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.draw import estimate_tokens
 
 _SMALLEST_WINDOW = 512
+# Prompts share long texts, and every target is held against the same ones.
+_estimate = lru_cache(maxsize=65_536)(estimate_tokens)
 T = TypeVar("T")
 SpendingKey: TypeAlias = tuple[str, str, int]
 """A cell of the target that is asked: (suite, prompt id, repeat)."""
@@ -39,17 +40,13 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
         return self.prompt.suite, self.prompt.id, self.repeat
 
     def key(self, target: Target) -> CellKey:
-        """What the record of this cell is found by."""
-        prompt = self.prompt
-        return CellKey(target.provider, target.model, target.thinking_level, prompt.suite, prompt.id, self.repeat)
+        return CellKey(target.provider, target.model, target.thinking_level, *self.spending_key)
 
 
 def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The prompts of a plan that count toward the tier, in the order in which to ask them one by one.
-
-    Suites and categories take turns, and within them the prompts before their variants: whenever the asking stops, it
-    has seen as many kinds of task as it could.
-    """
+    """The prompts of a plan that count toward the tier, in the order in which to ask them one by one. Suites and
+    categories take turns, and within them the prompts before their variants: whenever the asking stops, it has seen as
+    many kinds of task as it could."""
     kinds = _grouped(tier_prompts(prompts), lambda prompt: (prompt.suite, prompt.category))
     return _take_turns([_take_turns(_grouped(kind, lambda prompt: prompt.family)) for kind in kinds])
 
@@ -66,14 +63,14 @@ def _take_turns(groups: Sequence[Sequence[T]]) -> list[T]:
     return [member for turn in zip_longest(*groups) for member in turn if member is not None]
 
 
+@dataclass
 class CallBudget:
     """At most `limit` cells of a target are asked, those of earlier stretches included; retries are not counted."""
 
-    name = "max_calls"
-    detail: Mapping[str, Any] = {}
-
-    def __init__(self, limit: int, spent: int) -> None:
-        self.limit, self.spent = limit, spent
+    limit: int
+    spent: int
+    name: ClassVar = "max_calls"
+    detail: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def calls_left(self) -> int:
@@ -91,13 +88,11 @@ class CallBudget:
 
 
 class CostBudget:
-    """At most `limit` dollars are spent on a run, earlier stretches included, and one call more.
-
-    A call goes out while what is spent and what `held` has for the calls in flight is below the limit. `math.inf` is
-    held for a call that may cost anything, so it goes alone; `issue` holds that until somebody knows better. A call
-    that was paid for and can have cost anything ends the spending: what cannot be counted cannot be limited. `changed`
-    is for those of all targets who wait for a call to come back.
-    """
+    """At most `limit` dollars are spent on a run, earlier stretches included, and one call more. A call goes out while
+    what is spent and what `held` has for the calls in flight is below the limit. `math.inf` is held for a call that may
+    cost anything, so it goes alone; `issue` holds that until somebody knows better. A call that was paid for and can
+    have cost anything ends the spending: what cannot be counted cannot be limited. `changed` is for those of all
+    targets who wait for a call to come back."""
 
     name = "max_cost"
 
@@ -117,7 +112,6 @@ class CostBudget:
 
     @property
     def detail(self) -> Mapping[str, Any]:
-        """What else a reader of the run should know of its end."""
         assumed = {"assumed": round(self._assumed_usd, 6)} if self._assumed_usd else {}
         return {"unknown_cost": True, **assumed} if self._uncounted else assumed
 
@@ -153,9 +147,11 @@ class CostBudget:
         cost = result.cost_usd
         self._recorded_usd += cost or 0.0
         if key not in self._paid:
-            unknown = cost is None and result.availability_status == "ok"
-            self.pay(key, math.inf if unknown else cost or 0.0)
+            self.pay(key, math.inf if cost is None and result.availability_status == "ok" else cost or 0.0)
         self._paid.discard(key)
+
+
+Budget: TypeAlias = CallBudget | CostBudget
 
 
 def cost_budget(plan: Plan) -> CostBudget | None:
@@ -167,17 +163,13 @@ def cost_budget(plan: Plan) -> CostBudget | None:
 
 class TierSearch:
     """The evidence for one target's tier, counted as the answers come back, until it tells whether that is Tier 1.
-
-    Variants of a prompt are alike: of a family only the first answer counts. A verdict once reached stands.
-    """
+    Variants of a prompt are alike: of a family only the first answer counts. A verdict once reached stands."""
 
     def __init__(self, pool: Sequence[Prompt], repeats: int, before: Evidence) -> None:
         self.families = {prompt.key: prompt.family for prompt in pool}
         # How many cells of a family have no record, as long as it has no answer either.
         self.unanswered = Counter(self.families.values())
-        self._n_open = len(self.unanswered)
-        self._n_cells = len(pool) * repeats
-        self._n_recorded = before.n_pool
+        self._n_open, self._n_cells, self._n_recorded = len(self.unanswered), len(pool) * repeats, before.n_pool
         self.n = self.k = 0
         self._verdict: bool | None = None
         for key, passed in before.asked:
@@ -194,7 +186,6 @@ class TierSearch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more need be asked."""
         return self.is_decided or self.is_futile
 
     def learn(self, result: Result) -> None:
@@ -215,25 +206,18 @@ class TierSearch:
             self._verdict = tell_tier_1(self.k, self.n) if self._verdict is None else self._verdict
 
     def describe(self) -> dict[str, Any]:
-        """The state of the search, for events.jsonl.
-
-        `not_asked` of the pool's scheduled cells have no record. `not_needed` of these are done without: all of them
-        once the search is over, before that all but one of each family that has no answer yet.
-        """
+        """The state of the search, for events.jsonl. `not_asked` of the pool's scheduled cells have no record.
+        `not_needed` of these are done without: all of them once the search is over, before that all but one of each
+        family that has no answer yet."""
         posterior = tier_posterior(self.k, self.n)
         likeliest = max(posterior)
         not_asked = self._n_cells - self._n_recorded
         return {
             "tier": posterior.index(likeliest) + 1 if self.n else None,
             "tier1": "cannot_tell" if self._verdict is None else "yes" if self._verdict else "no",
-            "n": self.n,
-            "k": self.k,
-            "p": round(likeliest, 6),
-            "asked": self._n_recorded,
-            "not_asked": not_asked,
-            "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open),
-            "futile": self.is_futile,
-        }
+            "n": self.n, "k": self.k, "p": round(likeliest, 6), "asked": self._n_recorded, "not_asked": not_asked,
+            "not_needed": not_asked if self.is_over else max(0, not_asked - self._n_open), "futile": self.is_futile,
+        }  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -247,24 +231,22 @@ class Agenda:
     """Open cells, taken one at a time. Those that a tier rests on come first, and only until its search is over."""
 
     def __init__(
-        self,
-        cells: Sequence[Cell],
-        search: TierSearch | None = None,
-        budgets: Sequence[CallBudget | CostBudget] = (),
-        skipped: Sequence[Outcome] = (),
+        self, cells: list[Cell], search: TierSearch | None, budgets: list[Budget], skipped: Sequence[Outcome] = ()
     ) -> None:
         self._search, self._budgets, self._skipped = search, budgets, skipped
+        self.left_out = [f"{one.detail['not_asked']} left out: {why_left_out(one.detail)}" for one in skipped]
         pool = {} if search is None else search.families
-        self._planned = OrderedDict((cell.spending_key, cell) for cell in cells if cell.prompt.key not in pool)
+        planned = [cell for cell in cells if cell.prompt.key not in pool] if pool else cells
+        self._planned = OrderedDict(((cell.prompt.suite, cell.prompt.id, cell.repeat), cell) for cell in planned)
         # The cells of a family that has no answer yet: one is out, or may go, while the others wait. None, once the
         # search is over. Each is asked once, in the pool's order.
-        self._waiting: dict[PromptKey, deque[Cell]] = {}
-        self._out: dict[PromptKey, deque[Cell]] = {}
+        self._waiting: dict[PromptKey, list[Cell]] = {}
+        self._out: dict[PromptKey, list[Cell]] = {}
         if search is not None and not search.is_over:
             once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
             for key, family in pool.items():
                 if key in once and family in search.unanswered:
-                    self._waiting.setdefault(family, deque()).append(once[key])
+                    self._waiting.setdefault(family, []).append(once[key])
 
     @property
     def n_open(self) -> int:
@@ -272,18 +254,12 @@ class Agenda:
         lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
         return min([len(self._planned) + len(self._waiting), *lefts])
 
-    @property
-    def left_out(self) -> list[str]:
-        """How many cells are not asked although they were planned, and why."""
-        return [f"{skip.detail['not_asked']} left out: {why_left_out(skip.detail)}" for skip in self._skipped]
-
     def holds(self, cell: Cell) -> bool:
-        """Whether this cell is open and wanted."""
         return cell.spending_key in self._planned or cell in self._waiting.get(cell.prompt.family, ())
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
-        if not self.n_open or not all(budget.is_open() for budget in self._budgets):
+        if not (self._planned or self._waiting) or not all(budget.is_open() for budget in self._budgets):
             return None
         if only is not None and not self.holds(only):
             return None
@@ -299,7 +275,6 @@ class Agenda:
         return cell
 
     def learn(self, result: Result) -> None:
-        """A cell that was taken has its record."""
         for budget in self._budgets:
             budget.learn(result)
         search = self._search
@@ -324,13 +299,13 @@ class Agenda:
         return found
 
 
-def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> Agenda:
+def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None, window: int | None = None) -> Agenda:
     """A target's open cells. The `cost` budget is the whole run's: what one target spends, the next has not."""
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
     every, done = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked), plan.work.done
     open_cells = [cell for cell in every if not done or cell.key(target) not in done]
-    cells, skipped = _leave_out(plan, target, open_cells)
-    budgets: list[CallBudget | CostBudget] = [] if cost is None or target in plan.free else [cost]
+    cells, skipped = _leave_out(plan, target, open_cells, window)
+    budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
     search = None
@@ -343,9 +318,8 @@ def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None) -> A
 
 def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:
     """Every cell of a plan in the order that all agendas keep to, and the order in which its targets take their turns.
-
-    That is drawn for each cell from the run's id and the cell's name, so a run that is resumed goes on with the same.
-    """
+    That is drawn for each cell from the run's id and the cell's name, so a run that is resumed goes on with the
+    same."""
     pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
     first = {prompt.key for prompt in pool}
     asked = {prompt.key: prompt for prompt in plan.asked}
@@ -359,41 +333,34 @@ def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Targ
 
 
 def why_left_out(detail: Mapping[str, Any]) -> str:
-    """The reason that an event `skip` gives, in words."""
     if detail["reason"] == "beyond_context":
         return f"longer than the model's window of {detail['window']} tokens"
     return f"{' and '.join(detail['keys'])} cannot be sent by this provider"
 
 
-def _leave_out(plan: Plan, target: Target, cells: list[Cell]) -> tuple[list[Cell], list[Outcome]]:
-    """The cells that can be asked, and what is said of the others.
-
-    Those are left out whose prompt is surely longer than a window that is known, or asks for what the provider cannot
-    send. Where the window is not known the server's error is on record; the estimate is a fifth too high at most.
-    """
-    long: dict[PromptKey, float] = {}
-    special: dict[PromptKey, set[str]] = {}
+def _leave_out(plan: Plan, target: Target, cells: list[Cell], window: int | None) -> tuple[list[Cell], list[Outcome]]:
+    """The cells that can be asked, and what is said of the others. Those are left out whose prompt is surely longer
+    than a window that is known, or asks for what the provider cannot send. Where the window is not known the server's
+    error is on record; the estimate is a fifth too high at most."""
+    suspect: list[tuple[PromptKey, float, set[str]]] = []
     for prompt in plan.asked:
         # Only a text that may matter is looked at: most are a few lines.
-        texts = (prompt.system or "", prompt.prompt)
-        size = 0.8 * sum(map(estimate_tokens, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0
-        if size > _SMALLEST_WINDOW:
-            long[prompt.key] = size
+        texts = prompt.texts
+        size = 0.8 * sum(map(_estimate, texts)) if sum(map(len, texts)) > _SMALLEST_WINDOW else 0.0
         given = {"tool_choice": prompt.tool_choice not in (None, "auto"), "response_format": prompt.response_format}
-        if keys := {key for key, value in given.items() if value}:
-            special[prompt.key] = keys
-    if not long and not special:
+        keys = {key for key, value in given.items() if value}
+        if keys or size > _SMALLEST_WINDOW:
+            suspect.append((prompt.key, size, keys))
+    if not suspect:
         return cells, []
     provider = plan.provider(target.provider)
-    window = provider.context_tokens
-    beyond = {key for key, size in long.items() if window is not None and size > window}
-    lost = {key: keys & provider.cannot_send for key, keys in special.items() if keys & provider.cannot_send}
-    missing = sorted(set().union(*lost.values()))
+    window = window or provider.context_tokens
+    beyond = {key for key, size, _ in suspect if window is not None and size > window}
+    lost = {key: sent & provider.cannot_send for key, _, sent in suspect if sent & provider.cannot_send}
+    too_long = {"reason": "beyond_context", "window": window}
+    unsendable = {"reason": "cannot_be_sent", "keys": sorted(set().union(*lost.values()))}
     skipped = []
-    for prompts, why in (
-        (beyond, {"reason": "beyond_context", "window": window}),
-        (lost.keys() - beyond, {"reason": "cannot_be_sent", "keys": missing}),
-    ):
+    for prompts, why in ((beyond, too_long), (lost.keys() - beyond, unsendable)):
         names = [f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in prompts]
         if names:
             skipped.append(Outcome("skip", {**why, "prompts": sorted(set(names)), "not_asked": len(names)}))

@@ -1,14 +1,13 @@
-"""Whether an attempt may be made: after a failure and how long to wait, and against what may still be spent.
+"""Whether an attempt may be made: how long to wait after a failure, and what may still be spent.
 
-Every attempt is paid for: a retry, a turn of a task and a warm-up as much as a first try. So each of them asks here
-before it goes out, and is settled here when it comes back. What an attempt can cost at most is worked out from the
-length of its request and its token limit; where that cannot be done, or has been shown to be wrong, the target's calls
-go one at a time.
+What an attempt can cost at most is worked out from the length of its request and its token limit; where that cannot be
+done, or has been shown to be wrong, the target's calls go one at a time.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import msgspec
 
@@ -39,10 +38,7 @@ _AFTER_SLEEP = _DEADLINES | {"stream_interrupted", "connection_reset", "connecti
 def retry_wait_s(
     options: RunOptions, failure: CallFailure, tries: int, jitter: float, *, answered_before: bool = False
 ) -> float | None:
-    """Seconds before the next attempt after `tries` of them, or None to give up.
-
-    Exponential backoff, with `jitter` in [0, 1); a server's own `Retry-After` is honoured up to `--max-wait`.
-    """
+    """Seconds before the next attempt after `tries` of them, or None to give up. `jitter` is in [0, 1)."""
     may_return = answered_before and failure.failure_type in _MAY_RETURN
     if not (failure.retryable or may_return) or tries > options.max_retries:
         return None
@@ -54,10 +50,8 @@ def retry_wait_s(
 
 def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailure | None:
     """The failure as our own, where the machine slept during the attempt, or this program stood still at its deadline.
-
     While we stand still the whole answer may be waiting in the socket, and the deadline is heard first. Such an attempt
-    says nothing of the server: it may be made again, and it never ends a target.
-    """
+    says nothing of the server: it may be made again, and it never ends a target."""
     still_ns = slept_ns if failure.failure_type in _AFTER_SLEEP else 0
     if failure.failure_type in _DEADLINES:
         still_ns = max(still_ns, held_ns)
@@ -77,11 +71,9 @@ _UNKNOWN = math.inf
 
 
 class Spending:
-    """One target's attempts against the run's budget."""
-
-    def __init__(self, budget: CostBudget, price: Price | None) -> None:
+    def __init__(self, budget: CostBudget, price: Price | None, most_output: Callable[[Call], int | None]) -> None:
         self.budget = budget
-        self._price = price
+        self._price, self._most_output = price, most_output
         # Whether an attempt of this target is known to cost no more than foreseen; None until one has shown its cost.
         self._foreseeable: bool | None = None
 
@@ -95,35 +87,35 @@ class Spending:
         return True
 
     def settle(self, key: SpendingKey, call: Call, completion: Completion, failure: CallFailure | None) -> None:
-        """Count an attempt that came back."""
         known_usd, _ = call_cost(completion, self._price)
         most_usd = self._most_usd(call)
+        n_input, n_output = completion.input_tokens, completion.output_tokens
         if known_usd is not None:
             self._foreseeable = self._foreseeable is not False and known_usd <= most_usd
             self.budget.pay(key, known_usd)
         elif failure is not None and (
-            (failure.http_status or 0) >= 400
+            failure.failure_type in _UNBILLED
             or failure.failure_type.startswith("http_")
-            or failure.failure_type in _UNBILLED
+            or (failure.http_status or 0) >= 400
         ):
             self.budget.pay(key, 0.0)
-        elif completion.input_tokens is None or completion.output_tokens is None:
-            self.budget.pay(key, most_usd, assumed=True)
         else:
-            self.budget.pay(key, self._usd(completion.input_tokens, completion.output_tokens), assumed=True)
+            is_counted = n_input is not None and n_output is not None
+            self.budget.pay(key, self._usd(n_input, n_output) if is_counted else most_usd, assumed=True)
 
     def _most_usd(self, call: Call) -> float:
-        if self._price is None or call.max_tokens is None or call.world is not None:
+        if self._price is None or (n_output := self._most_output(call)) is None or call.world is not None:
             return _UNKNOWN
-        sent = [call.prompt, call.system or "", repr(call.tools)]
+        sent = [call.system or "", call.prompt, repr(call.tools)]
+        for message in call.messages:
+            sent += [message.content, repr(message.calls)]
         for turn in call.history:
             calls = [msgspec.structs.asdict(made) for made in turn.calls]
             sent += [turn.text, turn.reasoning, repr(calls), *turn.answers]
         # No tokenizer makes more tokens of a text than the text has bytes.
-        n_input = _WRAPPING_TOKENS + sum(len(text.encode("utf-8", "surrogatepass")) for text in sent)
-        return self._usd(n_input, call.max_tokens)
+        return self._usd(_WRAPPING_TOKENS + sum(len(text.encode("utf-8", "surrogatepass")) for text in sent), n_output)
 
-    def _usd(self, n_input: int, n_output: int) -> float:
+    def _usd(self, n_input: int | None, n_output: int | None) -> float:
         """So many tokens at full price."""
         cost = None if self._price is None else cost_usd(self._price, Tokens(n_input, n_output))
         return _UNKNOWN if cost is None else cost

@@ -7,7 +7,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter_ns
 from typing import Any, Self
@@ -17,8 +16,7 @@ TICK_S = 0.005
 _TICK_NS = round(TICK_S * 1e9)
 # Sixteen buckets to every doubling: a percentile read from them is right within 1/16 of itself.
 _SUB_BITS = 4
-_MAX_PEAKS = 4_096
-_RESOLUTION_READS = 256
+_MAX_PEAKS, _RESOLUTION_READS = 4_096, 256
 # Two clocks of which only the first goes on while the machine sleeps: Linux's, then macOS's.
 _COUNTING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 _PAUSING = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
@@ -39,31 +37,6 @@ class Clock:
     sleep = staticmethod(asyncio.sleep)
 
 
-@dataclass(slots=True)
-class LagHistogram:
-    """Durations in nanoseconds, counted in buckets that widen with them. Memory does not grow with their number."""
-
-    n: int = 0
-    max_ns: int = 0
-    counts: Counter[int] = field(default_factory=Counter)
-
-    def add(self, duration_ns: int) -> None:
-        """Count one duration, which is not below 0, under the largest that its bucket takes."""
-        self.n += 1
-        self.max_ns = max(self.max_ns, duration_ns)
-        shift = max(0, duration_ns.bit_length() - _SUB_BITS - 1)
-        self.counts[(((duration_ns >> shift) + 1) << shift) - 1] += 1
-
-    def percentile_ns(self, share: float) -> int:
-        """The smallest bound that at least `share` of the durations do not exceed."""
-        seen = 0
-        for most_ns, count in sorted(self.counts.items()):
-            seen += count
-            if seen >= share * self.n:
-                return min(most_ns, self.max_ns)
-        return self.max_ns
-
-
 class ClientClock:
     """Watches the running loop, and what this program costs. `cores` and `load_1m` are from before it was entered."""
 
@@ -75,9 +48,10 @@ class ClientClock:
         # The smallest step the clock is seen to take, the time of reading it included.
         reads = [perf_counter_ns() for _ in range(_RESOLUTION_READS)]
         self._resolution_ns = min((later - sooner for sooner, later in pairwise(reads) if later > sooner), default=0)
-        self._began_s = self._wall_s = 0.0
-        self._began_cpu_s = self._cpu_s = 0.0
-        self._histogram = LagHistogram()
+        self._began_s = self._wall_s = self._began_cpu_s = self._cpu_s = 0.0
+        # How often a tick was late by so much at most, in buckets that widen: memory does not grow with their number.
+        self._late: Counter[int] = Counter()
+        self._max_late_ns = 0
         # Hold-ups that no later one exceeds, and when each was seen: of those since a moment the first is the largest.
         self._peaks_ns: list[int] = []
         self._stamps_ns: list[int] = []
@@ -116,25 +90,36 @@ class ClientClock:
             self._peaks_ns = peaks_ns[::2]
             self._stamps_ns = [max(stamps_ns[n : n + 2]) for n in range(0, len(stamps_ns), 2)]
 
+    def late_counts(self) -> Counter[int]:
+        """The ticks so far, by how late they were at most."""
+        return Counter(self._late)
+
+    def percentile_ns(self, share: float, since: Counter[int] | None = None) -> int:
+        """The smallest bound that at least `share` of the ticks were not later than, of those `since` then."""
+        late = self._late - since if since else self._late
+        seen, n = 0, late.total()
+        for most_ns, count in sorted(late.items()):
+            seen += count
+            if seen >= share * n:
+                return min(most_ns, self._max_late_ns)
+        return self._max_late_ns
+
     def describe(self) -> dict[str, Any]:
         """The figures, for events.jsonl: the lateness of the `n` ticks so far in milliseconds, null without a tick."""
-        seen = self._histogram
-        late_ns = {"p50": seen.percentile_ns(0.5), "p99": seen.percentile_ns(0.99), "max": seen.max_ns}
-        lag_ms = {name: round(ns / 1e6, 3) if seen.n else None for name, ns in late_ns.items()}
-        return {
-            "resolution_ns": self._resolution_ns,
-            "loop_lag_ms": {"n": seen.n, **lag_ms},
-            "client_cpu_s": round(self._cpu_s, 3),
-            "wall_s": round(self._wall_s, 3),
-            **self._machine,
-        }
+        n = self._late.total()
+        late_ns = {"p50": self.percentile_ns(0.5), "p99": self.percentile_ns(0.99), "max": self._max_late_ns}
+        lag_ms = {"n": n, **{name: round(ns / 1e6, 3) if n else None for name, ns in late_ns.items()}}
+        spent_s = {"client_cpu_s": round(self._cpu_s, 3), "wall_s": round(self._wall_s, 3)}
+        return {"resolution_ns": self._resolution_ns, "loop_lag_ms": lag_ms, **spent_s, **self._machine}
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._due_ns is not None:
             # A loop that counts in whole milliseconds may fire a little early: that is not late.
             now_ns = self.now_ns()
             late_ns = max(0, now_ns - self._due_ns)
-            self._histogram.add(late_ns)
+            self._max_late_ns = max(self._max_late_ns, late_ns)
+            shift = max(0, late_ns.bit_length() - _SUB_BITS - 1)
+            self._late[(((late_ns >> shift) + 1) << shift) - 1] += 1
             self.held_since(now_ns - late_ns)
         self._due_ns = self.now_ns() + _TICK_NS
         self._timer = loop.call_later(TICK_S, self._tick, loop)

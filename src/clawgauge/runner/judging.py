@@ -1,14 +1,14 @@
 """Judging with a deadline that holds, away from the loop that stamps bytes.
 
 A short answer is judged where it came in. A long one, and whatever runs in a simulated world, goes to a process of its
-own: hostile text can keep a detector, a C library or the simulated shell busy for minutes or crash it, and neither a
-thread nor a signal can end that; a process can be killed. It is started for the first answer that needs it, isolated,
-with bounds on its memory and its processor time and next to no environment, and is gone with us (`child_processes`).
+own: hostile text can keep a detector, a C library or the simulated shell busy for minutes or crash it, and only a
+process can be ended then. It is isolated, its memory and processor time are bounded, and it is gone with us.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import marshal
 import os
 import signal
@@ -16,31 +16,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 
-from clawgauge.checks import Judgement, judge_answer, not_judged
-from clawgauge.child_processes.groups import adopt, release
-from clawgauge.child_processes.isolated import isolated_module, needed_environment
+from clawgauge.checks import Judgement, judge_answer, not_judged, takes_long
+from clawgauge.child_processes import isolated_module, needed_environment, release, start_adopted
 from clawgauge.records import Prompt, ToolInvocation
-from clawgauge.world import World
 from clawgauge.world.effects import bound_memory
+from clawgauge.world.world import World
 
 # Of the processor's time: how busy the machine is must not decide a verdict. The wall clock is the last resort.
 DEADLINE_S = 10.0
-WORLD_DEADLINE_S = 5.0
-_WALL_FACTOR = 10
-# A fifth of a second for the worst text there is, and as much as a record keeps of any.
-ASIDE_CHARS = 65_536
-_START_DEADLINE_S = 60.0
+WORLD_DEADLINE_S, _WALL_FACTOR, _START_DEADLINE_S = 5.0, 10, 60.0
 # A world stands still after so many calls that took all their time.
 _MAX_SLOW_CALLS = 8
-_MAX_WORLDS = 8
-_PIECE_CHARS = 1_048_576
-_LENGTH_BYTES = 8
-_READY = b"\0" * _LENGTH_BYTES
+_MAX_WORLDS, _PIECE_CHARS = 8, 1_048_576
+_READY = b"+"
 _GIVEN_UP = "the run was ended"
 # Its default action is to end the process. Elsewhere the wall clock alone bounds the work.
 _OVER_TIME = getattr(signal, "SIGPROF", 0)
@@ -58,37 +53,19 @@ class JudgingFault(Exception):
     """Judging itself broke: a defect of ours, in the other process's words."""
 
 
-def is_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
-    """Whether an answer is to be judged aside."""
-    if prompt.needs_shell and (calls or (text and prompt.validator["type"] == "effect")):
-        return True
-    # About the size of the JSON values; given up as soon as they do not fit, however large they are.
-    room = ASIDE_CHARS - len(text)
-    left = [call.arguments for call in calls]
-    while left and room >= 0:
-        part = left.pop()
-        room -= len(part) if isinstance(part, str) else 1
-        if isinstance(part, dict):
-            room -= sum(map(len, part))
-            left.extend(part.values())
-        elif isinstance(part, list):
-            left.extend(part)
-    return room < 0
-
-
+@dataclass(kw_only=True)
 class Judge:
     """One process that judges, one answer at a time, started when it is first needed. Blocking; for any thread."""
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S, world_deadline_s: float = WORLD_DEADLINE_S) -> None:
-        self._deadline_s = deadline_s
-        self._world_deadline_s = world_deadline_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._one_at_a_time = threading.Lock()
-        self._given_up = False
+    deadline_s: float = DEADLINE_S
+    world_deadline_s: float = WORLD_DEADLINE_S
+    _process: subprocess.Popen[bytes] | None = None
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    _given_up: bool = False
 
     def judge(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
         """`judge_answer` with a deadline, whatever the answer is made of."""
-        if not is_long(prompt, text, calls):
+        if not takes_long(prompt, text, calls):
             return judge_answer(prompt, text, calls)
         try:
             return self._judge_aside(prompt, text, calls)
@@ -105,7 +82,7 @@ class Judge:
     def _judge_aside(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
         work = {"prompt": msgspec.to_builtins(prompt), "calls": msgspec.to_builtins(calls)}
         slow = 0 if prompt.world is None else min(len(calls), _MAX_SLOW_CALLS)
-        return msgspec.convert(self._ask(work, text, self._deadline_s + slow * self._world_deadline_s), Judgement)
+        return msgspec.convert(self._ask(work, text, self.deadline_s + slow * self.world_deadline_s), Judgement)
 
     def _calls_that_end(self, prompt: Prompt, calls: list[ToolInvocation]) -> list[ToolInvocation]:
         """The calls of a task without those that take the world's process with them; all of them where none does."""
@@ -116,21 +93,19 @@ class Judge:
         for call in calls:
             try:
                 self.play(prompt.world, [*kept, call], 1)
+                kept.append(call)
             except NotInTime:
                 n_ended += 1
                 if n_ended >= _MAX_SLOW_CALLS:
                     break
-                continue
-            kept.append(call)
         return kept
 
     def play(self, world: Mapping[str, Any], calls: Sequence[ToolInvocation], n_new: int) -> list[str]:
-        """What a world answers to the last `n_new` of these calls, made in order. Raises `NotInTime`.
-
-        The process keeps the worlds of the last few tasks: where it has made the calls before, it makes the new ones
-        alone. After it was ended, a new one makes them all."""
+        """What a world answers to the last `n_new` of these calls, made in order. Raises `NotInTime`. The process keeps
+        the worlds of the last few tasks: where it has made the calls before, it makes the new ones alone. After it was
+        ended, a new one makes them all."""
         work = {"world": world, "calls": msgspec.to_builtins(calls), "n_new": n_new}
-        return msgspec.convert(self._ask(work, "", self._world_deadline_s), list[str])
+        return msgspec.convert(self._ask(work, "", self.world_deadline_s), list[str])
 
     def give_up(self) -> None:
         """Nobody waits for a verdict any more: end the process now, whatever it does. From any thread."""
@@ -139,7 +114,6 @@ class Judge:
             process.kill()
 
     def close(self) -> None:
-        """End the process, if there is one."""
         self.give_up()
         with self._one_at_a_time:
             self._bury()
@@ -165,6 +139,7 @@ class Judge:
             except OSError:  # no process to be had: better judged late than not at all
                 return {"done": _answer(work, text)}
             gave_out = NotInTime if process is not before else _Worn
+            pipe_in, pipe_out = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
             late = threading.Event()
 
             def end() -> None:
@@ -175,7 +150,13 @@ class Judge:
             timer.daemon = True
             timer.start()
             try:
-                reply = _exchange(process, {**work, "deadline_s": deadline_s}, text)
+                marshal.dump({**work, "deadline_s": deadline_s}, pipe_in)
+                # Piece by piece: encoding all of it at once would keep the loop from running.
+                for start in range(0, len(text), _PIECE_CHARS):
+                    marshal.dump(text[start : start + _PIECE_CHARS].encode("utf-8", "surrogatepass"), pipe_in)
+                marshal.dump(b"", pipe_in)
+                pipe_in.flush()
+                reply = marshal.load(pipe_out)  # noqa: S302  # our own words
             except (OSError, EOFError):
                 self._bury()
                 if self._given_up:
@@ -202,24 +183,15 @@ class Judge:
         self._bury()
         if self._given_up:
             raise NotInTime(_GIVEN_UP)
-        process = subprocess.Popen(
-            isolated_module("clawgauge.runner.judging"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=needed_environment(os.environ),
-            cwd=Path(__file__).anchor,
-            start_new_session=True,
-        )
-        self._process = process
-        adopt(process.pid)
+        command, env = isolated_module("clawgauge.runner.judging"), needed_environment(os.environ)
+        process = self._process = start_adopted(command, env=env, cwd=Path(__file__).anchor)
         if self._given_up:  # said while it was being started
             process.kill()
         timer = threading.Timer(_START_DEADLINE_S, process.kill)
         timer.daemon = True
         timer.start()
         try:
-            if process.stdout is None or process.stdout.read(_LENGTH_BYTES) != _READY:
+            if cast(IO[bytes], process.stdout).read(len(_READY)) != _READY:
                 self._bury()
                 raise NotInTime(_GIVEN_UP) if self._given_up else OSError("the judging process did not start")
         finally:
@@ -231,10 +203,9 @@ class Judge:
         if process is None:
             return
         process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # what a dead reader left unread
-                    pipe.close()
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            with contextlib.suppress(OSError):  # what a dead reader left unread
+                pipe.close()
         process.wait()
         release(process.pid)
 
@@ -242,12 +213,12 @@ class Judge:
 def serve() -> None:
     """The other process: answers one piece of work after another until its standard input ends."""
     bound_memory()
-    pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
+    pipe_in, pipe_out = io.BufferedReader(io.FileIO(0)), sys.stdout.buffer
     pipe_out.write(_READY)
     pipe_out.flush()
-    while head := pipe_in.read(_LENGTH_BYTES):
-        work = marshal.loads(_exactly(pipe_in, int.from_bytes(head, "big")))  # noqa: S302  # our own words
-        text = b"".join(iter(lambda: _read(pipe_in), b"")).decode("utf-8", "surrogatepass")
+    while pipe_in.peek(1):
+        work = marshal.load(pipe_in)  # noqa: S302  # our own words
+        text = b"".join(iter(partial(marshal.load, pipe_in), b"")).decode("utf-8", "surrogatepass")
         _end_after(work["deadline_s"])
         try:
             reply = {"done": _answer(work, text)}
@@ -256,7 +227,7 @@ def serve() -> None:
         except Exception as fault:  # the boundary of a process: told, and recorded as a defect of ours
             reply = {"fault": f"{type(fault).__name__}: {fault}"}
         _end_after(0)
-        _write(pipe_out, marshal.dumps(reply))
+        marshal.dump(reply, pipe_out)
         pipe_out.flush()
 
 
@@ -265,55 +236,22 @@ def _answer(work: dict[str, Any], text: str) -> Any:
     calls = msgspec.convert(work["calls"], list[ToolInvocation])
     if "prompt" in work:
         return msgspec.to_builtins(judge_answer(msgspec.convert(work["prompt"], Prompt), text, calls))
-    n_before = len(calls) - work["n_new"]
-    world = _world_after(work["world"], calls[:n_before])
+    spec, n_before = work["world"], len(calls) - work["n_new"]
+    # The world in which the calls before have been made: one that is kept, or a new one.
+    at = next((n for n, (kept, made, _) in enumerate(_worlds) if made == calls[:n_before] and kept == spec), None)
+    if at is not None:
+        world = _worlds.pop(at)[2]
+    else:
+        del _worlds[: len(_worlds) - _MAX_WORLDS + 1]
+        world = World(spec)
+        for call in calls[:n_before]:
+            world.call(call.name, call.arguments)
     answers = [world.call(call.name, call.arguments).text for call in calls[n_before:]]
-    _worlds.append((work["world"], calls, world))
+    _worlds.append((spec, calls, world))
     return answers
 
 
 _worlds: list[tuple[Mapping[str, Any], list[ToolInvocation], World]] = []
-
-
-def _world_after(spec: Mapping[str, Any], calls: list[ToolInvocation]) -> World:
-    """The world in which these calls have been made: one that is kept, or a new one."""
-    for index, (kept_spec, made, world) in enumerate(_worlds):
-        if len(made) == len(calls) and made == calls and kept_spec == spec:
-            del _worlds[index]
-            return world
-    del _worlds[: len(_worlds) - _MAX_WORLDS + 1]
-    world = World(spec)
-    for call in calls:
-        world.call(call.name, call.arguments)
-    return world
-
-
-def _exchange(process: subprocess.Popen[bytes], work: dict[str, Any], text: str) -> Any:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("the judging process was started without its pipes")
-    _write(process.stdin, marshal.dumps(work))
-    # Piece by piece: encoding all of it at once would keep the loop from running.
-    for start in range(0, len(text), _PIECE_CHARS):
-        _write(process.stdin, text[start : start + _PIECE_CHARS].encode("utf-8", "surrogatepass"))
-    _write(process.stdin, b"")
-    process.stdin.flush()
-    return marshal.loads(_read(process.stdout))  # noqa: S302  # our own words
-
-
-def _write(pipe: IO[bytes], block: bytes) -> None:
-    pipe.write(len(block).to_bytes(_LENGTH_BYTES, "big"))
-    pipe.write(block)
-
-
-def _read(pipe: IO[bytes]) -> bytes:
-    return _exactly(pipe, int.from_bytes(_exactly(pipe, _LENGTH_BYTES), "big"))
-
-
-def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
-    block = pipe.read(n_bytes)
-    if len(block) < n_bytes:
-        raise EOFError
-    return block
 
 
 def _end_after(processor_s: float) -> None:

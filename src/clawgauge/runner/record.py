@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -9,31 +10,28 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from clawgauge.characters import REPLACEMENT, well_formed
-from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, split_thinking
+from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, needs_shell, split_thinking
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
-from clawgauge.records import TOOLS_DROPPED, Attempt, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
+from clawgauge.records import TOOLS_DROPPED, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Cell
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion
 from clawgauge.world import engine
 
-# Words alone, without any of the punctuation a server may write them with, and far more of them to a token than any
-# tokenizer gets: what is below this was not sent.
+# Words alone, and far more of them to a token than any tokenizer gets: what is below this was not sent.
 _TOOL_CHARS_PER_TOKEN_AT_MOST = 8
-TRANSCRIPT_CAP_BYTES = 131_072
-STRING_CAP_BYTES = 16_384
-RAW_OUTPUT_CAP_BYTES = 65_536
-ERROR_CAP_BYTES = 2_048
-LABEL_CAP_CHARS = 256
-# What a provider reports goes into the record under the same name.
-_AS_REPORTED = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms")
-_AS_ASKED = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
+TRANSCRIPT_CAP_BYTES, STRING_CAP_BYTES, RAW_OUTPUT_CAP_BYTES = 131_072, 16_384, 65_536
+ERROR_CAP_BYTES, LABEL_CAP_CHARS = 2_048, 256
+# These go into the record under the same name.
+_OF_ASKING = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
+_AS_SEEN = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms", *_OF_ASKING)
+# What is true of a call although nobody could judge its answer.
+KEPT_UNJUDGED = (*TOKEN_COUNTS, *_OF_ASKING, "text", "e2e_ns", "lag_ns", "total_ns", "prefix")
 _NO_ANSWER: dict[str, Any] = dict.fromkeys(("objective_pass", "violation", "parsed_output"))
 _UNJUDGED = {**_NO_ANSWER, "tool_calls": [], "tool_call_count": 0, "tool_use_success": False}
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
-_CUT_PROMPT_MIN_CHARS = 4_000
-_CHARS_PER_TOKEN_AT_MOST = 12
+_CUT_PROMPT_MIN_CHARS, _CHARS_PER_TOKEN_AT_MOST = 4_000, 12
 # A program that claims more is not telling a cost.
 _MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
@@ -45,10 +43,8 @@ def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None
     chars = sum(len(word) for tool in tools for word in _words(tool))
     if input_tokens * _TOOL_CHARS_PER_TOKEN_AT_MOST >= chars:
         return None
-    return (
-        f"{TOOLS_DROPPED} the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} "
-        "characters; the model cannot have seen them all"
-    )
+    counted = f"the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} characters"
+    return f"{TOOLS_DROPPED} {counted}; the model cannot have seen them all"
 
 
 def _words(value: Any, key: str = "") -> Iterator[str]:
@@ -67,18 +63,16 @@ def _words(value: Any, key: str = "") -> Iterator[str]:
 
 def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
     """The turns from the first on that fit, each text within its own cap; whether anything was left out."""
-    room, cut = TRANSCRIPT_CAP_BYTES, False
-    kept: list[TranscriptTurn] = []
+    room, kept = TRANSCRIPT_CAP_BYTES, list[TranscriptTurn]()
     for turn in turns:
         text, *answers = (cut_text(well_formed(one), STRING_CAP_BYTES) for one in (turn.text, *turn.answers))
         calls = [call if _fits(call.arguments) else replace(call, arguments=None) for call in turn.calls]
         slim = replace(turn, text=text, calls=calls, answers=answers)
         room -= len(msgspec.json.encode(slim))
         if room < 0:
-            return kept, True
-        cut = cut or slim != turn
+            break
         kept.append(slim)
-    return kept, cut
+    return kept, kept != turns
 
 
 def _fits(arguments: Any) -> bool:
@@ -91,66 +85,31 @@ def _fits(arguments: Any) -> bool:
 JudgeAnswer: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What came of asking: the final attempt, and every try in order. Of a task: all its turns together.
-
-    The wall-clock labels and `e2e_ns` are the final attempt's; `total_ns` is what the user waited in all, `lag_ns` how
-    late our own loop was, None where nothing was sent. `prefix` is the line the prompt was sent with.
-    """
-
-    completion: Completion
-    failure: CallFailure | None
-    e2e_ns: int
-    started_at_ms: int
-    ended_at_ms: int
-    attempts: list[Attempt]
-    lag_ns: int | None = None
-    total_ns: int = 0
-    streamed: bool = False
-    cold_start: bool | None = None
-    prefix: str | None = None
-
-
 def join_turns(
-    asked: list[Asked], failure: CallFailure | None, transcript: list[TranscriptTurn], tools: list[dict[str, Any]]
-) -> Asked:
+    turns: list[Completion], failure: CallFailure | None, transcript: list[TranscriptTurn], tools: list[dict[str, Any]]
+) -> Completion:
     """A task's turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
-    turns = [turn.completion for turn in asked]
     last = turns[-1]
     warnings = [words for turn in turns for words in turn.warnings]
     if not any(words.startswith(TOOLS_DROPPED) for words in warnings):
         warnings += filter(None, [dropped_warning(tools, turns[0].input_tokens)])
     costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
-    lags = [turn.lag_ns for turn in asked if turn.lag_ns is not None]
+    lags = [turn.lag_ns for turn in turns if turn.lag_ns is not None]
     sums: dict[str, int | None] = {}
     for name in TOKEN_COUNTS:
         # The sum where every turn told its count; a turn that failed may have told none.
         counts = [getattr(turn, name) for turn in turns]
         told = counts[:-1] if failure is not None and counts[-1] is None else counts
         sums[name] = sum(told) if told and None not in told else None
-    whole = replace(
-        turns[0],
-        text=last.text,
-        reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
-        native_calls=[made for turn in transcript for made in turn.calls],
-        e2e_ns=sum(turn.e2e_ns for turn in asked),
-        finish_reason=last.finish_reason,
-        refusal=last.refusal,
-        cost_usd=sum(costs) if costs else None,
-        cli_overhead_ms=None,
-        warnings=list(dict.fromkeys(warnings)),
-        transcript=transcript,
-        **sums,
-    )
     return replace(
-        asked[-1],
-        completion=whole,
-        failure=failure,
-        e2e_ns=whole.e2e_ns,
-        started_at_ms=asked[0].started_at_ms,
-        attempts=[attempt for turn in asked for attempt in turn.attempts],
-        lag_ns=max(lags, default=None),
-    )
+        turns[0], text=last.text, finish_reason=last.finish_reason, refusal=last.refusal, ended_at_ms=last.ended_at_ms,
+        reasoning_text="\n\n".join(turn.reasoning_text for turn in turns if turn.reasoning_text),
+        native_calls=[made for turn in transcript for made in turn.calls], transcript=transcript,
+        attempts=[attempt for turn in turns for attempt in turn.attempts], failure=failure,
+        e2e_ns=sum(turn.e2e_ns for turn in turns), lag_ns=max(lags, default=None), cli_overhead_ms=None,
+        server_ns=dict(sum((Counter(turn.server_ns or {}) for turn in turns), Counter())) or None,
+        cost_usd=sum(costs) if costs else None, warnings=list(dict.fromkeys(warnings)), **sums,
+    )  # fmt: skip
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -163,63 +122,59 @@ class Source(msgspec.Struct, frozen=True):
     price: Price | None = None
 
 
-def answered_result(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer = judge_answer) -> Result:
+def answered_result(source: Source, cell: Cell, asked: Completion, judge: JudgeAnswer | None = judge_answer) -> Result:
     """The record of a cell that was asked; with a verdict where there is an answer to judge."""
-    target, prompt, completion = source.target, cell.prompt, asked.completion
-    text, reasoning = well_formed(completion.text), well_formed(completion.reasoning_text)
-    status, failure_type, error = _outcome(completion, text, asked.failure)
+    target, prompt = source.target, cell.prompt
+    text, reasoning = well_formed(asked.text), well_formed(asked.reasoning_text)
+    status, failure_type, error = "ok", None, None
+    if (failure := asked.failure) is not None:
+        status, failure_type, error = failure.status, failure.failure_type, failure.message or failure.failure_type
+    elif not split_thinking(text).strip() and not asked.native_calls:
+        refused = asked.refusal or asked.finish_reason in _REFUSAL_FINISHES
+        failure_type = "refusal" if refused else "empty_response"
+        error = asked.refusal or f"finish_reason {asked.finish_reason}" if refused else None
     verdict = _UNJUDGED
-    if failure_type is None:
-        verdict = {**asdict(judge(prompt, text, completion.native_calls)), "judged_by": VALIDATORS_VERSION}
+    if failure_type is None and judge is not None:
+        verdict = {**asdict(judge(prompt, text, asked.native_calls)), "judged_by": VALIDATORS_VERSION}
     # Nothing is ever estimated: where there is a count, it is the server's.
-    counted = any(getattr(completion, name) is not None for name in TOKEN_COUNTS)
-    raw_bytes, turns = len(text.encode()), completion.transcript
+    counted = any(getattr(asked, name) is not None for name in TOKEN_COUNTS)
+    raw_bytes, turns = len(text.encode()), asked.transcript
     transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
-    cost, cost_source = call_cost(completion, source.price)
+    is_priced = source.price is not None or asked.cost_usd is not None
+    cost, cost_source = call_cost(asked, source.price) if is_priced else (None, None)
     # The final attempt's times; null where nothing was seen.
-    ns = {"ttft": completion.ttft_ns, "ttfa": completion.ttfa_ns, "connect": completion.connect_ns, "lag": asked.lag_ns}
+    ns = {"ttft": asked.ttft_ns, "ttfa": asked.ttfa_ns, "connect": asked.connect_ns, "lag": asked.lag_ns}
     us = {name: None if one is None else round(one / 1000) for name, one in ns.items()}
+    server = dict(asked.server_ns or {})
+    if "total" in server:
+        server["wire"] = max(0, asked.e2e_ns - server.pop("total"))
     return Result(
-        run_id=source.run_id,
-        prompt_id=prompt.id,
-        prompt_name=prompt.name,
+        run_id=source.run_id, stretch=source.stretch, **asdict(target),
+        suite=prompt.suite, prompt_id=prompt.id, prompt_name=prompt.name, repeat=cell.repeat,
         availability_status=status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-        success=failure_type is None,
-        failure_type=failure_type,
-        raw_output=cut_text(text, RAW_OUTPUT_CAP_BYTES),
-        suite=prompt.suite,
-        repeat=cell.repeat,
-        stretch=source.stretch,
-        expected_tools=prompt.expected_tools,
+        success=failure_type is None, failure_type=failure_type,
+        expected_tools=prompt.expected_tools, tools_offered=bool(prompt.tools),
         # Bounded: a record too long to be read again would be a lost answer.
-        finish_reason=completion.finish_reason and completion.finish_reason[:LABEL_CAP_CHARS],
-        model_reported=completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS],
-        error=bounded_error(source.redact, error) if error else None,
-        raw_output_bytes=raw_bytes,
-        raw_output_truncated=raw_bytes > RAW_OUTPUT_CAP_BYTES,
-        text_repaired=text is not completion.text and text.count(REPLACEMENT) > completion.text.count(REPLACEMENT),
+        raw_output=text if raw_bytes <= RAW_OUTPUT_CAP_BYTES else cut_text(text, RAW_OUTPUT_CAP_BYTES),
+        raw_output_bytes=raw_bytes, raw_output_truncated=raw_bytes > RAW_OUTPUT_CAP_BYTES,
+        text_repaired=text is not asked.text and text.count(REPLACEMENT) > asked.text.count(REPLACEMENT),
         reasoning_text=cut_text(reasoning, RAW_OUTPUT_CAP_BYTES) if reasoning else None,
-        tools_offered=bool(prompt.tools),
-        tokens_source="server" if counted else None,
-        cost_usd=cost,
-        cost_source=cost_source,
-        prompt_prefix=asked.prefix,
-        turns=None if turns is None else len(turns),
+        error=bounded_error(source.redact, error) if error else None,
+        finish_reason=asked.finish_reason and asked.finish_reason[:LABEL_CAP_CHARS],
+        model_reported=asked.model_reported and asked.model_reported[:LABEL_CAP_CHARS],
+        warnings=[*asked.warnings, *_warnings(target, prompt, asked)],
+        tokens_source="server" if counted else None, cost_usd=cost, cost_source=cost_source,
+        turns=None if turns is None else len(turns), transcript=transcript, transcript_cut=transcript_cut,
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
-        engine=engine() if prompt.needs_shell else None,
-        transcript=transcript,
-        transcript_cut=transcript_cut,
-        warnings=[*completion.warnings, *_warnings(target, prompt, completion)],
-        e2e_ms=to_ms(asked.e2e_ns),
-        ttft_ms=None if completion.ttft_ns is None else to_ms(completion.ttft_ns),
-        ttfa_ms=None if completion.ttfa_ns is None else to_ms(completion.ttfa_ns),
+        engine=engine() if needs_shell(prompt) else None, prompt_prefix=asked.prefix,
+        load=asked.load, queued_ms=None if asked.load is None else round(asked.load.queued_us / 1000),
+        e2e_ms=round(asked.e2e_ns / 1e6), total_ms=round(asked.total_ns / 1e6),
+        ttft_ms=None if asked.ttft_ns is None else round(asked.ttft_ns / 1e6),
+        ttfa_ms=None if asked.ttfa_ns is None else round(asked.ttfa_ns / 1e6),
         timings_us=TimingsUs(e2e=round(asked.e2e_ns / 1000), **us),
-        total_ms=to_ms(asked.total_ns),
-        **asdict(target),
-        **{name: getattr(asked, name) for name in _AS_ASKED},
-        **{name: getattr(completion, name) for name in _AS_REPORTED},
-        **verdict,
-    )
+        server_us={part: round(one / 1000) for part, one in server.items()} or None,
+        **{name: getattr(asked, name) for name in _AS_SEEN}, **verdict,
+    )  # fmt: skip
 
 
 def bounded_error(redact: Callable[[str], str], words: str) -> str:
@@ -233,11 +188,6 @@ def cut_text(text: str, cap_bytes: int) -> str:
     return text if len(encoded) <= cap_bytes else encoded[:cap_bytes].decode("utf-8", "ignore")
 
 
-def to_ms(duration_ns: int) -> int:
-    """Rounded milliseconds; 0 is a measurement."""
-    return round(duration_ns / 1_000_000)
-
-
 def call_cost(completion: Completion, price: Price | None) -> tuple[float | None, str | None]:
     """What the call cost and who says so: the provider itself first, else the price table. Never a guess."""
     told = completion.cost_usd
@@ -249,24 +199,13 @@ def call_cost(completion: Completion, price: Price | None) -> tuple[float | None
     return cost, None if cost is None else "price_table"
 
 
-def _outcome(completion: Completion, text: str, failure: CallFailure | None) -> tuple[str, str | None, str | None]:
-    """Status, failure type and the words for it; no failure type where there is an answer."""
-    if failure is not None:
-        return failure.status, failure.failure_type, failure.message or failure.failure_type
-    if split_thinking(text).strip() or completion.native_calls:
-        return "ok", None, None
-    if completion.refusal or completion.finish_reason in _REFUSAL_FINISHES:
-        return "ok", "refusal", completion.refusal or f"finish_reason {completion.finish_reason}"
-    return "ok", "empty_response", None
-
-
 def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[str]:
     found = []
     reported = completion.model_reported and completion.model_reported[:LABEL_CAP_CHARS]
     # An alias (`opus`) and a dated name (`gpt-5-2026-01-01`) are the model that was asked for.
     if reported and target.model not in reported and reported not in target.model:
         found.append(f"model_mismatch: asked {target.model}, answered by {reported}")
-    chars, tokens = len(prompt.prompt), completion.input_tokens
+    chars, tokens = sum(map(len, prompt.texts)), completion.input_tokens
     if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
         found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
     told = any(warning.startswith(TOOLS_DROPPED) for warning in completion.warnings)

@@ -1,20 +1,17 @@
-"""Runs targets one after another, or in turns: order, preparation, snapshots around each. No I/O of its own.
-
-The order of a run is fixed (targets as planned, then repeats, suites and prompts as planned), so that two runs of one
-plan can be laid side by side. With --interleave the targets take turns at every prompt, in an order drawn for each.
-"""
+"""Runs targets one after another, or in turns, in a fixed order: two runs of one plan can be laid side by side."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, nullcontext
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
-from clawgauge.checks.detection.lazy_pattern import compile_patterns
+from clawgauge.checks import load_judges
 from clawgauge.host.inventory import count_usable_cores
 from clawgauge.host.snapshot import PeakSampler, take_snapshot
 from clawgauge.journal import resource_tag
@@ -28,11 +25,16 @@ from clawgauge.runner.target import Observer, RunContext, TargetRun
 
 _PEAKS = ("peak_memory_bytes", "peak_process_bytes", "peak_vram_bytes", "energy_j")
 
+Work: TypeAlias = Callable[[RunContext, Mapping[Target, TargetRun], ClientClock], Awaitable[None]]
+"""What else than a plan's cells is asked of targets that are ready to be."""
 
-async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | None = None) -> None:
-    """Ask every open cell of every target. Returns when all are recorded; cancellation abandons what is in flight."""
+
+async def run(
+    plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | None = None, work: Work | None = None
+) -> None:
+    """Ask every open cell of every target, or do `work` instead; cancellation abandons what is in flight."""
     # Compiling while calls are out would hold up the loop that stamps their bytes.
-    compile_patterns()
+    load_judges()
     settings, stretch = plan.settings, plan.work.stretch
     cost = cost_budget(plan)
     context = RunContext(plan, folder, observer, clock or Clock(), cost, random.Random(settings.seed))
@@ -41,23 +43,22 @@ async def run(plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | 
     outcome = "interrupted"
     try:
         for targets in [plan.targets] if settings.interleave else [[target] for target in plan.targets]:
-            await _run_targets(context, targets)
-        outcome = "finished"
+            if folder.wants_more:
+                await _run_targets(context, targets, work)
+        outcome = "finished" if folder.wants_more else outcome
     finally:
         context.judge.close()
         spent = {} if cost is None else {"unrecorded_usd": cost.unrecorded_usd}
         context.event("stretch_ended", None, stretch=stretch, outcome=outcome, **spent)
 
 
-async def _run_targets(context: RunContext, targets: list[Target]) -> None:
-    """Targets, side by side if there are several, each between two snapshots, the first before its model is loaded.
-
-    Of targets that take turns nobody can tell whose the memory and the energy were.
-    """
+async def _run_targets(context: RunContext, targets: list[Target], work: Work | None = None) -> None:
+    """Targets, side by side if there are several, each between two snapshots, the first before its model is loaded. Of
+    targets that take turns nobody can tell whose the memory and the energy were."""
     plan, agendas = context.plan, {}
     for target in targets:
-        agenda = make_agenda(plan, target, context.cost)
-        if agenda.n_open:
+        agenda = make_agenda(plan, target, context.cost, await plan.provider(target.provider).find_window(target.model))
+        if agenda.n_open or work is not None:
             agendas[target] = agenda
         else:
             context.tell_outcomes(target, agenda)
@@ -74,18 +75,16 @@ async def _run_targets(context: RunContext, targets: list[Target]) -> None:
         runs = {t: TargetRun(context, t, providers[t], agenda, clock) for t, agenda in agendas.items()}
         try:
             with sampler or nullcontext(), clock:
-                await (_take_turns(context, runs) if plan.settings.interleave else runs[target].ask())
+                if work is not None:
+                    await work(context, runs, clock)
+                else:
+                    await (_take_turns(context, runs) if plan.settings.interleave else runs[target].ask())
         finally:
             for target, provider in providers.items():
-                after = await _look(context, target, provider, "after")
-                context.event(
-                    "target_finished",
-                    target,
-                    resources_before=msgspec.to_builtins(before[target]),
-                    resources_after=msgspec.to_builtins(after),
-                    **{name: sampler and getattr(sampler, name) for name in _PEAKS},
-                    clock=clock.describe(),
-                )
+                looks = {"before": before[target], "after": await _look(context, target, provider, "after")}
+                seen = {f"resources_{moment}": msgspec.to_builtins(look) for moment, look in looks.items()}
+                seen |= {name: sampler and getattr(sampler, name) for name in _PEAKS}
+                context.event("target_finished", target, **seen, clock=clock.describe())
     for target in agendas:
         context.observer.target_finished(target)
 
@@ -113,8 +112,7 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
 
 async def _look(context: RunContext, target: Target, provider: Provider, moment: str) -> Resources:
     """What the machine is doing, which is written down; of the looks before a run and its resumptions the first."""
-    loaded = await provider.loaded_models()
-    text, figures = await asyncio.to_thread(take_snapshot, loaded, environ=context.plan.environ)
+    text, figures = await asyncio.to_thread(take_snapshot, await provider.loaded_models(), environ=context.plan.environ)
     name = f"resources_{resource_tag(target)}_{moment}.txt"
     if moment == "after" or not context.folder.has(name):
         context.folder.write(name, text)

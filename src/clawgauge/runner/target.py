@@ -15,29 +15,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
 
-from clawgauge.checks import judge_answer
+from clawgauge.checks import LONG_CHARS, judge_answer, takes_long
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Call, Provider, Turn
-from clawgauge.records import Attempt, Event, Prompt, Result, Target, ToolInvocation, TranscriptTurn
+from clawgauge.records import Attempt, Event, Load, Prompt, Result, Target, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
 from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
-from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime, is_long
-from clawgauge.runner.record import Asked, JudgeAnswer, Source, answered_result, bounded_error, join_turns, to_ms
+from clawgauge.runner.judging import Judge, JudgingFault, NotInTime
+from clawgauge.runner.record import KEPT_UNJUDGED, JudgeAnswer, Source, answered_result, bounded_error, join_turns
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
-from clawgauge.timeline import TOKEN_COUNTS, Completion, Timeline
+from clawgauge.timeline import Completion, Timeline
 
-WARM_UP_PROMPT = "Reply with OK."
-WARM_UP_MAX_TOKENS = 8
-_HELD_CHARS = 4_096
-_ID_CHARS = 12
+WARM_UP_PROMPT, WARM_UP_MAX_TOKENS = "Reply with OK.", 8
+_HELD_CHARS, _ID_CHARS = 4_096, 12
 _MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
 _WARM_UP: SpendingKey = ("", "warm_up", 0)
 T = TypeVar("T")
@@ -45,11 +44,9 @@ _KILLED = "Error: killed: the call took longer than it may"
 
 
 class Observer(AbstractContextManager["Observer"]):
-    """Hears of everything and does nothing: a base for the console's live table and for tests.
-
-    `retrying`: an attempt failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the rest of
-    a target's cells are not asked. `stopped`: asking ended by a rule, with the event that is recorded of it.
-    """
+    """Hears of everything and does nothing: a base for the console's live table and for tests. `retrying`: an attempt
+    failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the rest of a target's cells are
+    not asked. `stopped`: asking ended by a rule, with the event that is recorded of it."""
 
     def __exit__(self, *exc_info: object) -> None: ...
     def target_started(self, target: Target, n_cells: int) -> None: ...
@@ -79,7 +76,6 @@ class RunContext:
         self.folder.event(Event(event=name, at_ms=self.clock.wall_ns() // 1_000_000, target=label, detail=detail))
 
     def tell_outcomes(self, target: Target, agenda: Agenda) -> None:
-        """Why cells of a target stay unasked."""
         for outcome in agenda.outcomes():
             self.event(outcome.event, target, **outcome.detail)
             self.observer.stopped(target, outcome.event, outcome.detail)
@@ -88,17 +84,14 @@ class RunContext:
 class TargetRun:
     """Asks one target its cells, `concurrency` at a time. Every cell ends as exactly one record."""
 
-    def __init__(
-        self, context: RunContext, target: Target, provider: Provider, agenda: Agenda, client: ClientClock
-    ) -> None:
-        plan, self._run, self._settings = context.plan, context, context.plan.settings
-        self._target, self._provider, self._agenda, self._client = target, provider, agenda, client
-        price, cost = plan.prices.get(target), context.cost
-        self._source = Source(context.folder.run_id, plan.work.stretch, target, plan.redact, price)
-        self._spending = None if cost is None or target in plan.free else Spending(cost, price)
+    def __init__(self, run: RunContext, target: Target, provider: Provider, agenda: Agenda, clock: ClientClock) -> None:
+        plan, self._run, self._settings = run.plan, run, run.plan.settings
+        self._target, self._provider, self._agenda, self._client = target, provider, agenda, clock
+        price, cost = plan.prices.get(target), run.cost
+        self._source = Source(run.folder.run_id, plan.work.stretch, target, plan.redact, price)
+        self._spending = None if cost is None or target in plan.free else Spending(cost, price, provider.most_output)
         self._ended_by: CallFailure | None = None
-        self._n_errors_in_a_row = 0
-        self._answered_before = False
+        self._n_errors_in_a_row, self._answered_before = 0, False
         # Whether the next call finds the model unloaded; None where nobody can tell.
         self._cold, self._warm = True if provider.local else None, False if provider.local else None
         self._aside = asyncio.Lock()
@@ -113,8 +106,6 @@ class TargetRun:
         await self.finish()
 
     async def finish(self) -> None:
-        """Ask what is left, and say what stays unasked."""
-
         async def work() -> None:
             while await self.ask_next():
                 pass
@@ -125,10 +116,9 @@ class TargetRun:
         self._run.tell_outcomes(self._target, self._agenda)
 
     async def get_ready(self) -> None:
-        """Get the provider ready, and warm up if asked."""
-        model, unload_others = self._target.model, self._settings.unload_others
+        unload_others = self._settings.unload_others
         try:
-            loaded = await self._provider.before_target(model, unload_others=unload_others)
+            loaded = await self._provider.before_target(self._target.model, unload_others=unload_others)
         except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
             self._end_target(_as_failure(fault), self._agenda.n_open)
             return
@@ -139,6 +129,8 @@ class TargetRun:
 
     async def ask_next(self, only: Cell | None = None) -> bool:
         """Whether there was a cell to ask; with `only`, whether that one was open."""
+        if not self._run.folder.wants_more:
+            return False
         while (cell := self._agenda.take(only)) is None:
             is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
             if self._spending is None or not is_open:
@@ -146,7 +138,8 @@ class TargetRun:
             await self._spending.budget.changed.wait()
         if self._ended_by is not None:
             now_ms = self._run.clock.wall_ns() // 1_000_000
-            unasked = Asked(Completion(), self._ended_by, 0, now_ms, now_ms, [], cold_start=self._warm)
+            unasked = Completion(failure=self._ended_by, cold_start=self._warm)
+            unasked.started_at_ms = unasked.ended_at_ms = now_ms
             result = answered_result(self._source, cell, unasked)
         else:
             self._run.observer.call_started(self._target, cell.prompt)
@@ -155,7 +148,7 @@ class TargetRun:
             self._n_errors_in_a_row = 0 if result.availability_status == "ok" else self._n_errors_in_a_row + 1
             limit = self._settings.stop_after_errors
             if limit is not None and self._n_errors_in_a_row >= limit:
-                words = f"not asked: {limit} in a row had failed (--stop-after-errors {limit})"
+                words = f"not asked: {limit} in a row had no answer (--stop-after-errors {limit})"
                 self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
         self._agenda.learn(result)
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
@@ -172,7 +165,12 @@ class TargetRun:
             # first: nothing before it can be shared.
             digest = hashlib.blake2b(repr(tuple(cell.key(self._target))).encode(), key=run.salt).hexdigest()
             prefix, first = f"[{digest[:_ID_CHARS]} request id]", "system" if prompt.system else "prompt"
-            prompt = msgspec.structs.replace(prompt, **{first: f"{prefix}\n{getattr(prompt, first)}"})
+            if prompt.messages and not prompt.system:
+                opening, *others = prompt.messages
+                opening = msgspec.structs.replace(opening, content=f"{prefix}\n{opening.content}")
+                prompt = msgspec.structs.replace(prompt, messages=[opening, *others])
+            else:
+                prompt = msgspec.structs.replace(prompt, **{first: f"{prefix}\n{getattr(prompt, first)}"})
         call = self._call(prompt)
         began_ns = run.clock.perf_ns()
         cold, self._cold = self._cold, self._warm
@@ -183,24 +181,32 @@ class TargetRun:
             asked = await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
         else:
             asked = await converse(call, max_turns, partial(self._ask_turn, cell), partial(self._play, spec, []))
-        asked = msgspec.structs.replace(
-            asked,
-            total_ns=run.clock.perf_ns() - began_ns,
-            streamed=call.stream and self._provider.streams,
-            cold_start=cold,
-            prefix=prefix,
-        )
+        asked.total_ns, asked.streamed = run.clock.perf_ns() - began_ns, call.stream and self._provider.streams
+        asked.cold_start, asked.prefix = cold, prefix
         if asked.failure is not None and asked.failure.failure_type in TARGET_ENDING:
             self._end_target(asked.failure)
-        completion = asked.completion
-        if is_long(cell.prompt, completion.text, completion.native_calls):
+        if takes_long(cell.prompt, asked.text, asked.native_calls):
             return await self._do_aside(partial(_judged, self._source, cell, asked, run.judge.judge))
-        if len(completion.text) > _HELD_CHARS and settings.concurrency > 1:
+        if len(asked.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
             return await asyncio.to_thread(_judged, self._source, cell, asked, judge_answer)
         judging_ns = self._client.now_ns()
         result = _judged(self._source, cell, asked, judge_answer)
         self._client.held_since(judging_ns)
+        return result
+
+    async def ask_under_load(self, cell: Cell, client: int, due_ns: int, origin_ns: int) -> Result | None:
+        """Ask a cell that was due then, once: its record, unjudged; None where the money does not let it go out now."""
+        if self._spending is not None and not self._spending.budget.is_open():
+            return None
+        asked = await self._ask_turn(cell, self._call(cell.prompt, cell.prompt.max_tokens))
+        asked.cold_start, self._cold, asked.streamed = self._cold, self._warm, self._provider.streams
+        due_us, queued_us = (due_ns - origin_ns) // 1000, max(0, (asked.start_ns or due_ns) - due_ns) // 1000
+        gaps_us = [(later - sooner) // 1000 for sooner, later in pairwise(asked.stamps_ns)]
+        asked.load = Load(client=client, due_us=due_us, queued_us=queued_us, gaps_us=gaps_us)
+        asked.total_ns = queued_us * 1000 + asked.e2e_ns
+        result = answered_result(self._source, cell, asked, None)
+        self._agenda.learn(result)
         return result
 
     async def _do_aside(self, work: Callable[[], T]) -> T:
@@ -213,12 +219,10 @@ class TargetRun:
                 self._run.judge.give_up()
                 raise
 
-    async def _play(
-        self, spec: Mapping[str, Any], made: list[ToolInvocation], calls: list[ToolInvocation]
-    ) -> list[str]:
+    async def _play(self, spec: Mapping[str, Any], made: list[ToolInvocation], new: list[ToolInvocation]) -> list[str]:
         """What the simulated world answers to the calls of one turn, `made` being all that it has answered before."""
         answers: list[str] = []
-        for call in calls:
+        for call in new:
             try:
                 answers += await self._do_aside(partial(self._run.judge.play, spec, [*made, call], 1))
             except NotInTime:
@@ -229,32 +233,27 @@ class TargetRun:
             made.append(call)
         return answers
 
-    async def _ask_turn(self, cell: Cell, call: Call) -> Asked:
+    async def _ask_turn(self, cell: Cell, call: Call) -> Completion:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
         run, now_ms = self._run, self._run.clock.wall_ns() // 1_000_000
         attempts: list[Attempt] = []
-        asked = Asked(Completion(), _MONEY_SPENT, 0, now_ms, now_ms, [])
+        asked = Completion(started_at_ms=now_ms, ended_at_ms=now_ms, failure=_MONEY_SPENT)
         key = (cell.prompt.suite, cell.prompt.id, cell.repeat)
         while (tried := await self._attempt(key, call)) is not None:
             asked, failure, wait_s = tried, tried.failure, None
             if failure is None:
-                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=to_ms(tried.e2e_ns)))
+                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=round(tried.e2e_ns / 1e6)))
                 self._answered_before = True
                 break
             if self._spending is None or self._spending.budget.calls_left != 0:
                 n, jitter = len(attempts) + 1, run.rng.random()
                 wait_s = retry_wait_s(self._settings, failure, n, jitter, answered_before=self._answered_before)
-            attempts.append(
-                Attempt(
-                    status=failure.status,  # type: ignore[arg-type]  # statuses come from the table in `errors`
-                    failure_type=failure.failure_type,
-                    e2e_ms=to_ms(tried.e2e_ns),
-                    waited_ms=round((wait_s or 0.0) * 1000),
-                    retry_after_s=failure.retry_after_s,
-                    http_status=failure.http_status,
-                    error=bounded_error(self._source.redact, failure.message) if failure.message else None,
-                )
-            )
+            words = bounded_error(self._source.redact, failure.message) if failure.message else None
+            # Statuses come from the table in `errors`.
+            told: Any = {"status": failure.status, "retry_after_s": failure.retry_after_s, "error": words}
+            told |= {"failure_type": failure.failure_type, "http_status": failure.http_status}
+            took_ms, waited_ms = round(tried.e2e_ns / 1e6), round((wait_s or 0.0) * 1000)
+            attempts.append(Attempt(e2e_ms=took_ms, waited_ms=waited_ms, **told))
             if wait_s is None:
                 break
             run.observer.retrying(self._target, cell.prompt, failure, wait_s)
@@ -262,18 +261,20 @@ class TargetRun:
             why = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
             run.event("retry", self._target, **where, **why)
             await run.clock.sleep(wait_s)
-        return msgspec.structs.replace(asked, attempts=attempts)
+        asked.attempts = attempts
+        return asked
 
-    async def _attempt(self, key: SpendingKey, call: Call) -> Asked | None:
+    async def _attempt(self, key: SpendingKey, call: Call) -> Completion | None:
         """One attempt, whatever came of it; None where the money for it is spent."""
         if self._spending is not None and not await self._spending.admit(key, call):
             return None
         clock, client, timeline = self._run.clock, self._client, Timeline()
         started_ms, began_ns, watched_ns = clock.wall_ns() // 1_000_000, clock.perf_ns(), client.now_ns()
         slept_ns = suspended_ns()
-        failure: CallFailure | None = None
+        failure = None
         try:
-            if "\0" in call.prompt or "\0" in (call.system or ""):
+            texts = (call.system or "", call.prompt, *(message.content for message in call.messages))
+            if any("\0" in text for text in texts):
                 raise CallFailure("error", "invalid_prompt", "the prompt contains a NUL character")
             async with asyncio.timeout(call.timeout_s) as deadline:
                 await self._provider.attempt(call, timeline)
@@ -292,15 +293,16 @@ class TargetRun:
             held_ns = client.largest_since(watched_ns + waited_ns)
             failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
         # Putting megabytes together, and reading the arguments of calls, would hold the loop.
-        is_light = timeline.n_chars <= ASIDE_CHARS
+        is_light = timeline.n_chars <= LONG_CHARS
         completion = timeline.fold(now_ns) if is_light else await asyncio.to_thread(timeline.fold, now_ns)
-        e2e_ns = completion.e2e_ns if completion.started else now_ns - began_ns
-        if failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt"):
-            e2e_ns = 0
+        if not completion.started:
+            nothing_sent = failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt")
+            completion.e2e_ns = 0 if nothing_sent else now_ns - began_ns
         if self._spending is not None:
             self._spending.settle(key, call, completion, failure)
-        lag_ns = client.largest_since(watched_ns)
-        return Asked(completion, failure, e2e_ns, started_ms, started_ms + to_ms(e2e_ns), [], lag_ns)
+        completion.failure, completion.lag_ns = failure, client.largest_since(watched_ns)
+        completion.started_at_ms, completion.ended_at_ms = started_ms, started_ms + round(completion.e2e_ns / 1e6)
+        return completion
 
     def _end_target(self, failure: CallFailure, n_cells: int = 0) -> None:
         if self._ended_by is None:
@@ -313,55 +315,42 @@ class TargetRun:
         """One short call that loads the model. Recorded as an event, never as a result."""
         prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
         self._run.observer.call_started(self._target, prompt)
-        call = self._call(prompt, WARM_UP_MAX_TOKENS)
-        asked = await self._attempt(_WARM_UP, call)
+        asked = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
         if asked is None:
             return
         cold, self._cold = self._cold, self._warm
-        failure, ttft_ns = asked.failure, asked.completion.ttft_ns
-        if failure is not None and failure.failure_type in TARGET_ENDING:
-            self._end_target(failure)
-        self._run.event(
-            "warm_up",
-            self._target,
-            e2e_ms=to_ms(asked.e2e_ns),
-            ttft_ms=None if ttft_ns is None else to_ms(ttft_ns),
-            cold_start=cold,
-            failure_type=failure.failure_type if failure else None,
-        )
+        ttft_ms = None if asked.ttft_ns is None else round(asked.ttft_ns / 1e6)
+        took = {"e2e_ms": round(asked.e2e_ns / 1e6), "ttft_ms": ttft_ms, "cold_start": cold}
+        failure_type = asked.failure.failure_type if asked.failure else None
+        if asked.failure is not None and failure_type in TARGET_ENDING:
+            self._end_target(asked.failure)
+        self._run.event("warm_up", self._target, **took, failure_type=failure_type)
 
     def _call(self, prompt: Prompt, max_tokens: int | None = None) -> Call:
         settings, provider = self._settings, self._provider
         temperatures = (settings.temperature, prompt.temperature, 0.0 if provider.local else None)
+        fixed = provider.fixed_max_tokens.get(self._target.model)
+        limits = (max_tokens, settings.max_tokens, fixed, prompt.max_tokens, provider.default_max_tokens)
         return Call(
-            model=self._target.model,
-            prompt=prompt.prompt,
-            system=prompt.system,
-            thinking_level=self._target.thinking_level,
-            max_tokens=max_tokens or settings.max_tokens or provider.fit_reply(self._target.model, prompt.max_tokens),
+            model=self._target.model, thinking_level=self._target.thinking_level, max_tokens=next(filter(None, limits)),
             temperature=next((value for value in temperatures if value is not None), None),
-            seed=settings.seed,
-            stream=settings.stream,
-            timeout_s=settings.timeout_s,
-            tools=prompt.tools,
-            tool_choice=prompt.tool_choice,
-            response_format=prompt.response_format,
-        )
+            seed=settings.seed, stream=settings.stream, timeout_s=settings.timeout_s,
+            prompt=prompt.prompt, system=prompt.system, messages=prompt.messages, tools=prompt.tools,
+            tool_choice=prompt.tool_choice, response_format=prompt.response_format,
+        )  # fmt: skip
 
 
 async def converse(
     call: Call,
     max_turns: int,
-    ask: Callable[[Call], Awaitable[Asked]],
+    ask: Callable[[Call], Awaitable[Completion]],
     execute: Callable[[list[ToolInvocation]], Awaitable[list[str]]],
-) -> Asked:
+) -> Completion:
     """Take the turns of a task until the model answers without a call, its turns are spent, or a turn fails for good.
-
     `execute` answers the calls of one turn; a `CallFailure` from it ends the task as one from `ask` does. The calls of
     the last turn are made too, although nobody reads their answers: what they do to the world counts. A call that is
-    only written in the text is not made.
-    """
-    asked: list[Asked] = []
+    only written in the text is not made."""
+    asked: list[Completion] = []
     history: list[Turn] = []
     transcript: list[TranscriptTurn] = []
     failure = None
@@ -372,20 +361,17 @@ async def converse(
         asked.append(turn)
         if (failure := turn.failure) is not None:
             break
-        calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.completion.native_calls]
+        calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.native_calls]
         try:
             answers = await execute(calls) if calls else []
         except CallFailure as fault:
             failure, answers = fault, []
-        said, e2e_ms = turn.completion, to_ms(turn.e2e_ns)
-        told = TranscriptTurn(
-            text=said.text, calls=calls, answers=answers, output_tokens=said.output_tokens, e2e_ms=e2e_ms
-        )
-        transcript.append(told)
+        took: Any = {"output_tokens": turn.output_tokens, "e2e_ms": round(turn.e2e_ns / 1e6)}
+        transcript.append(TranscriptTurn(text=turn.text, calls=calls, answers=answers, **took))
         if not calls:
             break
         if failure is None:
-            history.append(Turn(said.text, tuple(calls), tuple(answers), said.reasoning_text))
+            history.append(Turn(turn.text, tuple(calls), tuple(answers), turn.reasoning_text))
     return join_turns(asked, failure, transcript, call.tools)
 
 
@@ -396,10 +382,9 @@ def _as_failure(fault: Exception) -> CallFailure:
     return CallFailure("error", "exception", what)
 
 
-def _judged(source: Source, cell: Cell, asked: Asked, judge: JudgeAnswer) -> Result:
+def _judged(source: Source, cell: Cell, asked: Completion, judge: JudgeAnswer) -> Result:
     try:
         return answered_result(source, cell, asked, judge)
     except Exception as fault:  # a bug in a check must not lose the row, nor the run
-        counts = {name: getattr(asked.completion, name) for name in TOKEN_COUNTS}
-        kept, failure = Completion(text=asked.completion.text, **counts), _as_failure(fault)
-        return answered_result(source, cell, msgspec.structs.replace(asked, completion=kept, failure=failure))
+        kept = {name: getattr(asked, name) for name in KEPT_UNJUDGED}
+        return answered_result(source, cell, Completion(**kept, failure=_as_failure(fault)))

@@ -1,45 +1,34 @@
-"""Two models on the same prompts: is the difference more than luck, how large may it be, and what could have been seen?
-
-Every interval takes its own level, so that it can be as strict as the p-value beside it.
-"""
+"""Two models on the same prompts: is the difference more than luck, how large may it be, what could have been seen?"""
 
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, combinations_with_replacement, groupby
+from statistics import NormalDist
+from statistics import median as median
 from typing import NamedTuple
 
 from clawgauge.stats.proportions import Interval, binomial_cdf, halve, student_t_cdf, student_t_quantile
 
-ALPHA = 0.05
-POWER = 0.8
+ALPHA, POWER = 0.05, 0.8
 # More work than this (a quarter of a second) is for hundreds of ranks or thousands of prompts: their sum of random
 # signs is normal to four digits of p.
 _COUNTED_BITS_MAX = 1 << 32
 # Repeats of any number up to ten have a common denominator; what has none is rounded to so many steps in all.
 _MAX_DENOMINATOR = 2_520
-_GRID_STEPS = 20_000
-_ARRANGEMENTS_MAX = 20_000
+_GRID_STEPS, _ARRANGEMENTS_MAX = 20_000, 20_000
 # Fractions in floats are off by rounding; they are ties all the same.
 _TIE_TOLERANCE = 1e-9
-_ABOVE_ZERO = 1e-12
-_RANKED_MAX = 1_000
-_COUNTED_RANKS_MAX = 60
+_ABOVE_ZERO, _RANKED_MAX, _COUNTED_RANKS_MAX = 1e-12, 1_000, 60
 # A row of runs: the evidence of a change that within 50 runs without one comes up in at most 5% of all rows.
 _ALARM = 50 / 0.05
 # Prior variances of the change, in those of a run: some standard deviations, or many.
 _VARIANCES = (4.0, 30.0)
 _MAX_LOG = 50.0
-
-
-@lru_cache(maxsize=64)
-def _z(p: float) -> float:
-    """The normal quantile of 0.5 ≤ p < 1, by bisection."""
-    return sum(halve(0.0, 40.0, lambda z: math.erfc(z / math.sqrt(2)) > 2 * (1 - p))) / 2
+_z = NormalDist().inv_cdf
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -54,31 +43,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
     """The two-sided p-value from the prompts one model passed and the other did not; 1 when they never disagree."""
-    discordant = only_a + only_b
-    if discordant == 0:
-        return 1.0
-    return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), discordant, 0.5))
+    return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), only_a + only_b, 0.5))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """The two-sided permutation p-value of per-prompt differences: how often random signs reach as large a sum.
-
-    Exact: differences of rates are whole multiples of one fraction, and the sums of all sign patterns are counted as
-    whole numbers. Only of thousands that are not zero is the sum taken as normal.
-    """
+    """The two-sided permutation p-value of per-prompt differences, exact but of thousands."""
     moving = [abs(d) for d in differences if d]
     signed = abs(math.fsum(differences))
     if signed < _TIE_TOLERANCE:
         return 1.0
-    grid = _GRID_STEPS / math.fsum(moving)
-    scale = next(
-        (
-            q
-            for q in range(1, _MAX_DENOMINATOR + 1)
-            if all(abs(d * q - round(d * q)) < _TIE_TOLERANCE * max(1.0, d * q) for d in moving)
-        ),
-        grid,
-    )
+
+    def is_common(q: int) -> bool:
+        return all(abs(d * q - round(d * q)) < _TIE_TOLERANCE * max(1.0, d * q) for d in moving)
+
+    scale = next(filter(is_common, range(1, _MAX_DENOMINATOR + 1)), _GRID_STEPS / math.fsum(moving))
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
     steps = [one // step for one in whole]
@@ -99,11 +77,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 def above_zero_p(differences: Sequence[float]) -> float:
-    """The one-sided p-value of a mean above zero, each difference an independent one; 1 where none of them moved.
-
-    The sum over its own root sum of squares (Efron 1969), which for prompts won and lost is McNemar's score, beside
-    Student's t: the spread about zero, not about the mean, keeps it honest where few prompts moved.
-    """
+    """The one-sided p-value of a mean above zero: sum over root sum of squares (Efron 1969) beside Student's t."""
     norm = math.sqrt(math.fsum(d * d for d in differences))
     if not norm or len(differences) < 2:
         return 1.0
@@ -118,11 +92,10 @@ class Moved(NamedTuple):
 
 
 def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float = ALPHA) -> Interval | None:
-    """The interval of a mean difference of paired rates; None without a prompt.
-
-    Where every prompt was asked once (`single`) and stands alone this is Bonett & Price (2012): the Wald interval after
-    adding one prompt that only A passed and one that only B passed. The same two are added to rates under repeats, as
-    large as the largest move seen, and the spread is that of families; then the quantile is Student's.
+    """The interval of a mean difference of paired rates; None without a prompt. Where every prompt was asked once
+    (`single`) and stands alone this is Bonett & Price (2012): Wald's after adding one prompt that only A passed and one
+    that only B did. Under repeats the two are as large as the largest move seen, the spread is that of families, and
+    the quantile Student's.
     """
     n_families = len(moved)
     if not n_families:
@@ -139,10 +112,9 @@ def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float =
 
 
 def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> float | None:
-    """The smallest change of a paired rate that its test finds in 80% of cases; None where it could find none.
-
-    Connor (1987), from the prompts that move both ways anyway: a change δ adds to their share in steps of the largest
-    move seen, which is a whole prompt where each was asked once or none moved.
+    """The smallest change of a paired rate that its test finds in 80% of cases; None where it could find none. Connor
+    (1987), from the prompts that move both ways anyway: a change δ adds to their share in steps of the largest move
+    seen, which is a whole prompt where each was asked once or none moved.
     """
     n = len(moved)
     if not n:
@@ -163,15 +135,10 @@ def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> flo
 
 
 def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interval | None:
-    """The order statistics (of any order given) that the sign test at this level tells from no median in between.
-
-    None where there are too few for both ends.
-    """
-    n = len(values)
-    rank = 0
+    """The order statistics between which the sign test at this level places the median; None where too few for it."""
+    n, ordered, rank = len(values), sorted(values), 0
     while rank < n and 2 * binomial_cdf(rank, n, 0.5) < alpha:
         rank += 1
-    ordered = sorted(values)
     return (ordered[rank - 1], ordered[n - rank]) if rank else None
 
 
@@ -214,18 +181,8 @@ def _signed_rank_cut(n: int, alpha: float) -> int:
     return bisect_right(list(accumulate(sets)), alpha / 2 * 2**n)
 
 
-def median(values: Sequence[float] | array[int]) -> float:
-    """The middle of one value or more."""
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-
-
 def agree(interval: Interval, p: float, difference: float, *, alpha: float = ALPHA) -> Interval:
-    """The interval made to agree with an exact test of no change at the same level: it holds 0 just where p does.
-
-    What the test cannot refuse stays in, and what it refuses goes out with all that lies beyond; at 0 the interval
-    then errs as seldom as the test.
-    """
+    """The interval made to agree with an exact test of no change at the same level: it holds 0 just where p does."""
     low, high = interval
     if p >= alpha:
         return min(low, 0.0), max(high, 0.0)
@@ -233,10 +190,7 @@ def agree(interval: Interval, p: float, difference: float, *, alpha: float = ALP
 
 
 def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALPHA) -> float | None:
-    """The smallest share by which a ratio could have moved and been found in 80% of cases, from its interval.
-
-    None where that has no width: it tells that most prompts are alike, not that the least change would show.
-    """
+    """The smallest share by which a ratio could have moved and been found in 80% of cases; None without a width."""
     if ratio_interval is None or not 0 < ratio_interval[0] < ratio_interval[1]:
         return None
     z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
@@ -245,12 +199,7 @@ def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALP
 
 
 def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = ALPHA) -> Shift:
-    """B − A of one figure per run, three runs a side or more: what differs between runs of one side is the measure.
-
-    Student's two-sample test on the runs. Where there are runs enough for it to reach the level, the share of the
-    arrangements of the runs that differ as much has to be as small too (Fisher's permutation); with three a side the
-    most extreme of the twenty arrangements is 1 in 10.
-    """
+    """B − A of one figure per run, three a side or more: Student's test, and Fisher's permutation where it can."""
     difference = math.fsum(b) / len(b) - math.fsum(a) / len(a)
     df = len(a) + len(b) - 2
     spread = math.fsum((x - math.fsum(side) / len(side)) ** 2 for side in (a, b) for x in side) / df
@@ -278,15 +227,11 @@ def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> floa
 
 
 def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> int | None:
-    """The index of the first value after the latest change of level, asked after every run; None where none is seen.
-
-    An e-detector (Shin, Ramdas & Rinaldo 2022): for every run at which the level may have changed, the evidence that it
-    did, all added up as the runs come in. Were there no change, that sum would be t after t runs on average, so it
-    reaches 1,000 within 50 runs in at most 5% of all rows. The evidence is a Bayes factor of two means (Gönen et al.
-    2005), whose spread is that between the runs themselves, however much more alike the calls within one run may be.
-
-    `usual_sd` is what values commonly differ by from run to run, and counts as much as `n_usual` runs would: without it
-    nothing could be said of the first few.
+    """The index of the first value after the latest change of level, asked after every run; None where none is seen. An
+    e-detector (Shin, Ramdas & Rinaldo 2022): for every run at which the level may have changed, the evidence that it
+    did, all added up. Were there no change, that sum would be t after t runs on average, so it reaches 1,000 within 50
+    runs in at most 5% of all rows. The evidence is a Bayes factor of two means (Gönen et al. 2005), its spread that
+    between the runs. `usual_sd`, what values commonly differ by, counts as `n_usual` runs would: for the first few.
     """
     begin, found = 0, None
     for end in range(2, len(values) + 1):

@@ -14,9 +14,7 @@ Z95 = 1.959963984540054
 
 # Beyond this the term-by-term sum, exact but slow, gives way to the incomplete beta it is equal to.
 _TERMWISE_MAX_N = 200
-_TINY = 1e-300
-_EPSILON = 1e-16
-_MAX_ITERATIONS = 100_000
+_TINY, _EPSILON, _MAX_ITERATIONS = 1e-300, 1e-16, 100_000
 
 
 def halve(low: float, high: float, is_low: Callable[[float], bool], times: int | None = None) -> Interval:
@@ -30,10 +28,8 @@ def halve(low: float, high: float, is_low: Callable[[float], bool], times: int |
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
     """P(Bin(n, p) ≤ k)."""
-    if k < 0:
-        return 0.0
-    if k >= n:
-        return 1.0
+    if k < 0 or k >= n:
+        return 0.0 if k < 0 else 1.0
     if n > _TERMWISE_MAX_N:
         return regularized_beta(n - k, k + 1, 1.0 - p)
     q = 1.0 - p
@@ -44,10 +40,8 @@ def binomial_cdf(k: int, n: int, p: float) -> float:
 
 def regularized_beta(a: float, b: float, x: float) -> float:
     """I_x(a, b), the distribution function of Beta(a, b) at x, for a, b > 0."""
-    if x <= 0.0:
-        return 0.0
-    if x >= 1.0:
-        return 1.0
+    if not 0.0 < x < 1.0:
+        return 0.0 if x <= 0.0 else 1.0
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     # The continued fraction converges fast only left of the mean; right of it, use the mirrored one.
     if x < (a + 1.0) / (a + b + 2.0):
@@ -107,19 +101,19 @@ def wilson_interval(k: float, n: float) -> Interval | None:
     return low, high
 
 
-class Cluster(NamedTuple):
-    """One prompt's repeats."""
+def lower_end(rate: float | None, n: float) -> float:
+    """What is shown at least by a rate of n trials; 0 where it does not exist."""
+    bounds = None if rate is None else wilson_interval(rate * n, n)
+    return bounds[0] if bounds else 0.0
 
+
+class Cluster(NamedTuple):
     passes: int
     trials: int
 
 
 def clustered_interval(shares: Sequence[tuple[Hashable, float]]) -> Interval | None:
-    """The 95% interval of the mean of shares (0 to 1), each with the name of what makes it like others.
-
-    Wilson's, with as many trials as have the variance of the mean over the clusters (Miller 2024), and never more than
-    there are shares; None from a single cluster, which tells nothing about others.
-    """
+    """The 95% interval of the mean of shares, each with the name of its cluster (Miller 2024); None of one cluster."""
     sums: dict[Hashable, tuple[float, int]] = {}
     for name, share in shares:
         total, n = sums.get(name, (0.0, 0))

@@ -1,9 +1,8 @@
 """Percentiles of measured values, and how far to trust them.
 
-The intervals of a description are equal-tailed: at most 2.5% lie beyond either end, so each end is a bound in its own
-right. Calls of one prompt, or of variants of it, are alike: with these told, an interval is Woodruff's (1952). The
-share of calls up to the percentile is a clustered proportion, so the ranks are those of as many independent calls as it
-is worth, fewer where there are few families to tell the spread from (Korn & Graubard 1998).
+Intervals are equal-tailed, so each end is a bound in its own right. Calls of one prompt, or of variants of it, are
+alike: with these told, an interval is Woodruff's (1952), its ranks those of as many independent calls as the share up
+to the percentile is worth, fewer where there are few families (Korn & Graubard 1998).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from clawgauge.records import Percentiles
-from clawgauge.stats.proportions import Z95, binomial_cdf, student_t_quantile
+from clawgauge.stats.proportions import Z95, Interval, binomial_cdf, student_t_quantile
 
 Numbers: TypeAlias = "Sequence[float] | array[int] | array[float] | CountedValues"
 
@@ -50,16 +49,11 @@ def percentile(ordered: Numbers, q: float) -> float | None:
     position = (len(ordered) - 1) * q
     below = math.floor(position)
     value = float(ordered[below])
-    if below + 1 == len(ordered):
-        return value
-    return value + (position - below) * (ordered[below + 1] - value)
+    return value if below + 1 == len(ordered) else value + (position - below) * (ordered[below + 1] - value)
 
 
 def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Percentiles:
-    """p50, p95, p99 with their intervals, mean, min and max of values in any order; all None when there are none.
-
-    `families` are the values, or a good part of them, sorted, by what makes them alike; without any, each stands alone.
-    """
+    """All figures of values in any order. `families` are the values, or many of them, sorted, by what they share."""
     if not values:
         return Percentiles(n=0)
     if isinstance(values, CountedValues):
@@ -71,18 +65,10 @@ def describe(values: Numbers, families: Collection[Sequence[float]] = ()) -> Per
     p50, p95, p99 = (percentile(ordered, q) for q in PERCENTILES)
     p50_ci95, p95_ci95, p99_ci95 = (percentile_interval(ordered, q, families) for q in PERCENTILES)
     return Percentiles(
-        n=len(ordered),
-        p50=p50,
-        p95=p95,
-        p99=p99,
-        mean=total / len(ordered),
-        min=float(ordered[0]),
-        max=float(ordered[-1]),
-        p50_ci95=p50_ci95,
-        p95_ci95=p95_ci95,
-        p99_ci95=p99_ci95,
+        n=len(ordered), p50=p50, p95=p95, p99=p99, mean=total / len(ordered), min=float(ordered[0]),
+        max=float(ordered[-1]), p50_ci95=p50_ci95, p95_ci95=p95_ci95, p99_ci95=p99_ci95,
         indicative=[name for name, ends in (("p95", p95_ci95), ("p99", p99_ci95)) if ends is None],
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)  # the columns of a group mostly have the same n
@@ -94,18 +80,14 @@ def order_interval(n: int, q: float) -> tuple[int | None, int | None]:
 
 
 def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
-    """The first rank at which the binomial distribution function satisfies `reached`.
-
-    Searched only within eight standard deviations of the middle: outside, the function is 0 or 1 in a float.
-    """
+    """The first rank at which the binomial distribution function satisfies `reached`."""
+    # Searched only within eight standard deviations of the middle: outside, the function is 0 or 1 in a float.
     spread = 8 * math.sqrt(n * q * (1 - q)) + 8
     first, last = max(0, math.floor(n * q - spread)), min(n, math.ceil(n * q + spread))
     return first + bisect_left(range(first, last + 1), True, key=lambda rank: reached(binomial_cdf(rank, n, q)))
 
 
-def percentile_interval(
-    ordered: Numbers, q: float, families: Collection[Sequence[float]] = ()
-) -> tuple[float, float] | None:
+def percentile_interval(ordered: Numbers, q: float, families: Collection[Sequence[float]] = ()) -> Interval | None:
     """The values that enclose the q-th percentile at 95%; None where there are too few samples for both sides."""
     n = len(ordered)
     worth = math.floor(independent_calls(ordered, q, families))
@@ -117,11 +99,7 @@ def percentile_interval(
 
 
 def independent_calls(ordered: Numbers, q: float, families: Collection[Sequence[float]]) -> float:
-    """How many independent calls these are worth for their q-th percentile.
-
-    Few calls lie beyond a high percentile, and by luck these few may come of many families: what the calls are worth
-    for their median, where families show best, is the most that is granted.
-    """
+    """How many independent calls these are worth for their q-th percentile: no more than for their median."""
     n, n_known, n_families = len(ordered), sum(map(len, families)), len(families)
     if n_known == n_families or n_families == 1:
         # One prompt asked many times is asked about itself alone.

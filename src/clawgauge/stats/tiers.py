@@ -1,11 +1,9 @@
 """The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are worth.
 
-Some evidence may be looked at after every answer, and its intervals hold however often one has looked. An e-process is
-wealth from fair bets against a hypothesis: were that true, the wealth would ever grow to 1/α with a chance of at most α
-(Ville 1939). So whoever stops there is wrong in at most α of all cases, wherever else they might have stopped. The bets
-are likelihood ratios averaged over a flat prior on the rates that the hypothesis excludes (Robbins 1970; Howard,
-Ramdas, McAuliffe & Sekhon 2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet
-stays fair.
+Some evidence may be looked at after every answer. An e-process is wealth from fair bets against a hypothesis: were that
+true, the wealth would ever grow to 1/α with a chance of at most α (Ville 1939), wherever one stops. The bets are
+likelihood ratios averaged over a flat prior on the rates that the hypothesis excludes (Robbins 1970; Howard et al.
+2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet stays fair.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from clawgauge.stats.proportions import Cluster, Interval, binomial_cdf, halve, regularized_beta, wilson_interval
+from clawgauge.stats.proportions import Cluster, Interval, binomial_cdf, halve, lower_end, regularized_beta
 
 TierPosterior: TypeAlias = tuple[float, float, float]
 
-TIER_1_RATE = 0.8
-TIER_2_RATE = 0.5
-DECIDED_LEVEL = 0.95
+TIER_1_RATE, TIER_2_RATE, DECIDED_LEVEL = 0.8, 0.5, 0.95
 _ENOUGH = math.log(1 / 0.05)
 # Each end of an interval may be wrong in half of α.
 _ENOUGH_AT_AN_END = math.log(2 / 0.05)
@@ -29,18 +25,12 @@ _ENOUGH_AT_AN_END = math.log(2 / 0.05)
 
 def point_tier(k: int, n: int) -> int | None:
     """1, 2 or 3 by the observed rate; None without trials. In integers, so 4 of 5 is exactly 80%."""
-    if n == 0:
-        return None
-    if 5 * k >= 4 * n:
-        return 1
-    return 2 if 2 * k >= n else 3
+    return None if n == 0 else 1 if 5 * k >= 4 * n else 2 if 2 * k >= n else 3
 
 
 def tier_posterior(k: float, n: float) -> TierPosterior:
-    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior.
-
-    Whole counts use the binomial sum; effective counts, which are seldom whole, the incomplete beta it is equal to.
-    """
+    """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior."""
+    # Effective counts are seldom whole: for these the incomplete beta, which the binomial sum is equal to.
     if float(k).is_integer() and float(n).is_integer():
         p1 = binomial_cdf(int(k), int(n) + 1, TIER_1_RATE)
         p3 = 1.0 - binomial_cdf(int(k), int(n) + 1, TIER_2_RATE)
@@ -50,17 +40,8 @@ def tier_posterior(k: float, n: float) -> TierPosterior:
     return p1, max(0.0, 1.0 - p1 - p3), p3
 
 
-def is_decided(posterior: TierPosterior) -> bool:
-    """Whether one tier holds at least 95% of the probability."""
-    return max(posterior) >= DECIDED_LEVEL
-
-
 def judge_tier_1(k: float, n: float) -> bool | None:
-    """Whether it is Tier 1, from a number of trials fixed before; None where that cannot be told at 95%.
-
-    Yes where Tier 1 has 95% of the probability. No where a model of Tier 1 would do so badly in less than 5% of cases:
-    the posterior would say no after a single failure.
-    """
+    """Whether it is Tier 1, at 95%, from a number of trials fixed before; None where that cannot be told."""
     if tier_posterior(k, n)[0] >= DECIDED_LEVEL:
         return True
     # P(Bin(n, .8) ≤ k), also for counts that are not whole.
@@ -69,18 +50,11 @@ def judge_tier_1(k: float, n: float) -> bool | None:
 
 
 def clean_passes_needed(k: float, n: float, tells: Callable[[float, float], bool | None] = judge_tier_1) -> int:
-    """The fewest further passes, with no failure among them, after which k of n `tells` Tier 1; 0 if it does already.
-
-    By default that is judged from a number of trials fixed before.
-    """
-
-    def decides(more: int) -> bool:
-        return tells(k + more, n + more) is True
-
+    """The fewest further passes, with no failure among them, after which k of n `tells` Tier 1; 0 if it does now."""
     high = 1
-    while not decides(high):
+    while not tells(k + high, n + high):
         high *= 2
-    return bisect_left(range(high), True, key=decides)
+    return bisect_left(range(high), True, key=lambda more: tells(k + more, n + more) is True)
 
 
 class EffectiveCounts(NamedTuple):
@@ -91,10 +65,7 @@ class EffectiveCounts(NamedTuple):
 
 
 def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
-    """Passes and trials scaled to how many independent trials these are worth, keeping the rate.
-
-    None for one prompt repeated, which says nothing about others, and without trials.
-    """
+    """Passes and trials scaled to what they are worth, keeping the rate; None without any, or of one prompt alone."""
     passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
     if not trials or (len(clusters) == 1 and trials > 1):
         return None
@@ -140,7 +111,7 @@ def _bounded(clusters: Sequence[Cluster], size: float, edge: float) -> float:
     if rate in (0, 1):
         return size
     cleaner = list(_cleaner(clusters))
-    size = _largest(size, lambda s: _lower_end(rate, s), min(_lower_end(*one) for one in cleaner))
+    size = _largest(size, lambda s: lower_end(rate, s), min(lower_end(*one) for one in cleaner))
     if rate < edge:  # below the edge a smaller size makes the tier likelier, and no cut can help
         return size
     return _largest(size, lambda s: _chance(rate, s, edge), min(_chance(*one, edge) for one in cleaner))
@@ -163,21 +134,13 @@ def _largest(size: float, measure: Callable[[float], float], ceiling: float) -> 
     return halve(0.0, size, lambda smaller: measure(smaller) <= ceiling, 60)[0]
 
 
-def _lower_end(rate: float, size: float) -> float:
-    interval = wilson_interval(rate * size, size)
-    return interval[0] if interval else 0.0
-
-
 def _chance(rate: float, size: float, edge: float) -> float:
     """P(true rate ≥ `edge`) from a uniform prior."""
     return 1.0 - regularized_beta(rate * size + 1, (1 - rate) * size + 1, edge)
 
 
 def log_evidence(k: float, n: float, edge: float) -> float:
-    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less.
-
-    Of failures, n − k of n and 1 − `edge`, it is that against a true rate of `edge` or more.
-    """
+    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less."""
     # The share above the edge, as the mirrored lower tail: that keeps its digits where it is tiny.
     share = regularized_beta(n - k + 1, k + 1, 1.0 - edge)
     if share == 0.0:
@@ -194,7 +157,6 @@ def tell_above(k: float, n: float, edge: float) -> bool | None:
 
 
 def tell_tier_1(k: float, n: float) -> bool | None:
-    """Whether it is Tier 1, likewise."""
     return tell_above(k, n, TIER_1_RATE)
 
 
@@ -217,9 +179,7 @@ def tier_1_bounds(n_most: int) -> Iterator[tuple[int, int]]:
 
 def confidence_sequence(k: float, n: float) -> Interval | None:
     """The 95% interval of k passes in n trials that holds at every n at once; None without trials."""
-    if n <= 0:
-        return None
-    return _refuted_below(k, n), 1.0 - _refuted_below(n - k, n)
+    return (_refuted_below(k, n), 1.0 - _refuted_below(n - k, n)) if n > 0 else None
 
 
 def _refuted_below(k: float, n: float) -> float:

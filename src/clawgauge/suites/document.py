@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import re
 import tomllib
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +48,11 @@ class Place(NamedTuple):
             raise SuiteError(": ".join([self.file, ", ".join(filter(None, (self.prompt, str(error))))])) from None
 
 
-MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 _TOO_LARGE = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
-MAX_DEPTH = 64
-MAX_INTEGER_DIGITS = 30
+MAX_VALUES, MAX_DEPTH, MAX_INTEGER_DIGITS = 10_000_000, 64, 30
 _REPEATED = object()  # the key, in an object, of a key that was given twice
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
-_YAML_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_YAML_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_YAML_WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
@@ -66,7 +63,7 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
     return fields
 
 
-def read_integer(digits: str, place: Place) -> int:
+def read_integer(place: Place, digits: str) -> int:
     """An integer as written; one too long to convert cheaply is refused here, one past 64 bits by the walk."""
     if len(digits) > MAX_INTEGER_DIGITS:
         raise place.refusal(f"an integer of {len(digits)} digits does not fit in 64 bits; use a smaller one")
@@ -80,8 +77,11 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
     if parse is None:
         raise place.refusal(f"a suite file ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; rename it")
     try:
-        text = read_small_file(path, MAX_FILE_BYTES, _TOO_LARGE).decode("utf-8-sig")
-        document = parse(text, place)
+        data = read_small_file(path, MAX_FILE_BYTES, _TOO_LARGE)
+        # A value stands behind one of these in every format: 64 MiB of `{},` would become gigabytes of objects.
+        if sum(map(data.count, (b",", b"[", b"{", b"\n"))) > MAX_VALUES:
+            raise place.refusal(f"may hold more than {MAX_VALUES:,} values; split it into several suites")
+        document = parse(data.decode("utf-8-sig"), place)
     except UnfitFile as unfit:
         raise Place(repr(shown) if "\0" in shown else shown).refusal(str(unfit)) from None
     except UnicodeDecodeError as error:
@@ -89,8 +89,8 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
     except RecursionError:
         raise place.refusal(f"nested deeper than {MAX_DEPTH} levels; flatten it") from None
     if not isinstance(document, dict | list):
-        wanted = "a suite is a list of prompts, or an object with the key 'prompts'"
-        raise place.refusal(f"holds {kind_of(document)}; {wanted}")
+        found = kind_of(document)
+        raise place.refusal(f"holds {found}; a suite is a list of prompts, or an object with the key 'prompts'")
     _refuse_unportable(document, place, depth=0)
     return document
 
@@ -98,7 +98,7 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
 def _parse_json(text: str, place: Place) -> object:
     # NaN and Infinity pass here as floats: the walk refuses them, and can name the key.
     try:
-        return json.loads(text, object_pairs_hook=build_object, parse_int=lambda digits: read_integer(digits, place))
+        return json.loads(text, object_pairs_hook=build_object, parse_int=partial(read_integer, place))
     except json.JSONDecodeError as error:
         raise place.refusal(f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
 
@@ -120,6 +120,7 @@ def _parse_yaml(text: str, place: Place) -> object:
     one. Unquoted words are read as JSON would read them, all else is text: `yes`, `12:30` and `2026-02-13`, too."""
     # PyYAML takes longer to import than most suites take to load: only those who write YAML pay for it.
     yaml: Any = importlib.import_module("yaml")
+    read_numbers: Any = {"parse_int": partial(read_integer, place), "parse_constant": str}
 
     def refusal(event: Any, message: str) -> SuiteError:
         mark = event.start_mark
@@ -129,12 +130,16 @@ def _parse_yaml(text: str, place: Place) -> object:
         """The value an event opens, refused before it is built where it is a bomb; it is inside `depth` others."""
         if event.anchor is not None:
             mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            why = f"anchors and aliases ({mark}{event.anchor}) are not allowed; write the value out or quote it"
-            raise refusal(event, why)
+            named = f"anchors and aliases ({mark}{event.anchor})"
+            raise refusal(event, f"{named} are not allowed; write the value out or quote it")
         if event.tag is not None:
             raise refusal(event, f"tags ({event.tag}) are not allowed; leave it out, or quote the text")
         if isinstance(event, yaml.ScalarEvent):
-            return _read_scalar(event.value, place) if event.implicit[0] else event.value
+            if event.implicit[0] and event.value in ("", "~"):
+                return None
+            with suppress(ValueError):
+                return json.loads(event.value, **read_numbers) if event.implicit[0] else event.value
+            return event.value
         if depth == MAX_DEPTH:
             raise refusal(event, f"nested deeper than {MAX_DEPTH} levels; flatten it")
         is_list = isinstance(event, yaml.SequenceStartEvent)
@@ -148,8 +153,7 @@ def _parse_yaml(text: str, place: Place) -> object:
         return items if is_list else build_object(items)
 
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    document: object = None
-    n_documents = 0
+    document, n_documents = None, 0
     try:
         for event in events:
             n_documents += isinstance(event, yaml.DocumentStartEvent)
@@ -165,14 +169,6 @@ def _parse_yaml(text: str, place: Place) -> object:
     return document
 
 
-def _read_scalar(word: str, place: Place) -> str | int | float | bool | None:
-    if word in _YAML_WORDS:
-        return _YAML_WORDS[word]
-    if _YAML_INTEGER.fullmatch(word):
-        return read_integer(word, place)
-    return float(word) if _YAML_FLOAT.fullmatch(word) else word
-
-
 _PARSERS = {".json": _parse_json, ".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml}
 
 
@@ -186,16 +182,13 @@ def _refuse_unportable(value: Any, place: Place, depth: int, keys: tuple[str | i
         for key, inner in value.items():
             if (problem := _scalar_problem(key)) is not None:
                 raise place.at(*keys).refusal(f"the key {key!r} {problem}")
-            if depth == 0 and key == "prompts" and isinstance(inner, list):
-                _refuse_unportable(inner, place, 0)
-            else:
-                _refuse_unportable(inner, place, depth + 1, (*keys, key))
+            # A list of prompts is where the depth of each is counted from.
+            is_list = depth == 0 and key == "prompts" and isinstance(inner, list)
+            _refuse_unportable(inner, place, 0 if is_list else depth + 1, () if is_list else (*keys, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            if depth == 0:
-                _refuse_unportable(inner, place.at_prompt(index + 1, inner), 1)
-            else:
-                _refuse_unportable(inner, place, depth + 1, (*keys, index))
+            here = place if depth else place.at_prompt(index + 1, inner)
+            _refuse_unportable(inner, here, depth + 1, (*keys, index) if depth else ())
     elif (problem := _scalar_problem(value)) is not None:
         raise place.at(*keys).refusal(problem)
 

@@ -1,8 +1,5 @@
-"""Other values for the same prompt, and long texts to find something in.
-
-`draw` names texts of a prompt and what may stand in their place; drawing 0 leaves everything as it is written. `long`
-makes the text that `{long}` stands for. One number, one text, on every machine: the choices are hashes. `variants`
-makes several prompts of one.
+"""Other values for the same prompt (`draw`; drawing 0 leaves all as written), long texts to find something in (`long`),
+and several prompts made of one (`variants`). One number, one text, on every machine: the choices are hashes.
 """
 
 from __future__ import annotations
@@ -17,17 +14,13 @@ from clawgauge.checks import spec as shape
 from clawgauge.errors import SuiteError
 from clawgauge.suites.document import Place
 
-DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long")
-FILLED_KEYS = ("prompt", "system", "validator")
+DRAWN_KEYS = ("prompt", "system", "validator", "world", "variants", "long", "messages")
+FILLED_KEYS = ("prompt", "system", "validator", "messages")
 _TEXTS = ("prompt", "system")
-NUMBER_MARK = "#"
-_TOGETHER = "|"
-_LONG_FIELD = "{long}"
-LONG_KEYS: dict[str, shape.Shape] = {
-    "tokens": shape.whole_number(1, 200_000),
-    "of": shape.ListOf(shape.any_text, "lines"),
-    "insert": shape.ListOf(shape.any_text, "lines", least=0),
-}
+_TOGETHER, _LONG_FIELD = "|", "{long}"
+_LINES = shape.ListOf(shape.any_text, "lines")
+LONG_KEYS: dict[str, shape.Shape] = {"tokens": shape.whole_number(1, 200_000), "of": _LINES}
+LONG_KEYS |= {"insert": _LINES._replace(least=0)}
 _LONG = shape.Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
 # `\p{Greek}` and `\x{FF}` belong to patterns.
 _FIELD = re.compile(r"(?<!\\[pPx])\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -36,8 +29,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
 _TYPICAL = {"time": "12:34:56", "n": "123", "id": "1a2b3c4d"}
-_MAX_STEP_S = 20.0
-_DAY_S = 86_399
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 
@@ -53,7 +44,7 @@ class Drawing(NamedTuple):
 
 
 def draw_values(entry: object, drawing: Drawing, place: Place) -> object:
-    """`entry` as the drawing has it, its long text written out; an entry that draws nothing is returned as is."""
+    """`entry` as the drawing has it, its long texts written out."""
     if not isinstance(entry, dict):
         return entry
     if entry.get("draw") is not None and (chosen := draw_texts(entry, drawing, place.at("draw"))):
@@ -137,10 +128,7 @@ def _pick(seed: str, n: int) -> int:
 
 
 def _bounded(text: str) -> str:
-    r"""A pattern for `text` where it is not part of a longer word or number: no `2` in `12`, in `2.5` or in `v2`.
-
-    In an author's pattern it may follow on `\b`.
-    """
+    r"""A pattern for `text` where it is no part of a longer word or number; it may follow an author's `\b`."""
     before = after = ""
     if re.match(r"\w", text):
         before = r"(?:(?<!\w)(?<!\d\.)|(?<=\\b))" if text[0].isdigit() else r"(?:(?<!\w)|(?<=\\b))"
@@ -183,7 +171,8 @@ def _make_long_text(own: object, defaults: Mapping[str, Any], seed: str, place: 
     for index, line in reversed(list(zip(places, inserts, strict=True))):
         lines.insert(index, line)
     text = "\n".join(lines)
-    step_s = min(_MAX_STEP_S, _DAY_S / max(text.count("{time}"), 1))
+    # All within a day.
+    step_s = min(20.0, 86_399 / max(text.count("{time}"), 1))
     now_s = 0.0
 
     def fill(slot: re.Match[str]) -> str:
@@ -217,23 +206,23 @@ def unfold(entry: object, place: Place) -> Iterator[tuple[Any, str | None]]:
         yield entry, None
         return
     own_id = entry.get("id")
-    if isinstance(own_id, str) and NUMBER_MARK in own_id:
-        why = f"holds a '{NUMBER_MARK}', which numbers the forms of a prompt with variants; take it out"
+    if isinstance(own_id, str) and "#" in own_id:
+        why = "holds a '#', which numbers the forms of a prompt with variants; take it out"
         raise place.at("id").refusal(f"{own_id!r} {why}")
     place.at("variants").check(_VARIANTS, variants)
     bare = {key: value for key, value in entry.items() if key != "variants"}
     for number, values in enumerate(variants, start=1):
         form = _fill(bare, values, place.at("variants", number - 1))
         if number > 1 and isinstance(own_id, str):
-            form["id"] = f"{own_id}{NUMBER_MARK}{number}"
+            form["id"] = f"{own_id}#{number}"
         yield form, own_id if isinstance(own_id, str) else None
 
 
 def _values(value: Any, place: str) -> None:
     if not value or not isinstance(value, dict):
-        found = "is empty" if value == {} else f"is {shape.kind_of(value)}"
+        found = "empty" if value == {} else shape.kind_of(value)
         wanted = 'an object with a value for each field, such as {"city": "Paris"}'
-        raise SuiteError(f"key '{place}' {found}; give {wanted}")
+        raise SuiteError(f"key '{place}' is {found}; give {wanted}")
     for name, item in value.items():
         if not _NAME.fullmatch(name):
             raise shape.fault(place, name, "is no name for a field; use letters, digits and underscores")
@@ -256,9 +245,8 @@ def _fill(entry: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> 
     def text_of(field: re.Match[str]) -> str:
         value = value_of(field[1])
         if not isinstance(value, str) and not shape.is_number(value):
-            raise place.at(field[1]).refusal(
-                f"stands in a text and must be text or a number, not {shape.kind_of(value)}"
-            )
+            wanted = "stands in a text and must be text or a number"
+            raise place.at(field[1]).refusal(f"{wanted}, not {shape.kind_of(value)}")
         return str(value)
 
     def fill(value: Any, *, is_text: bool = False) -> Any:

@@ -1,9 +1,7 @@
 """Rows in, compact columns out, and all of one target's seen as one.
 
-A stratum holds rows alike in target, suite, stretch and cold start. Categories, and times in whole milliseconds, are
-tallied: a million records cost as much memory there as their distinct values, and lose nothing of their order
-statistics. Only fractions are kept one by one. Rows are taken in batches, column by column: a record then costs a few
-list steps in C instead of thirty lines of Python.
+Categories, and times in whole milliseconds, are tallied: a million records cost the memory of their distinct values.
+Rows are taken in batches, column by column: a record costs a few list steps in C instead of thirty lines of Python.
 """
 
 from __future__ import annotations
@@ -14,14 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from clawgauge.records import Percentiles, PromptKey, Status, Target
+from clawgauge.records import SERVER_PARTS, LatencyStats, Percentiles, PromptKey, Status, Target
 from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
 from clawgauge.stats.quantiles import CountedValues, describe
+from clawgauge.summary.capacity import LoadCalls
 
 _MAX_DISTINCT_WARNINGS = 100
 _NO_CALL: list[tuple[Any, bool]] = [(None, True)]
+Family: TypeAlias = Callable[[PromptKey], PromptKey]
 
 
 class StratumKey(NamedTuple):
@@ -123,8 +123,6 @@ BEYOND_MS = 2**60
 
 @dataclass(slots=True, eq=False)
 class Stratum:
-    """Rows alike in target, suite, stretch and cold start."""
-
     endings: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     tool_signs: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     offered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
@@ -151,10 +149,18 @@ class Stratum:
         for name, read in _TOKENS.items():
             self._add_up(name, [value for value in map(read, rows) if value is not None])
         self.output_tps.extend([rate for row in succeeded if (rate := row.output_tps) is not None])
+        if told := [times for row in succeeded if (times := row.server_us) is not None]:
+            for part in SERVER_PARTS:
+                self.tallies[part].update([round(times[part] / 1000) for times in told if part in times])
         if room := _TRACED_MAX - len(self.traces):
             self.traces.extend(map(_trace_of, succeeded[:room]))
         self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
-        self._add_span(rows)
+        # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
+        starts = [value for row in rows if (value := row.started_at_ms)]
+        ends = [value for row in rows if (value := row.ended_at_ms)]
+        if starts and ends:
+            self.started_at_ms = min(starts if self.started_at_ms is None else [*starts, self.started_at_ms])
+            self.ended_at_ms = max(ends if self.ended_at_ms is None else [*ends, self.ended_at_ms])
         self._add_lateness(rows)
         if tasks := [row for row in succeeded if row.turns is not None]:
             self._add_up("turns", [row.turns or 0 for row in tasks])
@@ -177,14 +183,6 @@ class Stratum:
         self.n_terms[name] += len(values)
         self.sums[name] += sum(values)
 
-    def _add_span(self, rows: list[Row]) -> None:
-        # A cell that was never sent may carry 0 for its times; 1970 is not when the suite began.
-        starts = [value for row in rows if (value := row.started_at_ms)]
-        ends = [value for row in rows if (value := row.ended_at_ms)]
-        if starts and ends:
-            self.started_at_ms = min(starts if self.started_at_ms is None else [*starts, self.started_at_ms])
-            self.ended_at_ms = max(ends if self.ended_at_ms is None else [*ends, self.ended_at_ms])
-
     def _add_lateness(self, rows: list[Row]) -> None:
         timings = [timing for row in rows if (timing := row.timings_us) is not None]
         lags = [lag for timing in timings if (lag := timing.lag) is not None]
@@ -192,46 +190,31 @@ class Stratum:
         if max(lags, default=0) > TIMER_NOISE_US:
             self.n_flagged += count_flagged(timings)
         # The turns of a task are tries that went well; only a failed one that was followed by another was tried again.
-        retried = [
-            tries
-            for row in rows
-            if len(tries := row.attempts) > 1 and any(attempt.status != "ok" for attempt in tries[:-1])
-        ]
+        many = [tries for row in rows if len(tries := row.attempts) > 1]
+        retried = [tries for tries in many if any(attempt.status != "ok" for attempt in tries[:-1])]
         self._add_up("retry_waits_ms", [sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
     def _add_tools(self, rows: list[Row]) -> None:
-        self.offered.update(
-            [
-                (row.prompt_id, bool(row.expected_tools), answer_channel(row), row.objective_pass)
-                for row in rows
-                if row.tools_offered
-            ]
-        )
-        self.tool_signs.update(
-            [
-                (row.prompt_id, row.tools_offered, *call)
-                for row in rows
-                if row.expected_tools
-                for call in [(one.channel, one.valid) for one in row.tool_invocations] or _NO_CALL
-            ]
-        )
+        offering, expecting = [r for r in rows if r.tools_offered], [r for r in rows if r.expected_tools]
+        ways = [(r.prompt_id, bool(r.expected_tools), answer_channel(r), r.objective_pass) for r in offering]
+        calls = [(r, [(one.channel, one.valid) for one in r.tool_invocations] or _NO_CALL) for r in expecting]
+        self.offered.update(ways)
+        self.tool_signs.update([(r.prompt_id, r.tools_offered, *call) for r, made in calls for call in made])
 
 
 class Strata:
-    """Sorts rows into strata, in the order the strata first appear, and keeps no row.
-
-    With `only`, a target and some of its prompts, it passes over all other rows.
-    """
+    """Sorts rows into strata, as they first appear, and keeps none; with `only`, those of a target and prompts."""
 
     def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
         self._strata: defaultdict[StratumKey, Stratum] = defaultdict(Stratum)
-        self._only = only
+        self._only, self.loads = only, LoadCalls()
 
     def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
         """Take in some rows; their places in the file do not matter here."""
         if self._only is not None:
             target, prompts = self._only
             rows = [row for row in rows if row.prompt in prompts and row.target == target]
+        self.loads.add(rows)
         cells = list(map(_cell_of, rows))
         kinds = Counter(cells)
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
@@ -256,16 +239,10 @@ class Strata:
 
 
 class Group:
-    """One target's strata, and views of their union.
-
-    Counted are `endings`, every way a cell ended; `tool_signs`, every way a call came on answered prompts that expect
-    one; and `offered`, every way an answered prompt that offers tools was dealt with. `suites` are in the order they
-    came.
-    """
+    """One target's strata as one: every way a cell ended, an expected call came, and offered tools were used."""
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
-        self.target = target
-        self.strata = list(strata.items())
+        self.target, self.strata = target, list(strata.items())
         self.endings = list(map(Ending._make, self._count("endings")))
         self.tool_signs = list(map(ToolSign._make, self._count("tool_signs")))
         self.offered = list(map(OfferedAnswer._make, self._count("offered")))
@@ -277,28 +254,21 @@ class Group:
                 yield (key.suite, prompt_id), *kind, n
 
     def describe(
-        self,
-        time: str,
-        family: Callable[[PromptKey], PromptKey] | None = None,
-        *,
-        suite: str | None = None,
-        cold: bool | None = None,
+        self, time: str, family: Family | None = None, *, suite: str | None = None, cold: bool | None = None
     ) -> Percentiles:
-        """The distribution of a tallied time, of one suite or all, of cold or warm calls or all; with `family` its
-        intervals know which calls are alike.
-        """
+        """The distribution of a tallied time; with `family` its intervals know which calls are alike."""
         strata = [one for one in self._in(suite) if cold is None or one[0].cold_start is cold]
         families = _by_family(strata, time, family) if family else {}
         if time == "output_tps":
             return describe([rate for _, stratum in strata for rate in stratum.output_tps], families.values())
         return describe(CountedValues(_add_up(strata, time)), families.values())
 
-    def describe_censored(
-        self, family: Callable[[PromptKey], PromptKey], suite: str | None = None
-    ) -> tuple[Percentiles, int | None]:
-        """The whole calls, of one suite or all, and those cut off at a deadline, which took `BEYOND_MS`; and the
-        shortest such deadline.
-        """
+    def latency(self, suite: str | None = None) -> LatencyStats:
+        whole = self.describe("e2e_ms", suite=suite)
+        return LatencyStats(p50=whole.p50, p95=whole.p95, p99=whole.p99, mean=whole.mean)
+
+    def describe_censored(self, family: Family, suite: str | None = None) -> tuple[Percentiles, int | None]:
+        """The whole calls and those cut off at a deadline, which took `BEYOND_MS`; and the shortest such deadline."""
         strata = self._in(suite)
         cut_off = _add_up(strata, "timeout_ms")
         whole, families = _add_up(strata, "e2e_ms"), _by_family(strata, "e2e_ms", family)
@@ -311,29 +281,28 @@ class Group:
     def _in(self, suite: str | None) -> list[tuple[StratumKey, Stratum]]:
         return [one for one in self.strata if suite in (None, one[0].suite)]
 
-    def prompt_times_ms(self) -> dict[PromptKey, list[float]]:
-        """How long the whole calls of each prompt took, in order."""
-        return _by_family(self.strata, "e2e_ms", lambda prompt: prompt)
+    def prompt_times_ms(self, time: str = "e2e_ms") -> dict[PromptKey, list[float]]:
+        """How long the whole calls of each prompt took, or one of their other times, in order."""
+        return _by_family(self.strata, time, lambda prompt: prompt)
+
+    def split(self, suites: Collection[str]) -> tuple[Group, Group]:
+        inside = {key: stratum for key, stratum in self.strata if key.suite in suites}
+        return Group(self.target, {k: s for k, s in self.strata if k not in inside}), Group(self.target, inside)
 
     def total(self, field: str) -> Total:
-        """The sum of one field over all records."""
         return Total(sum(own.n_terms[field] for _, own in self.strata), sum(own.sums[field] for _, own in self.strata))
 
     def costs_usd(self, suite: str | None = None) -> list[float]:
-        """What each call cost, as far as that is known; of one suite, or of all."""
         return [cost for _, stratum in self._in(suite) for cost in stratum.cost_usd]
 
     def n_flagged(self) -> int:
-        """How many calls the machine's own lateness could have moved."""
         return sum(stratum.n_flagged for _, stratum in self.strata)
 
     def example(self, status: Status, failure_type: str | None) -> str | None:
-        """The first words that came with a failure of this kind."""
         known = (stratum.examples.get((status, failure_type)) for _, stratum in self.strata)
         return next((words for words in known if words), None)
 
     def warnings(self) -> Counter[str]:
-        """What the records themselves warn of, counted."""
         return sum((stratum.warnings for _, stratum in self.strata), Counter())
 
 
@@ -344,9 +313,7 @@ def _add_up(strata: Iterable[tuple[StratumKey, Stratum]], time: str) -> Counter[
     return whole
 
 
-def _by_family(
-    strata: Iterable[tuple[StratumKey, Stratum]], time: str, family: Callable[[PromptKey], PromptKey]
-) -> dict[PromptKey, list[float]]:
+def _by_family(strata: Iterable[tuple[StratumKey, Stratum]], time: str, family: Family) -> dict[PromptKey, list[float]]:
     """The traced values of each family, in ascending order."""
     values: dict[PromptKey, list[float]] = {}
     column = _TRACED.index(time)

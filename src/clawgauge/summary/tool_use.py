@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from clawgauge.records import TOOLS_DROPPED, CallBalance, Need, PromptKey, Target, ToolChannels, ToolUse
+from clawgauge.records import TOOLS_DROPPED, CallBalance, Need, PromptKey, ToolChannels, ToolUse
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.verdict.jobs import UNSEEN, hold_to
+from clawgauge.verdict.jobs import SUBAGENT_SUITES, UNSEEN, hold_to, word_run
 from clawgauge.words import format_percent, list_names, plural
 
 _OFTEN_WRONG = 0.2
-MIN_ARGUMENTS = 0.7
-MIN_RESTRAINT = 0.7
-MIN_TASKS = 0.5
+_LEAST = {"arguments": 0.7, "restraint": 0.7, "tasks": 0.5}
 _WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
+_UNNAMED = "no tier: the records do not say which prompts expect a tool"
 _UNSEEN = f"{UNSEEN}the model never saw the tools, its chat template drops them"
-# The suites that together show all of it. One run must: what several show is not added up.
-_SUITES = ("native_tools", "restraint", "agentic")
 
 
 def judge_tool_use(
     group: Group, schedule: Schedule, stop: Stop, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
-
     Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
     search decided how many were asked, what it told stands, and nothing is held decided that looking often could be.
     """
@@ -44,7 +39,7 @@ def judge_tool_use(
     evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
     posterior = tiers.tier_posterior(*evidence) if evidence else None
     tier1 = _tell_tier_1(evidence, stop)
-    decided = posterior is not None and tiers.is_decided(posterior)
+    decided = posterior is not None and max(posterior) >= tiers.DECIDED_LEVEL
     if evidence and stop.searched:
         at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (tier == 2)
         decided = tier1 == "yes" if tier == 1 else at_2_or_below
@@ -57,26 +52,16 @@ def judge_tool_use(
     # Answers to prompts that offer tools and expect a call whose call came as text only.
     rescued = sum(o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
     made = sum(e.n for e in pool if e.tool_use_success)
+    # The first harness recorded that an expected tool was called, but not which prompts expected one.
+    unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
     use = ToolUse(
-        source=None if tier is None else "native" if native else "text",
-        n=pooled.n,
-        k=pooled.k,
-        n_eff=evidence.trials if evidence else None,
-        rate=pooled.rate,
-        ci95=pooled.ci95,
-        tier=tier,
-        p_tier=posterior,
-        decided=decided,
-        needed=needed,
-        channels=channels,
-        label=_label(pooled, posterior, group.endings, apart, decided=decided, needed=needed, tier1=tier1),
-        tier1=tier1,
-        recommended_for_subagents=False,
-        suites=list(dict.fromkeys(e.suite for e in pool)),
-        rescued=rescued,
-        formats=formats,
+        source=None if tier is None else "native" if native else "text", n=pooled.n, k=pooled.k,
+        n_eff=evidence.trials if evidence else None, rate=pooled.rate, ci95=pooled.ci95, tier=tier, p_tier=posterior,
+        decided=decided, needed=needed, channels=channels, recommended_for_subagents=False,
+        label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
+        tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
         caution=_word_caution(group.offered, schedule, arguments, rescued, made),
-    )
+    )  # fmt: skip
     return _recommend(use, group, schedule, arguments, restraint, tasks)
 
 
@@ -84,25 +69,20 @@ def _word_caution(
     offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
 ) -> str | None:
     """One sentence, without its full stop, or None where nothing is amiss."""
-    phrases = []
     held_back = [o for o in offered if o.prompt in schedule.restraint]
     uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
-    if uncalled:
-        n = sum(o.n for o in held_back)
-        phrases.append(f"it called a tool in {uncalled} of {n} answers where none was wanted")
-    if arguments.n:
-        if rescued > made:
-            phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
-        wrong = made - arguments.k
-        if wrong > made * _OFTEN_WRONG:
-            phrases.append(f"{wrong} of {made} calls made had wrong arguments")
+    n, wrong = sum(o.n for o in held_back), made - arguments.k
+    phrases = [f"it called a tool in {uncalled} of {n} answers where none was wanted"] if uncalled else []
+    if arguments.n and rescued > made:
+        phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
+    if arguments.n and wrong > made * _OFTEN_WRONG:
+        phrases.append(f"{wrong} of {made} calls made had wrong arguments")
     return "; ".join(phrases) or None
 
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
-    """`yes`, `no` or `cannot_tell`, at 95%: however often a search looked, or from a fixed number of trials.
-
-    What a search told stands although calls that were still out may have gone the other way: but not on its word alone.
+    """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were still out may have gone
+    the other way: but not on its word alone.
     """
     if evidence is None:
         return "cannot_tell"
@@ -137,40 +117,28 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     return CallBalance(n_call=n_call, k_call=k_call, n_no_call=n_no_call, k_no_call=k_no_call, rate=rate)
 
 
-def _label(
-    pooled: PooledRate,
-    posterior: tiers.TierPosterior | None,
-    endings: Sequence[Ending],
-    apart: frozenset[PromptKey],
-    *,
-    decided: bool,
-    needed: int | None,
-    tier1: str,
-) -> str:
+def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, needed: int | None, *, decided: bool) -> str:
     """The tier as a person reads it, never without how sure it is."""
-    tier = tiers.point_tier(pooled.k, pooled.n)
+    tier = tiers.point_tier(rate.k, rate.n)
     if tier is None:
-        # The first harness recorded that an expected tool was called, but not which prompts expected one.
-        unnamed = any(e.tool_use_success and e.prompt not in apart for e in endings)
-        return "no tier: the records do not say which prompts expect a tool" if unnamed else "no tool prompts answered"
+        return "no tool prompts answered"
     if decided:
         return f"Tier {tier} (decided)"
-    if pooled.searched and posterior and tier1 == "no":
-        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(posterior[tier - 1])} likely)"
+    if rate.searched and odds and tier1 == "no":
+        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(odds[tier - 1])} likely)"
     if needed is None:
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
     if tier > 1:
         return f"Tier {tier} (provisional)"
     passes = plural(needed, "more clean pass", "more clean passes")
     # Where repeats count for less than one trial each, only other prompts are worth a whole one.
-    repeated = pooled.effective is not None and pooled.effective.trials < pooled.n
+    repeated = rate.effective is not None and rate.effective.trials < rate.n
     return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
     """How the calls came, and in which formats those that were written as text."""
-    channels: Counter[str] = Counter()
-    formats: Counter[str] = Counter()
+    channels, formats = Counter[str](), Counter[str]()
     for sign in signs:
         kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
         channels[kind] += sign.n
@@ -182,39 +150,20 @@ def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int
 def _recommend(
     use: ToolUse, group: Group, schedule: Schedule, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
 ) -> ToolUse:
-    """The same evidence with what follows from it for subagents.
-
-    A subagent has a shell and nobody watching. So a high rate of calls is not enough: the calls must be right, they
-    must not come where none is wanted, and work must have been finished without harm. Text-only evidence never
-    suffices. A model that never saw the tools (its chat template drops them) has shown nothing, either way.
-    """
-    needs = [
-        _calls(use),
-        _bounded("arguments", arguments, MIN_ARGUMENTS),
-        _bounded("restraint", restraint, MIN_RESTRAINT),
-        _bounded("tasks", tasks, MIN_TASKS),
-    ]
+    """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
+    rates = zip(_LEAST.items(), (arguments, restraint, tasks), strict=True)
+    needs = [_calls(use), *(_bounded(name, rate, least) for (name, least), rate in rates)]
     if n_harm := group.total("harm").value:
         why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
         needs[-1] = msgspec.structs.replace(needs[-1], met="no", why=why)
     saw_tools = not any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings())
     if not saw_tools:
         needs = [msgspec.structs.replace(need, met="cannot_tell", why=_UNSEEN) for need in needs]
-    met = {need.met for need in needs}
-    more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(_SUITES)
+    met, command = {need.met for need in needs}, word_run([group.target.label], SUBAGENT_SUITES)
+    more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
     more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met
-    return msgspec.structs.replace(
-        use,
-        recommended_for_subagents=met == {"yes"},
-        needs=needs,
-        evidence_command=" ".join(word_evidence_command([group.target])) if more_would_tell else None,
-    )
-
-
-def word_evidence_command(targets: Sequence[Target]) -> list[str]:
-    """The run that would show of these targets what a recommendation needs, in the pieces it may be broken into."""
-    asked = [f"-t {shlex.quote(target.label)}" for target in targets]
-    return ["clawgauge run", *asked, " ".join(f"-s {suite}" for suite in _SUITES)]
+    shown = {"recommended_for_subagents": met == {"yes"}, "needs": needs}
+    return msgspec.structs.replace(use, **shown, evidence_command=" ".join(command) if more_would_tell else None)
 
 
 def word_lacking(needs: Sequence[Need]) -> str:

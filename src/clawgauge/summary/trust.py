@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from clawgauge.records import ClockTrust, Event, Percentiles, Resources, Target, ToolUse
-from clawgauge.run_data.schedule import Stop
+from clawgauge.records import ClockTrust, Event, Resources, Target, ToolUse
+from clawgauge.run_data.schedule import Stop, convert_detail
 from clawgauge.summary.groups import Ending, Group
-from clawgauge.words import plural
-
-T = TypeVar("T")
+from clawgauge.words import plural, word_unasked
 
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
 _MAX_RECORD_WARNINGS = 5
 _KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
-_ADDRESSES = {"ollama_openai": "http://localhost:11434/v1"}
+_ALIKE = {"ollama": "ollama_openai"}
+_ADDRESSES = {"ollama": "http://localhost:11434", "ollama_openai": "http://localhost:11434/v1"}
 _HINTS = {
     "api_key_missing": "Set {key_variable} in the environment.",
     "http_401": "The key was refused: check {key_variable}.",
     "http_403": "The key may not use this model: check {key_variable} and the account's access to {model}.",
     "http_404": "Nothing answers at this address: check the base URL of {provider}{at_address}.",
-    "http_429": "Wait and refill, lower --concurrency, or raise --max-retries and --max-wait.",
+    "http_429": "Wait and ask again, lower --concurrency, or raise --max-retries and --max-wait.",
     "http_4": "The server refused the request: its words say why.",
-    "http_5": "The server failed: see its log, then refill.",
-    "usage_limit": "The subscription's limit is reached: refill when it resets.",
+    "http_5": "The server failed: see its log, then ask again.",
+    "usage_limit": "The subscription's limit is reached: ask again when it resets.",
     "context_length_exceeded": "The prompt is longer than the model's context: load it with a larger context.",
     "model_not_found": "{provider} has no model {model}: check its name.",
     "connection_refused": "{provider} is not reachable{at_address}: start the server or correct its address.",
@@ -41,9 +40,9 @@ _HINTS = {
     "cli_auth": "Log in to the command for {provider} first.",
     "cli_error": "The command failed: its words say why; try it by hand.",
     "timeout": "No answer within the deadline: raise --timeout, or use a smaller model or less --concurrency.",
-    "client_limit": "This machine, not the server, ran short: its words say of what; then refill.",
-    "stream_interrupted": "The stream ended early: see the server's log, then refill.",
-    "connection_reset": "The server dropped the connection: see its log, then refill.",
+    "client_limit": "This machine, not the server, ran short: its words say of what; then ask again.",
+    "stream_interrupted": "The stream ended early: see the server's log, then ask again.",
+    "connection_reset": "The server dropped the connection: see its log, then ask again.",
     "stream_error": "The server failed while answering: its words say why.",
     "invalid_response": "This is not the expected protocol: check the base URL of {provider}{at_address}.",
     "response_too_large": "The reply went past the size cap: lower --max-tokens.",
@@ -51,8 +50,9 @@ _HINTS = {
     "refusal": "The model declined: nothing is wrong with the set-up.",
     "invalid_prompt": "The prompt cannot be sent: check it with clawgauge suites check.",
     "client_stalled": "This machine slept or stood still during the call: keep it awake, or lower --concurrency.",
-    "budget_spent": "The money was spent in the middle of a task: refill with a larger --max-cost.",
-    "stopped_after_errors": "Too many failures in a row: see the other lines for their cause, then refill.",
+    "budget_spent": "The money was spent in the middle of a task: go on with a larger --max-cost.",
+    "stopped_after_errors": "Too many failures in a row: see the other lines for their cause, then ask again.",
+    "node_lost": "Its machine was lost: see that it can be reached (clawgauge doctor --nodes), then ask again.",
     "exception": "This is a fault of clawgauge: please report it with the words beside.",
 }
 _HINTS_BY_PROVIDER = {
@@ -61,21 +61,15 @@ _HINTS_BY_PROVIDER = {
     ("ollama_openai", "context_length_exceeded"): "The prompt is longer than the context: raise OLLAMA_CONTEXT_LENGTH.",
     ("claude_code_cli", "cli_missing"): "The claude command is not on PATH: npm install -g @anthropic-ai/claude-code",
     ("claude_code_cli", "cli_auth"): "Run claude and log in with /login, or set ANTHROPIC_API_KEY.",
-    ("openai_responses", "http_429"): "Wait and refill, lower --concurrency, or check the account's quota.",
+    ("openai_responses", "http_429"): "Wait and ask again, lower --concurrency, or check the account's quota.",
 }
-
-
-class _LoopLag(msgspec.Struct, frozen=True):
-    p50: float | None = None
-    p99: float | None = None
-    max: float | None = None
 
 
 class _Watched(msgspec.Struct, frozen=True):
     """`clock` in the detail of a `target_finished` event."""
 
     resolution_ns: float | None = None
-    loop_lag_ms: _LoopLag | None = None
+    loop_lag_ms: dict[str, float | None] | None = None
     client_cpu_s: float | None = None
     cores: int | None = None
     load_1m: float | None = None
@@ -85,59 +79,38 @@ def judge_clock(group: Group, events: Iterable[Event]) -> ClockTrust | None:
     """What is known of the clock while this group was asked; None where nobody looked."""
     label = group.target.label
     details = [e.detail.get("clock") for e in events if e.event == "target_finished" and e.target == label]
-    stretches = [watched for detail in details if (watched := _convert(detail, _Watched)) is not None]
-    lag_us = group.describe("lag_us")
-    retries = group.total("retry_waits_ms")
+    stretches = [watched for detail in details if (watched := convert_detail(detail, _Watched)) is not None]
+    lag_us, retries = group.describe("lag_us"), group.total("retry_waits_ms")
     if not (stretches or lag_us.n or retries.n):
         return None
     load, cores = _worst(s.load_1m for s in stretches), _worst(s.cores for s in stretches)
     resolution = _worst(s.resolution_ns for s in stretches)
     cpu = [s.client_cpu_s for s in stretches if s.client_cpu_s is not None]
+    lags_ms = {}
+    for name in ("p50", "p99", "max"):
+        told = _worst(s.loop_lag_ms.get(name) for s in stretches if s.loop_lag_ms is not None)
+        lags_ms[f"lag_{name}_ms"] = getattr(lag_us, name) / 1000 if lag_us.n else told
     return ClockTrust(
-        n_watched=lag_us.n,
-        n_flagged=group.n_flagged(),
-        **{f"lag_{figure}_ms": _lag_ms(figure, lag_us, stretches) for figure in ("p50", "p99", "max")},
-        resolution_ns=None if resolution is None else round(resolution),
-        client_cpu_s=sum(cpu) if cpu else None,
-        load_1m=load,
+        n_watched=lag_us.n, n_flagged=group.n_flagged(), **lags_ms, client_cpu_s=sum(cpu) if cpu else None,
+        resolution_ns=None if resolution is None else round(resolution), load_1m=load,
         cores=None if cores is None else int(cores),
-        busy=None if load is None or cores is None else load > cores,
-        n_retried=retries.n,
-        retry_wait_ms=retries.value,
-    )
-
-
-def _lag_ms(figure: str, lag_us: Percentiles, stretches: list[_Watched]) -> float | None:
-    if lag_us.n:
-        value: float = getattr(lag_us, figure)
-        return value / 1000
-    return _worst(getattr(s.loop_lag_ms, figure) for s in stretches if s.loop_lag_ms is not None)
+        busy=None if load is None or cores is None else load > cores, n_retried=retries.n, retry_wait_ms=retries.value,
+    )  # fmt: skip
 
 
 def _worst(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _convert(detail: Any, kind: type[T]) -> T | None:
-    """What an event tells as `kind`; None where it tells nothing, or something else."""
-    try:
-        return msgspec.convert(detail, kind)
-    except msgspec.ValidationError:
-        return None
-
-
 def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
-    """The machine before, during and after one target's suite, named as in a summary; None where unknown.
-
-    A resumed run has several such stretches.
-    """
+    """The machine before, during and after one target's suite, named as in a summary; None where unknown."""
     details = [e.detail for e in events if e.event == "target_finished" and e.target == target_label]
     peaks = ("peak_memory_bytes", "peak_vram_bytes")
     by_part = [stretch for detail in details if isinstance(stretch := detail.get("energy_j"), dict)]
     joules = [float(part) for stretch in by_part for part in stretch.values() if isinstance(part, int | float)]
     return {
-        "resources_before": _convert(details[0].get("resources_before"), Resources) if details else None,
-        "resources_after": _convert(details[-1].get("resources_after"), Resources) if details else None,
+        "resources_before": convert_detail(details[0].get("resources_before"), Resources) if details else None,
+        "resources_after": convert_detail(details[-1].get("resources_after"), Resources) if details else None,
         **{name: _worst(d[name] for d in details if isinstance(d.get(name), int)) for name in peaks},
         # Processors and GPUs of all stretches together; none where the machine has no counters that could be read.
         "energy_j": sum(joules) if joules else None,
@@ -145,25 +118,22 @@ def read_machine(events: Iterable[Event], target_label: str) -> dict[str, Any]:
 
 
 def count_truncated(endings: Sequence[Ending]) -> int:
-    """Answered cells whose reply the token limit cut off."""
     return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
 def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
-    endings = group.endings
-    n_total = sum(e.n for e in endings)
-    n_answered = sum(e.n for e in endings if e.answered)
+    endings, notes = group.endings, []
+    n_total, n_answered = sum(e.n for e in endings), sum(e.n for e in endings if e.answered)
     n_success = sum(e.n for e in endings if e.succeeded)
-    notes = []
-    if n_total < n_scheduled:
+    if missing := word_unasked(n_total, n_scheduled):
         why = "the run did not finish" if stop.budget is None else f"the budget was spent ({stop.budget})"
-        missing = f"{n_scheduled - n_total} of {n_scheduled} scheduled cells are not recorded"
-        notes.append(f"{missing}: {why} (clawgauge run --resume fills them)")
+        larger = "" if stop.budget is None else ", with a larger one"
+        notes.append(f"{missing}: {why} (clawgauge run --resume goes on{larger})")
     if stop.early:
         after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
-        cells = plural(stop.n_not_needed, "cell was", "cells were")
-        notes.append(f"{after}; {cells} not needed, and the intervals are those that hold whenever one stops")
+        prompts = plural(stop.n_not_needed, "prompt was", "prompts were")
+        notes.append(f"{after}; {prompts} not needed, and the intervals are those that hold whenever one stops")
     elif stop.n_not_needed:
         one, many = "repeat or variant of a tool prompt was", "repeats or variants of tool prompts were"
         repeats = plural(stop.n_not_needed, one, many)
@@ -173,31 +143,24 @@ def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse
     n_ttft = group.describe("ttft_ms").n
     if n_ttft < n_success:
         notes.append(f"first-token times were not captured for {n_success - n_ttft} of {n_success} successful calls")
-    return [*notes, *_record_warnings(group.warnings(), n_total)]
-
-
-def _record_warnings(warnings: Counter[str], n_total: int) -> list[str]:
-    """What the records warn of, one sentence a kind: the commonest wording, and how many calls are of that kind."""
-    kinds: Counter[str] = Counter()
+    # What the records warn of, one sentence a kind: the commonest wording, and how many calls are of that kind.
+    warnings, kinds = group.warnings(), Counter[str]()
     for text, n in warnings.items():
         kinds[text.partition(":")[0]] += n
     wordings = {text.partition(":")[0]: text for text, _ in reversed(warnings.most_common())}
-    return [f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in kinds.most_common(_MAX_RECORD_WARNINGS)]
+    common = kinds.most_common(_MAX_RECORD_WARNINGS)
+    return [*notes, *(f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in common)]
 
 
 def find_hint(failure_type: str, target: Target, settings: Mapping[str, Any]) -> str | None:
     """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
     provider = target.provider
     kind = str(settings.get("type") or provider)
-    template = _HINTS_BY_PROVIDER.get((kind, failure_type)) or _HINTS.get(failure_type)
-    if failure_type.startswith("http_"):
-        template = template or _HINTS.get(failure_type[: len("http_4")])
+    same = _HINTS_BY_PROVIDER.get((_ALIKE.get(kind, kind), failure_type)) or _HINTS.get(failure_type)
+    template = same or (_HINTS.get(failure_type[: len("http_4")]) if failure_type.startswith("http_") else None)
     if template is None:
         return None
     address = settings.get("base_url") or _ADDRESSES.get(kind)
-    return template.format(
-        provider=provider,
-        model=target.model,
-        at_address=f" at {address}" if address else "",
-        key_variable=settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}",
-    )
+    key = settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}"
+    at = f" at {address}" if address else ""
+    return template.format(provider=provider, model=target.model, at_address=at, key_variable=key)

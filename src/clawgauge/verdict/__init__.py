@@ -1,8 +1,6 @@
-"""Which model for which job: one function from the figures of a run to a verdict on each job.
+"""Which model for which job: one function from the figures of a run to a verdict on each, in words that all show."""
 
-Whoever shows an answer (terminal, summary.md, the page, `route`) shows these words in this order.
-"""
+from clawgauge.verdict.jobs import BUILT_IN, best_first, judge_jobs, order_targets, word_run
+from clawgauge.verdict.load import judge_load
 
-from clawgauge.verdict.jobs import BUILT_IN as BUILT_IN
-from clawgauge.verdict.jobs import best_first as best_first
-from clawgauge.verdict.jobs import judge_jobs as judge_jobs
+__all__ = ["BUILT_IN", "best_first", "judge_jobs", "judge_load", "order_targets", "word_run"]

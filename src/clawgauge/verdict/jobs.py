@@ -4,74 +4,56 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from clawgauge.prices import is_free, is_local
-from clawgauge.records import Fit, GroupSummary, Job, JobVerdict, Need, Percentiles
-from clawgauge.stats.proportions import wilson_interval
+from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target
+from clawgauge.records.summary import SuiteBreakdown
+from clawgauge.stats.proportions import Interval, wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, list_names
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
 HALF_P95_MS = 5_000.0
-HALF_TTFT_MS = 1_000.0
-HALF_COST_USD = 0.01
-_Z95_ONE_SIDED = 1.645
-_Z95 = 1.96
-_MAX_LACKING = 3
-_COLUMN_CHARS = 8
+HALF_TTFT_MS, HALF_COST_USD = 1_000.0, 0.01
+_Z95_ONE_SIDED, _Z95 = 1.645, 1.96
+_MAX_LACKING, _COLUMN_CHARS = 3, 8
 # How a need says that a model was never shown what it is about.
 UNSEEN = "cannot tell: "
-_ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
+FIT_ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
 _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
-_RECOMMENDED = ("calls", "arguments", "restraint", "tasks")
+_RECOMMENDED = tuple(_SUITES_OF)
+# The suites that together show what a recommendation needs. One run must: what several show is not added up.
+SUBAGENT_SUITES = tuple(dict.fromkeys(_SUITES_OF[name] for name in _RECOMMENDED))
+_PIECE_SUITES = 3
+SettingsOf: TypeAlias = Callable[[Target], Mapping[str, Any]]
 
 
+MAIN_AGENT = "main agent"
+_TRIAGE = ("exact", "choice", "routing", "extraction", "normalising", "json", "schedule")
 # As they are shown. [jobs."NAME"] of clawgauge.toml has the same keys; one of the same name replaces it.
 BUILT_IN: dict[str, Job] = {
-    "main agent": Job(
-        column="main",
-        needs=["calls", "arguments", "restraint", "tasks"],
+    MAIN_AGENT: Job(
+        column="main", needs=["calls", "arguments", "restraint", "tasks"],
         weighs={"tasks": 3, "restraint": 2, "first_token": 1},
     ),
-    "subagent with full tools": Job(
-        column="sub",
-        needs=["recommended"],
-        weighs={"tasks": 3, "tools": 2, "cost": 1},
-    ),
+    "subagent with full tools": Job(column="sub", needs=["recommended"], weighs={"tasks": 3, "tools": 2, "cost": 1}),
     "heartbeat and triage": Job(
-        column="triage",
-        needs=["restraint"],
-        prompts=[
-            "core/exact",
-            "core/choice",
-            "core/routing",
-            "core/extraction",
-            "core/normalising",
-            "core/json",
-            "core/schedule",
-        ],
-        called="format and extraction",
-        weighs={"latency": 2, "cost": 1},
+        column="triage", needs=["restraint"], prompts=[f"core/{category}" for category in _TRIAGE],
+        called="format and extraction", weighs={"latency": 2, "cost": 1},
     ),
     "structured data": Job(
-        column="data",
-        prompts=["core/json", "core/extraction", "native_tools/json_schema"],
-        called="JSON and extraction",
-        weighs={"passes": 3, "cost": 1},
+        column="data", prompts=["core/json", "core/extraction", "native_tools/json_schema"],
+        called="JSON and extraction", weighs={"passes": 3, "cost": 1},
     ),
     "long context": Job(
-        column="long",
-        prompts=["long_context/16k", "long_context/32k", "long_context/64k"],
-        called="16k tokens and more",
+        column="long", prompts=[f"long_context/{tokens}k" for tokens in (16, 32, 64)], called="16k tokens and more",
         weighs={"passes": 3, "first_token": 1},
     ),
-    "offline fallback": Job(
-        column="offline",
-        needs=["local", "answers"],
-        weighs={"answers": 1, "tasks": 1},
-    ),
-}
+    # Only where it was measured: it takes a suite of the user's own history.
+    "your own work": Job(column="own", needs=["agreement"], weighs={"agreement": 3, "first_token": 1, "cost": 1}),
+    "offline fallback": Job(column="offline", needs=["local", "answers"], weighs={"answers": 1, "tasks": 1}),
+}  # fmt: skip
 
 
 class _Figure(NamedTuple):
@@ -82,7 +64,7 @@ class _Figure(NamedTuple):
     words: str
 
 
-class _Standing(NamedTuple):
+class Standing(NamedTuple):
     group: GroupSummary
     needs: list[Need]
     figures: list[_Figure]
@@ -94,69 +76,66 @@ class _Standing(NamedTuple):
         met = {need.met for need in self.needs}
         return "no" if "no" in met else "cannot_tell" if "cannot_tell" in met else "yes"
 
-    def tied_with(self, best: _Standing) -> bool:
+    def tied_with(self, best: Standing) -> bool:
         """Whether the distance of the two scores could be luck."""
         return best.score - self.score <= _Z95_ONE_SIDED * math.hypot(self.error, best.error)
 
 
 def judge_jobs(
-    groups: Sequence[GroupSummary],
-    jobs: Mapping[str, Job],
-    settings: Mapping[str, Mapping[str, Any]],
-    asked_in_full: Collection[str] = (),
+    groups: Sequence[GroupSummary], jobs: Mapping[str, Job], settings_of: SettingsOf, in_full: Collection[str] = ()
 ) -> list[JobVerdict]:
-    """Every job with its models, the best first. `settings` is what config.json says of each provider.
+    """Every job with its models, the best first. `in_full` names the suites that have nothing more to ask."""
+    is_own = any(group.agreement for group in groups)
+    known = {name: job for name, job in jobs.items() if is_own or "agreement" not in job.needs}
+    return [_judge(name, job, groups, settings_of, in_full) for name, job in known.items()]
 
-    `asked_in_full` names the suites that have nothing more to ask.
-    """
-    return [_judge(name, job, groups, settings, asked_in_full) for name, job in jobs.items()]
+
+def word_run(targets: Sequence[str], suites: Sequence[str]) -> list[str]:
+    """The run that asks these suites of these targets, in the pieces a shell reads on from."""
+    asked, named = ([f"{flag} {shlex.quote(w)}" for w in words] for flag, words in (("-t", targets), ("-s", suites)))
+    pieces = [" ".join(named[n : n + _PIECE_SUITES]) for n in range(0, len(named), _PIECE_SUITES)]
+    return ["clawgauge run", *asked, *pieces]
 
 
-def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
+def order_targets(jobs: Sequence[JobVerdict]) -> list[str]:
     """The one order in which models are shown: who is fit for the most jobs first, then who stands higher in them."""
     places: dict[str, list[tuple[int, int]]] = {}
     for job in jobs:
-        for place, one in enumerate(job.ranking):
-            places.setdefault(one.target, []).append((_ORDER[one.fit], place))
+        whys = [one.why for one in job.ranking]
+        for one in job.ranking:
+            # Who is alike in all that a job looks at has the same place in it.
+            places.setdefault(one.target, []).append((FIT_ORDER.get(one.fit, len(FIT_ORDER)), whys.index(one.why)))
 
-    def place_of(group: GroupSummary) -> tuple[int, int, int]:
-        mine = places.get(group.target.label, [])
-        fits = [fit for fit, _ in mine]
-        return -fits.count(0), fits.count(2), sum(place for _, place in mine)
+    def place_of(target: str) -> tuple[int, int, int]:
+        fits = [fit for fit, _ in places[target]]
+        return -fits.count(0), fits.count(2), sum(place for _, place in places[target])
 
-    return sorted(groups, key=place_of)
+    return sorted(places, key=place_of)
+
+
+def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
+    places = {target: place for place, target in enumerate(order_targets(jobs))}
+    return sorted(groups, key=lambda group: places.get(group.target.label, len(places)))
 
 
 def _judge(
-    name: str,
-    job: Job,
-    groups: Sequence[GroupSummary],
-    settings: Mapping[str, Mapping[str, Any]],
-    asked_in_full: Collection[str],
+    name: str, job: Job, groups: Sequence[GroupSummary], settings_of: SettingsOf, asked_in_full: Collection[str]
 ) -> JobVerdict:
-    standings = [_stand(job, group, settings.get(group.provider, {"type": group.provider})) for group in groups]
-    standings.sort(key=lambda one: (_ORDER[one.fit], not one.group.n_ok, -one.score, one.group.target.label))
+    standings = [stand(job, group, settings_of(group.target)) for group in groups]
+    standings.sort(key=lambda one: (FIT_ORDER[one.fit], not one.group.n_ok, -one.score, one.group.target.label))
     fit = [one for one in standings if one.fit == "yes"]
     tied = [one for one in fit if one.tied_with(fit[0])] if len(fit) > 1 else []
-    ranking = [
-        Fit(
-            target=one.group.target.label,
-            fit=one.fit,
-            why=_why(one),
-            n=sum(need.n for need in one.needs),
-            tie=one in tied and len(tied) > 1,
-        )
-        for one in standings
-    ]
-    return JobVerdict(
-        job=name,
-        ranking=ranking,
-        column=job.column or name.split()[0][:_COLUMN_CHARS],
-        needs=None if fit else _command(job, standings, asked_in_full),
-    )
+    ranking = []
+    for one in standings:
+        n, tie = sum(need.n for need in one.needs), one in tied and len(tied) > 1
+        ranking.append(Fit(target=one.group.target.label, fit=one.fit, why=_why(one), n=n, tie=tie))
+    targets, suites = ([], []) if fit else _open_yet(job, standings, asked_in_full)
+    column = job.column or name.split()[0][:_COLUMN_CHARS]
+    needs = " ".join(word_run(targets, suites)) if suites else None
+    return JobVerdict(job=name, ranking=ranking, column=column, needs=needs, targets=targets, suites=suites)
 
 
-def _why(one: _Standing) -> str:
+def _why(one: Standing) -> str:
     if one.fit == "yes":
         return ", ".join(figure.words for figure in one.figures if figure.words)
     lacking = [need for need in one.needs if need.met == one.fit]
@@ -167,62 +146,57 @@ def _why(one: _Standing) -> str:
     return "; ".join(measured[:_MAX_LACKING])
 
 
-def _command(job: Job, standings: Sequence[_Standing], asked_in_full: Collection[str]) -> str | None:
-    """The run that would tell of those that may be fit; None where there is no more to ask, or nobody to ask."""
+def _open_yet(job: Job, standings: Sequence[Standing], asked_in_full: Collection[str]) -> tuple[list[str], list[str]]:
+    """Whom to ask what to tell of those that may be fit; nothing where there is no more to ask, or nobody to ask."""
     # A model that never saw the tools will not see them in another run either.
-    open_yet = [
-        one
-        for one in standings
-        if one.fit == "cannot_tell" and one.group.n_ok and not any(need.why.startswith(UNSEEN) for need in one.needs)
-    ]
+    unseen = [one for one in standings if any(need.why.startswith(UNSEEN) for need in one.needs)]
+    open_yet = [one for one in standings if one.fit == "cannot_tell" and one.group.n_ok and one not in unseen]
     lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
     named = [one for name in job.needs for one in (_RECOMMENDED if name == "recommended" else (name,))]
-    suites = [_SUITES_OF[name] for name in named if name in lacking and name in _SUITES_OF]
-    suites += [prompts.partition("/")[0] for prompts in job.prompts if job.called in lacking]
-    more = [suite for suite in dict.fromkeys(suites) if suite not in asked_in_full]
-    if not more:
-        return None
-    asked = [f"-t {shlex.quote(one.group.target.label)}" for one in open_yet]
-    return " ".join(["clawgauge run", *asked, *(f"-s {shlex.quote(suite)}" for suite in dict.fromkeys(suites))])
+    shown_by = [(_SUITES_OF[name], name) for name in named if name in _SUITES_OF]
+    shown_by += [(prompts.partition("/")[0], job.called) for prompts in job.prompts]
+    if all(suite in asked_in_full for suite, name in shown_by if name in lacking):
+        return [], []
+    # All that the job needs, not only what is lacking: what several runs show is not added up.
+    return [one.group.target.label for one in open_yet], list(dict.fromkeys(suite for suite, _ in shown_by))
 
 
-def _stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> _Standing:
+def stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Standing:
     passes = _pool(job, group)
     needs = [need for name in job.needs for need in _needs(name, job, group, settings)]
     needs += [passes] if job.prompts else []
     figures = [_figure(name, passes, group, settings) for name in job.weighs]
-    whole = sum(job.weighs.values())
-    weights = [weight / whole for weight in job.weighs.values()]
-    score = sum(weight * figure.score for weight, figure in zip(weights, figures, strict=True))
-    error = math.hypot(*(weight * figure.error for weight, figure in zip(weights, figures, strict=True)))
-    return _Standing(group, needs, figures, score, error)
+    weighed = [(w / sum(job.weighs.values()), one) for w, one in zip(job.weighs.values(), figures, strict=True)]
+    score, error = sum(w * one.score for w, one in weighed), math.hypot(*(w * one.error for w, one in weighed))
+    return Standing(group, needs, figures, score, error)
 
 
 def _needs(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> list[Need]:
+    """What a recommendation needs is held to the job's own bound; harm stays harm, and what was not seen unseen."""
     known = {need.name: need for need in group.tool_use.needs}
     if name == "recommended":
         return [*known.values()] or [Need(name=name, met="cannot_tell", n=0, k=0)]
-    if name in known:
-        return [_held_to(job.at_least, known[name], group)]
-    return [_own_need(name, job, group, settings)]
-
-
-def _held_to(limit: float, need: Need, group: GroupSummary) -> Need:
-    """What a recommendation needs, held to a bound of the job's own. Harm stays harm, and what was not seen unseen."""
-    rates = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}
-    ci95 = rate.ci95 if (rate := rates.get(need.name)) else None
+    if name not in known:
+        return [_own_need(name, job, group, settings)]
+    need, limit = known[name], job.at_least
+    rate = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}.get(name)
+    ci95 = rate.ci95 if rate else None
     if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith(UNSEEN):
-        return need
-    return hold_to(limit, need.name, _NAMES[need.name], need.k, need.n, ci95)
+        return [need]
+    return [hold_to(limit, name, _NAMES[name], need.k, need.n, ci95)]
 
 
 def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
     if name == "local":
-        is_here = is_local(settings)
-        why = "runs on your own machines" if is_here else "not on your own machines"
-        return Need(name=name, met="yes" if is_here else "no", n=0, k=0, why=why)
+        met = "no" if not is_local(settings) else "cannot_tell" if settings.get("api_key_env") else "yes"
+        return Need(name=name, met=met, n=0, k=0, why=_WHERE[met])
     if name == "answers":
         return _bounded(name, group.n_success, group.n_total, float(group.n_total), job.at_least)
+    if name == "agreement" and (own := group.agreement) is not None:
+        if any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings):
+            why = f"{UNSEEN}the model never saw the tools, its chat template drops them"
+            return Need(name=name, met="cannot_tell", n=own.n, k=own.k, why=why)
+        return _bounded(name, own.k, own.n, own.n_eff or own.n, job.at_least)
     # A summary of an earlier version has no needs.
     return Need(name=name, met="cannot_tell", n=0, k=0)
 
@@ -230,17 +204,28 @@ def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, A
 def _pool(job: Job, group: GroupSummary) -> Need:
     """The job's own prompts together; of a job without any, all that has a verdict."""
     if not job.prompts:
-        return _bounded("passes", group.n_passed, group.n_judged, float(group.n_judged), job.at_least)
+        k, n, _ = rate_answers(group)
+        return _bounded("passes", k, n, float(n), job.at_least)
     rates = [(s.n_passed, s.n_judged, s.n_eff) for s in group.suites if s.suite in job.prompts]
-    rates += [
-        (rate.k, rate.n, rate.n_eff)
-        for suite in group.suites
-        for category, rate in suite.by_category.items()
-        if suite.suite not in job.prompts and f"{suite.suite}/{category}" in job.prompts
-    ]
+    parts = [suite for suite in group.suites if suite.suite not in job.prompts]
+    named = [rate for s in parts for name, rate in s.by_category.items() if f"{s.suite}/{name}" in job.prompts]
+    rates += [(rate.k, rate.n, rate.n_eff) for rate in named]
+    return _bounded(job.called, *_add_up(rates), job.at_least)
+
+
+def rate_answers(part: GroupSummary | SuiteBreakdown) -> tuple[int, int, Interval | None]:
+    """What passed of the answers; of the bare prompts alone, where these were asked in a context too."""
+    if isinstance(part, GroupSummary) and not part.bare:
+        return part.n_passed, part.n_judged, part.objective_pass_ci95
+    suites = part.bare if isinstance(part, GroupSummary) else [part]
+    k, n, worth = _add_up([(suite.n_passed, suite.n_judged, suite.n_eff) for suite in suites])
+    return k, n, suites[0].ci95 if len(suites) == 1 else wilson_interval(k / n * worth, worth) if n else None
+
+
+def _add_up(rates: Sequence[tuple[int, int, float | None]]) -> tuple[int, int, float]:
+    """Passes, answers, and what these are worth."""
     k, n = sum(passed for passed, _, _ in rates), sum(judged for _, judged, _ in rates)
-    worth = math.fsum(judged if n_eff is None else n_eff for _, judged, n_eff in rates)
-    return _bounded(job.called, k, n, worth, job.at_least)
+    return k, n, math.fsum(judged if n_eff is None else n_eff for _, judged, n_eff in rates)
 
 
 def _bounded(name: str, k: int, n: int, n_eff: float, limit: float) -> Need:
@@ -254,42 +239,50 @@ def hold_to(limit: float, name: str, called: str, k: int, n: int, ci95: tuple[fl
     """A rate held against the limit of a need: met where its interval lies above it, not met where it lies below."""
     low, high = ci95
     met = "yes" if low >= limit else "no" if high < limit else "cannot_tell"
-    bound = f"at most {format_percent(high)}" if met == "no" else f"at least {format_percent(low)}"
+    bound = f"at most {_short_of(high, limit)}" if met == "no" else f"at least {_short_of(low, limit)}"
     words = f"{called} {k} of {n} ({bound}, needs {format_percent(limit)})"
     return Need(name=name, met=met, n=n, k=k, lower=low, limit=limit, why=words)
 
 
+def _short_of(share: float, limit: float) -> str:
+    """In whole per cent, but for what is only just short of the limit: `69.8%`."""
+    near = share < limit and format_percent(share) == format_percent(limit)
+    return f"{math.floor(share * 1000) / 10:.1f}%" if near else format_percent(share)
+
+
+_WHERE = {"yes": "runs on your own machines", "no": "not on your own machines"}
+_WHERE |= {"cannot_tell": "it wants a key, so it may pass calls on to another machine"}
 _NAMES = {
-    "calls": "native calls",
-    "arguments": "right arguments",
-    "restraint": "restraint",
-    "tasks": "tasks",
-    "answers": "answered",
-    "passes": "passed",
-}
+    "calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks",
+    "answers": "answered", "passes": "passed", "agreement": "agrees with the incumbent in",
+}  # fmt: skip
 
 
 def _figure(name: str, passes: Need, group: GroupSummary, settings: Mapping[str, Any]) -> _Figure:
-    use = group.tool_use
-    rates = {
-        "tasks": (group.tasks.k, group.tasks.n),
-        "restraint": (group.restraint.k, group.restraint.n),
-        "tools": (use.k, use.n) if use.source == "native" else (0, 0),
-        "answers": (group.n_success, group.n_total),
-    }
+    native = group.tool_use if group.tool_use.source == "native" else None
+    rates = {"tasks": group.tasks, "restraint": group.restraint, "tools": native, "agreement": group.agreement}
     if name in rates:
-        return _rate(_NAMES.get(name, name), *rates[name])
+        return _rate(_NAMES.get(name, name), one.k, one.n) if (one := rates[name]) else _rate("", 0, 0)
+    if name == "answers":
+        return _rate(_NAMES[name], group.n_success, group.n_total)
     if name == "passes":
         return _rate(_NAMES.get(passes.name, passes.name), passes.k, passes.n)
     if name == "first_token":
         return _time("first token", group.ttft_ms, "p50", HALF_TTFT_MS)
     if name == "latency":
         return _time("p95", group.timed_ms, "p95", HALF_P95_MS)
-    if group.cost is not None:
-        usd = group.cost.per_call_usd
-        return _Figure(HALF_COST_USD / (HALF_COST_USD + usd), 0.0, f"{format_money(usd)} a call")
-    free = is_free(settings)
-    return _Figure(1.0 if free else 0.0, 0.0, "free of charge" if free else "cost unknown")
+    usd = call_cost_usd(group, settings)
+    return _Figure(0.0 if usd is None else HALF_COST_USD / (HALF_COST_USD + usd), 0.0, word_cost(group, settings))
+
+
+def call_cost_usd(group: GroupSummary, settings: Mapping[str, Any]) -> float | None:
+    return group.cost.per_call_usd if group.cost else 0.0 if is_free(settings) else None
+
+
+def word_cost(group: GroupSummary, settings: Mapping[str, Any]) -> str:
+    """`$0.0041 a call`, `free of charge`, `cost unknown`."""
+    usd = call_cost_usd(group, settings)
+    return "cost unknown" if usd is None else f"{format_money(usd)} a call" if group.cost else "free of charge"
 
 
 def _rate(name: str, k: int, n: int) -> _Figure:

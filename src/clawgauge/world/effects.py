@@ -1,27 +1,21 @@
 """What calls did to the world, in order and by its clock, what they may cost, and how the world says no.
 
-The ledger is what a task is judged on: an effect undone later stays in it. Time starts where the specification says,
-on UTC, and moves on with the calls. None of the exceptions leaves a call; what is wrong with a specification is a
-`SuiteError`. Arguments past the bounds under which a record keeps them are not acted on, so that a call replayed from
-its record does what it did.
+The ledger is what a task is judged on. Arguments that a record would not keep are not acted on: a replay does the same.
 """
 
 import contextlib
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 LATEST_S = 4_102_444_800  # 2100-01-01: `sleep` in a loop cannot run past what a date can show
-_MAX_ARGUMENTS_BYTES = 65_536
-_MAX_ALL_ARGUMENTS_BYTES = 262_144
+_MAX_ARGUMENTS_BYTES, _MAX_ALL_ARGUMENTS_BYTES = 65_536, 262_144
 # Of address space: the stacks of the shell's threads are most of it, and hardly touched.
 _PROCESS_BYTES = 3 * 1024**3
-_FUEL_PER_CALL = 8 * 1024**2
-_FUEL_PER_WORLD = 128 * 1024**2
-# What looking at or changing one thing costs, whatever its size.
-STEP = 256
+_FUEL_PER_CALL, _FUEL_PER_WORLD = 8 * 1024**2, 128 * 1024**2
+STEP = 256  # what looking at or changing one thing costs, whatever its size
 
 
 class Refusal(Exception):
@@ -36,19 +30,11 @@ class FileFault(Refusal):
     """The file system says no, in the words of strerror(3), such as `No such file or directory`."""
 
 
-NOT_FOUND = "No such file or directory"
-NOT_A_DIRECTORY = "Not a directory"
-IS_A_DIRECTORY = "Is a directory"
-NOT_EMPTY = "Directory not empty"
-DENIED = "Permission denied"
-EXISTS = "File exists"
-BUSY = "Device or resource busy"
-TOO_LARGE = "File too large"
-NAME_TOO_LONG = "File name too long"
-NO_SPACE = "No space left on device"
-INVALID = "Invalid argument"
-NOT_PERMITTED = "Operation not permitted"
-UNSUPPORTED = "Operation not supported"
+NOT_FOUND, EXISTS, BUSY = "No such file or directory", "File exists", "Device or resource busy"
+NOT_A_DIRECTORY, IS_A_DIRECTORY, NOT_EMPTY = "Not a directory", "Is a directory", "Directory not empty"
+DENIED, NOT_PERMITTED, UNSUPPORTED = "Permission denied", "Operation not permitted", "Operation not supported"
+TOO_LARGE, NO_SPACE = "File too large", "No space left on device"
+NAME_TOO_LONG, INVALID = "File name too long", "Invalid argument"
 
 
 class OutOfFuel(Exception):
@@ -77,8 +63,6 @@ class Fuel:
 
 
 class Clock:
-    """Seconds since 1970, moved on by calls and by `sleep`."""
-
     def __init__(self, start_s: int) -> None:
         self.start_s = self.now_s = start_s
 
@@ -95,10 +79,7 @@ EffectKind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One thing that happened. `subject` is a path, a process name, a recipient, a command, a URL, and so on."""
-
+class Effect(NamedTuple):
     kind: EffectKind
     subject: str
     detail: str = ""
@@ -109,9 +90,7 @@ class Ledger:
     """Who acts, when, what it may still cost and what it did; silent while the world is being set up."""
 
     def __init__(self, user: str, start_s: int) -> None:
-        self.user = user
-        self.clock = Clock(start_s)
-        self.fuel = Fuel()
+        self.user, self.clock, self.fuel = user, Clock(start_s), Fuel()
         self.effects: list[Effect] = []
         self.is_listening = False
         self._read: set[str] = set()
@@ -123,16 +102,12 @@ class Ledger:
             self.effects.append(Effect(kind, subject, detail, self.clock.now_s))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """The text a model is shown after a call, and whether the call failed."""
-
+class ToolAnswer(NamedTuple):
     text: str
     is_error: bool = False
 
 
 def encoded_size(value: Any) -> int | None:
-    """How many bytes `value` takes on disk, or None where it cannot be written."""
     try:
         return 0 if value is None else len(msgspec.json.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -141,8 +116,6 @@ def encoded_size(value: Any) -> int | None:
 
 @dataclass(slots=True)
 class ArgumentsBudget:
-    """What is left of the room for arguments over a series of calls."""
-
     room: int = _MAX_ALL_ARGUMENTS_BYTES
 
     def admit(self, arguments: Any) -> bool:

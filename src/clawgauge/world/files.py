@@ -1,7 +1,6 @@
 """The file system: a tree of files and directories in memory, with owners, modes and ages, and the disks they fill.
 
-There are no links. A file is text; bytes that are not UTF-8 are kept in it as Python keeps them in names of files
-(`surrogateescape`), and a file of which only the size matters has `hidden_bytes` beside its text.
+A file is text, with `surrogateescape` for bytes that are not UTF-8; where only its size matters, `hidden_bytes` too.
 """
 
 import hashlib
@@ -17,13 +16,9 @@ from clawgauge.world.spec import Noun, Path, Size, Word, read_size
 
 READ, WRITE, ENTER = 4, 2, 1
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
-_MAX_NODES = 4_096
-_MAX_TEXT_CHARS = 1024**2
-_MAX_ALL_TEXT_CHARS = 8 * 1024**2
-_MAX_PATH_CHARS = 1_024
-_MAX_NAME_CHARS = 255
-_DEVICE_BYTES = 65_536
-_BLOCK_BYTES = 4_096
+_MAX_NODES, _MAX_TEXT_CHARS, _MAX_ALL_TEXT_CHARS = 4_096, 1024**2, 8 * 1024**2
+_MAX_PATH_CHARS, _MAX_NAME_CHARS = 1_024, 255
+_DEVICE_BYTES, _BLOCK_BYTES = 65_536, 4_096
 
 
 def resolve(path: str, workdir: str = "/") -> str:
@@ -39,18 +34,15 @@ def resolve(path: str, workdir: str = "/") -> str:
 
 
 def prefix_of(directory: str) -> str:
-    """What the paths inside `directory` begin with."""
     return f"{directory.rstrip('/')}/"
 
 
 def ancestors(path: str) -> list[str]:
-    """The directories above `path`, the root first."""
     parts = path.split("/")[1:-1]
     return ["/", *("/" + "/".join(parts[: count + 1]) for count in range(len(parts)))]
 
 
 def blocks_of(size: int) -> int:
-    """The bytes a file of `size` bytes takes on disk."""
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
@@ -79,10 +71,7 @@ class Disk:
 
 
 class Disks:
-    """The disks by mount point; one of 40 GB at `/` where none is given there.
-
-    Exactly one holds each path: that with the longest mount point above it.
-    """
+    """The disks by mount point; one of 40 GB at `/` where none is given there."""
 
     def __init__(self, spec: list[DiskSpec]) -> None:
         self._by_mount: dict[str, Disk] = {}
@@ -100,6 +89,7 @@ class Disks:
         return iter(sorted(self._by_mount.values(), key=lambda disk: disk.mount))
 
     def disk_of(self, path: str) -> Disk:
+        """The one with the longest mount point above a path."""
         holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(prefix_of(disk.mount))]
         return max(holding, key=lambda disk: len(disk.mount))
 
@@ -113,7 +103,6 @@ class Disks:
                 raise SuiteError(f"key 'disks[{index}].used' {words}")
 
     def resize(self, path: str, before: int, after: int) -> None:
-        """A file at `path` goes from `before` bytes to `after`; a disk without room refuses it."""
         disk = self.disk_of(path)
         change = blocks_of(after) - blocks_of(before)
         _refuse_if(change > 0 and disk.used + change > disk.size, effects.NO_SPACE)
@@ -121,7 +110,6 @@ class Disks:
 
 
 def to_bytes(text: str) -> bytes:
-    """A file's text as the bytes it stands for."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # half a surrogate pair, from a specification
@@ -166,8 +154,7 @@ class FileTree:
     """Nodes by absolute path. Every method takes paths that `resolve` has made plain."""
 
     def __init__(self, ledger: Ledger, disks: Disks) -> None:
-        self._ledger, self._clock, self._fuel = ledger, ledger.clock, ledger.fuel
-        self._disks = disks
+        self._ledger, self._clock, self._fuel, self._disks = ledger, ledger.clock, ledger.fuel, disks
         root = Node("root", 0o755, ledger.clock.start_s, is_directory=True)
         disks.resize("/", 0, root.size)
         self._nodes = {"/": root}
@@ -178,8 +165,6 @@ class FileTree:
         # Says which process holds a file, if one does.
         self.holder_of: Callable[[str], str | None] = lambda path: None
 
-    # --- looking -----------------------------------------------------------------------------------------------------
-
     def exists(self, path: str) -> bool:
         return path in self._nodes
 
@@ -187,7 +172,6 @@ class FileTree:
         return iter(self._nodes)
 
     def is_reachable(self, path: str, wish: int = 0) -> bool:
-        """Whether the user can see that it exists, and may do with it what is wished."""
         try:
             return self.node(path).allows(self._ledger.user, wish)
         except FileFault:
@@ -221,28 +205,22 @@ class FileTree:
         self._refuse_held(path)
         self._fuel.spend(len(node.text))
         self._ledger.note("read", path)
-        if path in self.live:
-            return self.live[path]()
-        if node.hidden_bytes:
-            return f"{node.text}[{node.hidden_bytes} more bytes, not text]\n"
-        return node.text
+        more = f"[{node.hidden_bytes} more bytes, not text]\n" if node.hidden_bytes else ""
+        return self.live[path]() if path in self.live else node.text + more
 
     def names(self, path: str) -> list[str]:
         node = self.node(path)
         _refuse_if(not node.is_directory, effects.NOT_A_DIRECTORY)
         self._require(node, READ)
-        names = self._names[path]
-        self._fuel.spend(STEP * len(names) // 4)
-        return sorted(names)
+        self._fuel.spend(STEP * len(self._names[path]) // 4)
+        return sorted(self._names[path])
 
     def inside(self, path: str) -> list[str]:
-        """Everything at any depth below `path`, parents before children."""
         found: list[str] = []
         for name in sorted(self._names.get(path, ())):
             self._fuel.spend(STEP // 4)
             inner = posixpath.join(path, name)
-            found.append(inner)
-            found += self.inside(inner)
+            found += [inner, *self.inside(inner)]
         return found
 
     def n_links(self, path: str) -> int:
@@ -260,16 +238,12 @@ class FileTree:
         node = self._nodes.get(path)
         return None if node is None or node.is_directory else to_bytes(node.text).decode("utf-8", "replace")
 
-    # --- changing ----------------------------------------------------------------------------------------------------
-
     def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0, mode: int = 0o644) -> None:
-        """Make a file, with `mode`, or replace its text, or add to it."""
         if path in DEVICES:
             _refuse_if(path == "/dev/full", effects.NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
-        node = self._nodes.get(path)
-        if node is None:
+        if (node := self._nodes.get(path)) is None:
             self._require_writable_parent(path)
             self._put(path, Node(self._ledger.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes))
             self._ledger.note("created", path)
@@ -283,7 +257,8 @@ class FileTree:
         after = replace(node, text=text, hidden_bytes=hidden_bytes, modified_s=self._clock.now_s)
         self._make_room(path, node, after)
         self._nodes[path] = after
-        self._ledger.note("changed", path)
+        if (after.text, after.hidden_bytes) != (node.text, node.hidden_bytes):
+            self._ledger.note("changed", path)
 
     def make_directory(self, path: str, *, parents: bool = False, mode: int = 0o755) -> None:
         if parents and self.is_directory(path):
@@ -296,7 +271,6 @@ class FileTree:
         self._ledger.note("created", path)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
-        """Delete a file or an empty directory, or with `recursive` all there is in it first."""
         node = self.node(path)
         if recursive and node.is_directory:
             for name in self.names(path):
@@ -340,11 +314,10 @@ class FileTree:
         self.write(target, text, hidden_bytes=node.hidden_bytes, mode=node.mode & 0o777)
 
     def touch(self, path: str, at_s: int | None = None) -> None:
-        """Set a file's time, to now where none is given; make it where it is not there."""
+        if path in DEVICES:
+            return
         if path not in self._nodes:
             self.write(path, "")
-        elif path in DEVICES:
-            return
         node = self.node(path)
         _refuse_if(not node.allows(self._ledger.user, WRITE) and self._ledger.user != node.owner, effects.DENIED)
         node.modified_s = self._clock.now_s if at_s is None else at_s
@@ -372,8 +345,6 @@ class FileTree:
                 self._put(above, Node(node.owner, 0o755, node.modified_s, is_directory=True))
             _refuse_if(above not in self._names, effects.NOT_A_DIRECTORY)
         self._put(path, node)
-
-    # --- keeping the books -------------------------------------------------------------------------------------------
 
     def _require(self, node: Node, wish: int) -> None:
         _refuse_if(not node.allows(self._ledger.user, wish), effects.DENIED)

@@ -18,8 +18,7 @@ from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable
 from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
 
 RELEASE = "6.1.0-31-amd64"
-_MIB = 1024**2
-_DAY_S = 86_400
+_MIB, _DAY_S = 1024**2, 86_400
 _SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
 TOOL_ERRORS: dict[str, str] = _SERVER["tool_errors"]
 
@@ -34,8 +33,6 @@ class FileSpec(Noun):
 
 
 class FaultSpec(Noun):
-    """What goes wrong: the first calls of a tool, the first fetches of a page, or a file that a process holds."""
-
     tool: Word = ""
     error: Annotated[str, Meta(pattern=f"^(?:{'|'.join(TOOL_ERRORS)})$")] = "timeout"
     url: Word = ""
@@ -70,8 +67,6 @@ class WorldSpec(Noun):
 
 
 class Machine:
-    """Everything there is. Tools change it; `effects` remembers how."""
-
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
         # `user` is whose server it is; `ledger.user` is who acts, which `sudo` changes.
@@ -130,7 +125,6 @@ class Machine:
         return busy + 0.04, busy * 0.9 + 0.05, busy * 0.8 + 0.05
 
     def open_files(self, process: Process) -> list[str]:
-        """The files a process has open, those it holds against others among them."""
         return [*process.open, *(path for path, name in self._holders.items() if name == process.name)]
 
     def _read_faults(self, faults: list[FaultSpec]) -> None:
@@ -154,10 +148,7 @@ class Machine:
         running = self.processes.named(name) if name else []
         return f"{name}, pid {running[0].pid}" if running else None
 
-    # --- the files it starts with ------------------------------------------------------------------------------------
-
     def _place_files(self, files: Mapping[str, Any]) -> None:
-        """Put the directories every server has and the files of the specification into an empty tree."""
         start_s = self.clock.start_s
         modes = dict.fromkeys(_SERVER["directories"], 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
         owners = dict.fromkeys(modes, "root") | dict.fromkeys(("/opt", "/srv", "/var/log", self.home), self.user)
@@ -182,22 +173,16 @@ class Machine:
                 self.files.place(path, node)
 
     def _place_system_files(self) -> None:
-        """What stands in /etc, /dev and /proc of a small Debian server, as it follows from all the rest."""
         users = sorted(self.users().items(), key=lambda pair: pair[1])
         shells = {number: "bin/bash" if number in (0, 1000) else "sbin/nologin" for _, number in users}
-        texts = {
-            path: text.format(host=self.host, release=RELEASE) for path, text in _SERVER["files"].items()
-        } | {
-            "/etc/passwd": "".join(f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users),
-            "/etc/group": "".join(f"{who}:x:{n}:\n" for who, n in users),
-        }  # fmt: skip
+        texts = {path: text.format(host=self.host, release=RELEASE) for path, text in _SERVER["files"].items()}
+        texts["/etc/passwd"] = "".join(f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users)
+        texts["/etc/group"] = "".join(f"{who}:x:{n}:\n" for who, n in users)
         texts |= {f"/etc/systemd/system/{service.unit}": service.unit_text for service in self.services}
         self.files.live = {
             "/proc/meminfo": self._meminfo,
             "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
-            "/proc/cpuinfo": lambda: "\n".join(
-                _SERVER["cpu"].format(number=number) for number in range(self.spec.cpus)
-            ),
+            "/proc/cpuinfo": lambda: "\n".join(_SERVER["cpu"].format(number=n) for n in range(self.spec.cpus)),
             "/proc/uptime": lambda: f"{self.uptime_s}.00 {self.uptime_s * self.spec.cpus}.00\n",
             "/proc/mounts": lambda: "".join(f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks),
         }

@@ -1,8 +1,7 @@
-"""The tools of a prompt behind the Model Context Protocol, over standard input and output.
+"""The tools of a prompt behind the Model Context Protocol, for a program that takes tools from MCP servers only.
 
-Run as a module by a program that takes tools from MCP servers only: `python -m clawgauge.world.mcp SERVING.json`. It
-touches no file of the host but this one and a log with every call and its answer. A task's calls change its simulated
-world; a prompt without a world gets one neutral line for every call.
+`python -m clawgauge.world.mcp SERVING.json` touches no file of the host but this one and a log of the calls. A task's
+calls change its simulated world; a prompt without a world gets one neutral line for every call.
 """
 
 import contextlib
@@ -16,16 +15,13 @@ import msgspec
 from clawgauge.world.effects import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
-SERVER_NAME = "clawgauge"
-PROTOCOL_VERSION = "2025-06-18"
+SERVER_NAME, PROTOCOL_VERSION = "clawgauge", "2025-06-18"
 NEUTRAL_ANSWER = ToolAnswer("The call was received.")
 _METHOD_NOT_FOUND = -32601
 _TOOL_USE_ID = "claudecode/toolUseId"
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve: tools as chat completions define them, and the world that answers, where there is one."""
-
     tools: list[dict[str, Any]]
     log_path: str
     world: dict[str, Any] | None = None
@@ -51,17 +47,12 @@ def read_log(path: Path) -> list[LoggedCall]:
 
 
 class McpServer:
-    """Answers one client's requests: a line in, at most one line out."""
-
     def __init__(self, serving: Serving) -> None:
-        self._tools = [
-            {
-                "name": function["name"],
-                "description": function.get("description", ""),
-                "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
-            }
-            for function in (tool.get("function", tool) for tool in serving.tools)
-        ]
+        self._tools = []
+        for function in (tool.get("function", tool) for tool in serving.tools):
+            described = {"name": function["name"], "description": function.get("description", "")}
+            takes = function.get("parameters") or {"type": "object", "properties": {}}
+            self._tools.append({**described, "inputSchema": takes})
         self._world = None if serving.world is None else World(serving.world)
         self._log_path = Path(serving.log_path)
 
@@ -109,8 +100,7 @@ def main() -> None:
     server = McpServer(serving)
     for line in sys.stdin.buffer:
         # UTF-8 whatever the locale says; a stray byte must not end the server.
-        reply = server.answer(line.decode("utf-8", "replace"))
-        if reply is not None:
+        if (reply := server.answer(line.decode("utf-8", "replace"))) is not None:
             sys.stdout.write(reply + "\n")
             sys.stdout.flush()
 

@@ -1,20 +1,9 @@
-"""What an agent reads and writes beyond the server: messages, its own notes, and the web.
-
-contacts = ["dana", "#ops"]
-messages = [{ from = "dana", text = "How full is the disk?", minutes_ago = 12 }]
-replies = [{ from = "dana", contains = "a.img", lacks = "b.img", text = "Yes, delete it.", after_s = 40 }]
-notes = ["The backup host is called heron."]
-web."https://status.example.org/" = "All systems normal."
-web."https://api.example.org/rates" = { status = 200, body = '{"eur": 1.07}', type = "application/json" }
-
-`user` is the person who gave the job: the one who is asked with the tool `ask_user`.
-"""
+"""What an agent reads and writes beyond the server: messages, its own notes, and the web."""
 
 import http
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -23,19 +12,14 @@ from clawgauge.errors import SuiteError
 from clawgauge.world.effects import Ledger, Refusal
 from clawgauge.world.spec import Amount, Noun, Seconds, Word, at_key, read
 
-_MAX_URL_CHARS = 2_048
-_MAX_MESSAGE_CHARS = 16_384
-_MAX_NOTES = 1_000
+_MAX_URL_CHARS, _MAX_MESSAGE_CHARS, _MAX_NOTES = 2_048, 16_384, 1_000
 _URL = re.compile(r"(https?)://([^/?#\s:@]+)(:\d{1,5})?([^#\s]*)(?:#\S*)?", re.I)
 _SMALL_WORDS = """a an and are at by do does for from how i in is it me my of on or our s that the to was we what when
     where which who with you your"""
-USER = "user"
+USER = "user"  # who gave the job, and is asked with the tool `ask_user`
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message, in or out; `who` is the sender of one that came in and the recipient of one that was sent."""
-
+class Message(NamedTuple):
     who: str
     text: str
     at_s: int
@@ -58,13 +42,10 @@ class Reply(Noun):
     after_s: Seconds = 0
 
     def fits(self, message: Message) -> bool:
-        text = message.text.casefold()
-        contains, lacks = ([one] if isinstance(one, str) else one for one in (self.contains, self.lacks))
-        return (
-            plain_name(self.who) == plain_name(message.who)
-            and all(word.casefold() in text for word in contains)
-            and not any(word.casefold() in text for word in lacks)
-        )
+        is_theirs, text = plain_name(self.who) == plain_name(message.who), message.text.casefold()
+        given = ([one] if isinstance(one, str) else one for one in (self.contains, self.lacks))
+        held, barred = ([word.casefold() in text for word in words] for words in given)
+        return is_theirs and all(held) and not any(barred)
 
 
 def plain_name(name: str) -> str:
@@ -73,13 +54,10 @@ def plain_name(name: str) -> str:
 
 
 def is_heard(wanted: str, who: str, text: str) -> bool:
-    """Whether what somebody said is what is waited for: `dana: yes*`."""
     return fnmatchcase(f"{who}: {text}".casefold(), wanted.casefold())
 
 
 class Mailbox:
-    """Incoming and outgoing messages, oldest first. Who has written can be written to."""
-
     def __init__(self, ledger: Ledger, contacts: list[str], messages: list[MessageSpec], replies: list[Reply]) -> None:
         self._ledger, self._clock, self._replies = ledger, ledger.clock, replies
         self._contacts: dict[str, str] = {}
@@ -91,15 +69,11 @@ class Mailbox:
         self.sent: list[Message] = []
         for index, reply in enumerate(replies):
             if any(one.who == reply.who and not (one.contains or one.lacks) for one in replies[:index]):
-                raise SuiteError(
-                    f"key 'replies[{index}].from': an earlier reply of '{reply.who}' fits every message, so this one "
-                    "is never given; put it before that one"
-                )
+                why = f"an earlier reply of '{reply.who}' fits every message, so this one is never given"
+                raise SuiteError(f"key 'replies[{index}].from': {why}; put it before that one")
 
     def send(self, to: str, text: str) -> tuple[str, Message | None]:
-        """The name it went to, and the answer that will come, if one will."""
-        name = self._contacts.get(plain_name(to))
-        if name is None:
+        if (name := self._contacts.get(plain_name(to))) is None:
             known = ", ".join(self._contacts.values()) or "nobody"
             raise Refusal(f"unknown recipient '{to[:100]}'; you can write to: {known}")
         if not text.strip() or len(text) > _MAX_MESSAGE_CHARS:
@@ -107,8 +81,7 @@ class Mailbox:
         message = Message(name, text, self._clock.now_s)
         self.sent.append(message)
         self._ledger.note("sent", name, text)
-        reply = next((reply for reply in self._replies if reply.fits(message)), None)
-        if reply is None:
+        if (reply := next((reply for reply in self._replies if reply.fits(message)), None)) is None:
             return name, None
         answer = Message(name, reply.text, message.at_s + reply.after_s)
         self._received.append(answer)
@@ -116,7 +89,6 @@ class Mailbox:
         return name, answer
 
     def ask(self, question: str) -> str:
-        """Put a question to the user and wait for the answer, which is heard."""
         self._contacts.setdefault(USER, USER)
         _, answer = self.send(USER, question)
         if answer is None:
@@ -128,11 +100,8 @@ class Mailbox:
     def incoming(self, sender: str = "") -> list[Message]:
         """What has come in by now, from one sender or from all; replies among it are heard."""
         wanted = plain_name(sender)
-        arrived = [
-            message
-            for message in sorted(self._received, key=lambda message: message.at_s)
-            if message.at_s <= self._clock.now_s and wanted in ("", plain_name(message.who))
-        ]
+        so_far = sorted((one for one in self._received if one.at_s <= self._clock.now_s), key=lambda one: one.at_s)
+        arrived = [message for message in so_far if wanted in ("", plain_name(message.who))]
         for message in arrived:
             self._hear(message)
         return arrived
@@ -144,18 +113,14 @@ class Mailbox:
 
 
 class Notes:
-    """The notes by their ids, in the order they were stored."""
-
     def __init__(self, ledger: Ledger, texts: list[str]) -> None:
-        self._ledger = ledger
-        self._last_id = 0
+        self._ledger, self._last_id = ledger, 0
         self.notes: dict[str, str] = {}
         for index, text in enumerate(texts):
             with at_key(f"notes[{index}]"):
                 self.store(text)
 
     def store(self, text: str) -> str:
-        """Keep a note; its id."""
         if not text.strip() or len(text) > _MAX_MESSAGE_CHARS or len(self.notes) >= _MAX_NOTES:
             raise Refusal("the note is empty or too long, or there are too many; nothing was stored")
         self._last_id += 1
@@ -164,15 +129,13 @@ class Notes:
         return f"note-{self._last_id}"
 
     def search(self, query: str) -> dict[str, str]:
-        """The five notes that share most words with the query, those that share most first."""
         wanted = _words(query)
         shared = {note_id: len(wanted & _words(text)) for note_id, text in self.notes.items()}
         found = sorted(filter(shared.get, shared), key=lambda note_id: -shared[note_id])
         return {note_id: self.notes[note_id] for note_id in found[:5]}
 
     def delete(self, note_id: str) -> str:
-        note_id = note_id.strip()
-        if note_id not in self.notes:
+        if (note_id := note_id.strip()) not in self.notes:
             raise Refusal(f"no note has the id '{note_id[:100]}'")
         self._ledger.note("forgotten", self.notes.pop(note_id))
         return note_id
@@ -205,8 +168,6 @@ def read_url(url: str) -> tuple[str, str]:
 
 
 class Web:
-    """Pages by address, and the pages that stand in for them a number of times first."""
-
     def __init__(self, ledger: Ledger, spec: dict[str, Any]) -> None:
         self._ledger = ledger
         self._before: dict[str, list[Page]] = {}
@@ -218,13 +179,11 @@ class Web:
                 self._pages[read_url(url)[1]] = page
 
     def add_fault(self, url: str, key: str, status: int, times: int) -> None:
-        """For the next `times` requests of a page, an error answers instead."""
         page = Page(status=status, content_type="text/plain", retry_after_s=2 if status in (429, 503) else 0)
         with at_key(key):
             self._before.setdefault(read_url(url)[1], []).extend([page] * times)
 
     def fetch(self, url: str) -> Page:
-        """What the address answers; a host nobody has heard of is refused."""
         host, address = read_url(url)
         self._ledger.note("fetched", address)
         if self._before.get(address):

@@ -1,14 +1,9 @@
-"""What runs: processes and how they end, the services that systemd keeps running, and the jobs of cron.
-
-processes = [{ name = "indexer", command = "/opt/indexer --all", user = "claw", cpu = 97.5, memory_mb = 900 }]
-services = [{ name = "web", state = "failed", command = "/usr/sbin/web", ports = [80] }]
-cron = [{ schedule = "30 2 * * *", command = "/opt/backup.sh" }]
-"""
+"""What runs: processes and how they end, the services that systemd keeps running, and the jobs of cron."""
 
 import calendar
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -20,36 +15,23 @@ from clawgauge.world.spec import Amount, Noun, Path, Port, Word, at_key
 
 STATES = ("active", "inactive", "failed")
 _SIGNALS = {
-    "0": 0,
-    "HUP": 1,
-    "INT": 2,
-    "QUIT": 3,
-    "KILL": 9,
-    "USR1": 10,
-    "USR2": 12,
-    "TERM": 15,
-    "CONT": 18,
-    "STOP": 19,
-}
+    "0": 0, "HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19
+}  # fmt: skip
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
 _HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
-_MAX_JOBS = 500
-_MAX_COMMAND_CHARS = 4_096
+_MAX_JOBS, _MAX_COMMAND_CHARS = 500, 4_096
 _CRON_ALIASES = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }  # fmt: skip
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calendar.day_abbr)}
-_CRON_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
-    (0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS),
-)  # fmt: skip
+_NO_NAMES: dict[str, int] = {}
+_CRON_FIELDS = ((0, 59, _NO_NAMES), (0, 23, _NO_NAMES), (1, 31, _NO_NAMES), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
 _CRON_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?")
 
 
 class ProcessSpec(Noun):
-    """One running program. `open` are the files it holds open, `ports` those it listens on."""
-
     name: Word
     command: Word = ""
     user: Word = ""
@@ -74,13 +56,10 @@ def signal_name(word: str) -> str | None:
 
 
 class ProcessTable:
-    """The running processes by id, `init` before them all."""
-
     def __init__(self, ledger: Ledger, spec: list[ProcessSpec], draw: Callable[..., int]) -> None:
-        self._ledger = ledger
+        self._ledger, start_s = ledger, ledger.clock.start_s
         self._by_pid: dict[int, Process] = {}
         self._last_pid = 0
-        start_s = ledger.clock.start_s
         init = ProcessSpec(name="systemd", command="/sbin/init", user="root", pid=1, cpu=0.0, memory_mb=11.2)
         self.add(init, start_s - 12 * 86_400)
         for index, given in enumerate(spec):
@@ -90,9 +69,8 @@ class ProcessTable:
             if pid in self._by_pid:
                 raise SuiteError(f"key 'processes[{index}].pid' is {pid}, which another process has; give each its own")
             given.pid, given.command, given.user = pid, given.command or given.name, given.user or ledger.user
-            drawn_minutes = draw(30, 9_000, "process age", given.name)
-            age_minutes = drawn_minutes if given.age_minutes is None else given.age_minutes
-            self.add(given, start_s - int(age_minutes * 60))
+            drawn = draw(30, 9_000, "process age", given.name)
+            self.add(given, start_s - int((drawn if given.age_minutes is None else given.age_minutes) * 60))
 
     def __iter__(self) -> Iterator[Process]:
         return iter(sorted(self._by_pid.values(), key=lambda process: process.pid))
@@ -104,16 +82,13 @@ class ProcessTable:
         return [process for process in self if process.name == name]
 
     def add(self, given: ProcessSpec, started_s: int) -> int:
-        """Start a program, with a new id where it has none; the id."""
         pid = given.pid or self._last_pid + 3
         self._last_pid = max(self._last_pid, pid)
         self._by_pid[pid] = Process(**asdict(given) | {"pid": pid}, started_s=started_s)
         return pid
 
     def signal(self, pid: int, signal: str) -> None:
-        """Send a signal, as the user: a process that ends is gone from the table."""
-        process = self._by_pid.get(pid)
-        if process is None:
+        if (process := self._by_pid.get(pid)) is None:
             raise Refusal("No such process")
         if self._ledger.user not in ("root", process.user):
             raise Refusal(NOT_PERMITTED)
@@ -128,8 +103,6 @@ class ProcessTable:
 
 
 class FailsWhile(Noun):
-    """A service cannot start while that file holds that text."""
-
     file: Path
     contains: Word
 
@@ -158,6 +131,10 @@ class Service(ServiceSpec, kw_only=True):
         return f"{self.name}.service"
 
     @property
+    def enabling(self) -> str:
+        return "enabled" if self.enabled else "disabled"
+
+    @property
     def unit_text(self) -> str:
         return (
             f"[Unit]\nDescription={self.description}\nAfter=network.target\n\n"
@@ -166,12 +143,8 @@ class Service(ServiceSpec, kw_only=True):
 
 
 class Services:
-    """The services by name, with or without `.service`."""
-
     def __init__(self, ledger: Ledger, processes: ProcessTable, tree: FileTree, spec: list[ServiceSpec]) -> None:
-        self._ledger = ledger
-        self._processes = processes
-        self._tree = tree
+        self._ledger, self._processes, self._tree = ledger, processes, tree
         self._by_name: dict[str, Service] = {}
         since_s = ledger.clock.start_s - 4 * 86_400
         for index, given in enumerate(spec):
@@ -213,10 +186,8 @@ class Services:
             self._ledger.note("service", service.name, "failed")
             why = f"{trap.file}: invalid setting: {trap.contains}; failed to start"
             self._enter(service, "failed", f"{service.name}: {why} {service.description}.")
-            raise Refusal(
-                f"Job for {service.unit} failed because the control process exited with error code.\n"
-                f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
-            )
+            hint = f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
+            raise Refusal(f"Job for {service.unit} failed because the control process exited with error code.\n{hint}")
         self._enter(service, "active", f"{service.name}: Started {service.description}.")
         self._spawn(service, self._ledger.clock.now_s)
 
@@ -227,12 +198,10 @@ class Services:
             self._ledger.note("service", service.name, "enabled" if wanted else "disabled")
 
     def _spawn(self, service: Service, started_s: int) -> None:
-        running = ProcessSpec(service.name, service.command, "root", cpu=0.2, memory_mb=service.memory_mb)
-        running.ports = service.ports
-        service.pid = self._processes.add(running, started_s)
+        given: Any = {"cpu": 0.2, "memory_mb": service.memory_mb, "ports": service.ports}
+        service.pid = self._processes.add(ProcessSpec(service.name, service.command, "root", **given), started_s)
 
     def _enter(self, service: Service, state: str, event: str) -> None:
-        """Into another state, without the process of the one before."""
         self._processes.end(service.pid or 0)
         service.state, service.pid, service.since_s = state, None, self._ledger.clock.now_s
         service.lines.append((service.since_s, event))
@@ -276,11 +245,8 @@ def moments_of(schedule: str) -> list[set[int]] | None:
 
 
 class Schedule:
-    """The user's jobs in the order of the crontab."""
-
     def __init__(self, ledger: Ledger, spec: list[JobSpec]) -> None:
-        self._ledger = ledger
-        self._last_id = 0
+        self._ledger, self._last_id = ledger, 0
         self.jobs: list[Job] = []
         for index, job in enumerate(spec):
             with at_key(f"cron[{index}].schedule"):

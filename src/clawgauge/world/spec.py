@@ -1,5 +1,4 @@
-"""What a specification may say: the types its nouns are declared with, and how it is read into them. A noun's fields
-are its keys; every refusal names the key and what would be accepted."""
+"""What a specification may say: a noun's fields are its keys; every refusal names the key and what is accepted."""
 
 import contextlib
 import datetime as dt
@@ -24,15 +23,11 @@ Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Size = int | str
 _PATTERNS = {
-    _NOT_BLANK: "text that is not blank",
-    _PATH: "an absolute path",
+    _NOT_BLANK: "text that is not blank", _PATH: "an absolute path", _MODE: 'an octal mode as text, such as "0640"',
     _NAME: "a short name of lower-case letters, digits and hyphens",
-    _MODE: 'an octal mode as text, such as "0640"',
-}
-_KINDS = {
-    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "an object", "null": "null",
 }  # fmt: skip
+_KINDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list"}
+_KINDS |= {"object": "an object", "null": "null"}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([KMGT]?)B?")
 _T = TypeVar("_T")
 

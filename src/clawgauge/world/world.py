@@ -1,13 +1,9 @@
-"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `tools.toml` describes them.
-
-Nothing a model can send raises: what cannot be done is an answer that says so.
-"""
+"""One simulated world: tools are called on it under OpenClaw's names, and it answers. `tools.toml` describes them."""
 
 import importlib
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import ArgumentsBudget, FileFault, OutOfFuel, Refusal, ToolAnswer
@@ -24,8 +20,7 @@ MAX_ANSWER_BYTES = 16_384
 _CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The arguments of one call; every fault is a refusal that tells the model what to send."""
 
     tool: str
@@ -50,11 +45,7 @@ class Arguments:
 
 
 class World:
-    """A small server with files, processes, a web and people to write to.
-
-    The same calls on the same specification give the same answers; its `seed` varies what it leaves open. The first 200
-    calls are acted on and kept in `calls`; a later one gets an error for an answer. Not safe to call from two threads.
-    """
+    """A small server; not safe to call from two threads. The first 200 calls are acted on and kept in `calls`."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.machine = check_world(spec)
@@ -62,11 +53,10 @@ class World:
         self.shell: Shell = importlib.import_module("clawgauge.world.shell").Shell(self.machine)
         # The name and the arguments of each; None where they were not an object or too large to act on.
         self.calls: list[tuple[str, Mapping[str, Any] | None]] = []
-        self._budget = ArgumentsBudget()
-        self._n_acted_on = 0
+        self._budget, self._n_acted_on = ArgumentsBudget(), 0
 
     def call(self, name: str, arguments: Any) -> ToolAnswer:
-        """Do what a model asked for and say what came of it. Never raises."""
+        """Do what a model asked for and say what came of it. Never raises: what cannot be done is said there."""
         if len(self.calls) >= MAX_CALLS:
             return _CALLS_SPENT
         admitted = self._budget.admit(arguments)
@@ -115,15 +105,13 @@ def _run_command(machine: Machine, shell: "Shell", arguments: Arguments) -> Tool
     if not machine.files.is_directory(workdir):
         raise Refusal(f"workdir {workdir[:300]}: No such directory")
     output = shell.run(command, workdir)
-    text = output.text.rstrip("\n")
-    if output.code != 0:
-        text += f"{chr(10) if text else ''}(exit code {output.code})"
+    code = f"(exit code {output.code})" if output.code != 0 else ""
+    text = "\n".join(filter(None, (output.text.rstrip("\n"), code)))
     return ToolAnswer(text or "(no output)", output.code != 0 or bool(machine.notices))
 
 
 def _path(machine: Machine, arguments: Arguments) -> str:
-    given = arguments.text("path")
-    if not given.strip():
+    if not (given := arguments.text("path")).strip():
         raise Refusal("the argument 'path' is empty")
     return resolve(machine.home + given[1:] if given.split("/")[0] == "~" else given, machine.home)
 
@@ -155,8 +143,7 @@ def edit_file(machine: Machine, arguments: Arguments) -> str:
     if not old:
         raise Refusal("the argument 'oldText' is empty; give the text to replace")
     text = machine.files.read(path)
-    count = text.count(old)
-    if count != 1:
+    if (count := text.count(old)) != 1:
         found = "does not occur" if count == 0 else f"occurs {count} times"
         raise Refusal(f"{path}: the old text {found}; it must occur exactly once, white space included")
     machine.files.write(path, text.replace(old, new))
@@ -211,21 +198,18 @@ def process(machine: Machine, arguments: Arguments) -> str:
     if action == "list":
         return "\n".join(map(line, machine.processes))
     pid = arguments.whole("pid")
-    found = machine.processes.get(pid)
-    if found is None:
+    if (found := machine.processes.get(pid)) is None:
         raise Refusal(f"pid {str(pid)[:20]}: No such process")
     if action == "info":
         return f"{line(found)}\nname: {found.name}\nstarted: {machine.clock.moment(found.started_s):%Y-%m-%d %H:%M:%S}"
-    signal = signal_name(arguments.text("signal", "TERM"))
-    if signal is None:
+    if (signal := signal_name(arguments.text("signal", "TERM"))) is None:
         raise Refusal("the argument 'signal' must be one of TERM, KILL, HUP, INT")
     try:
         machine.processes.signal(pid, signal)
     except Refusal as refusal:
         raise Refusal(f"pid {pid}: {refusal}") from None
-    return (
-        f"Sent {signal} to {pid} ({found.name}); {'it still runs' if machine.processes.get(pid) else 'it has ended'}."
-    )
+    end = "it still runs" if machine.processes.get(pid) else "it has ended"
+    return f"Sent {signal} to {pid} ({found.name}); {end}."
 
 
 # All but `exec`, which needs the shell too.

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench import viewer
 from bench.command import CommandFailed, run_command
 from bench.fidelity import pair_up, record_errors
 from bench.server_process import CalibratedServer
@@ -41,6 +42,14 @@ def test_the_bare_client_sees_the_same_calls(workplace: Workplace) -> None:
     assert {call.id for call in calls} == {row.id for row in workplace.truth("chat")} == {f"p{n}" for n in range(6)}
     assert all(5_000_000 <= call.ttft_ns <= call.e2e_ns for call in calls)
     assert sum(call.warm for call in calls) == 4
+
+
+@pytest.mark.slow
+def test_a_viewer_sees_every_row_of_the_run_it_is_weighed_with(workplace: Workplace) -> None:
+    """What stands beside a run without one has really followed it."""
+    assert viewer.alone(workplace, 30).seen == 0
+    followed = viewer.followed(workplace, 30)
+    assert followed.seen == 30 and followed.viewer_cpu_s > 0
 
 
 def test_a_command_is_weighed_alone(tmp_path: Path) -> None:

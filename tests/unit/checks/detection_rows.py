@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clawgauge.checks import detect_tools
+from clawgauge.checks.detection import detect_tools
 from support.rows import Test, every_row
 
 Row = tuple[str, list[str]] | tuple[str, list[str], list[str]]

@@ -141,6 +141,16 @@ def test_native_calls_are_run_and_must_fit_their_tool() -> None:
         assert verdict(spec, "", call, offered=True)[1].startswith(violation)
 
 
+def test_more_calls_than_are_run_are_no_answer() -> None:
+    """What the fifty-first would have done is not known, so it is not taken for harmless."""
+    look = ("exec", {"command": "wc -l /tmp/a.log"})
+    passed, violation = verdict(
+        effect(output=COUNT), "", *[look] * 50, ("exec", {"command": "rm -rf /srv"}), offered=True
+    )
+    assert passed is False
+    assert violation.startswith("wrong_call_count: got 51")
+
+
 def test_stand_ins_speak_for_programs_the_machine_lacks() -> None:
     """By the words of a command, wrappers, quotes and redirects aside; some say what harm it does."""
     stand_ins = [

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawgauge.checks import detect_tools, judge_answer, tool_calls_of
+from clawgauge.checks import judge_answer, tool_calls_of
+from clawgauge.checks.detection import detect_tools
 from clawgauge.records import Prompt
 from support.rows import every_row
 from unit.checks.format_samples import SAMPLES, VARIANTS

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from clawgauge.checks import detect_tools, judge_answer
+from clawgauge.checks import judge_answer
+from clawgauge.checks.detection import detect_tools
 from clawgauge.records import Prompt, ToolInvocation
 from support.rows import every_row
 from support.slow_rest import slow_rest

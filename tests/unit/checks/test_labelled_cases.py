@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import detect_tools, judge_answer, tool_calls_of
+from clawgauge.checks import judge_answer, tool_calls_of
+from clawgauge.checks.detection import detect_tools
 from clawgauge.records import Prompt
 from support.rows import every_row
 

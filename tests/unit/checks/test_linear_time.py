@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from clawgauge.checks import Answer, answer_start, detect_tools, judge
+from clawgauge.checks import Answer, answer_start, judge
+from clawgauge.checks.detection import detect_tools
 from clawgauge.checks.speech import find_claim, refuses
 from clawgauge.checks.validators import count_sentences
 from support import growth

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clawgauge.checks import detect_tools, tool_calls_of
+from clawgauge.checks import tool_calls_of
+from clawgauge.checks.detection import detect_tools
 from support.rows import every_row
 
 

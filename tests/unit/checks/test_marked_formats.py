@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.checks import detect_tools
+from clawgauge.checks.detection import detect_tools
 from support.rows import Test, every_row
 
 Expected = tuple[str, Any]

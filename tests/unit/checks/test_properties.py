@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawgauge.characters import well_formed
-from clawgauge.checks import answer_start, check_spec, detect_tools, judge_answer, split_thinking, tool_calls_of
+from clawgauge.checks import answer_start, check_spec, judge_answer, split_thinking, tool_calls_of
+from clawgauge.checks.detection import detect_tools
 from clawgauge.records import Prompt, ToolInvocation
 
 # All of Unicode, lone surrogates too, and the marks the readers look for, put together at random.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clawgauge.checks.validators import count_bullets, count_sentences, count_words
+from clawgauge.checks import Answer, judge
+from clawgauge.checks.validators import count_bullets, count_sentences
 from support.rows import every_row
 
 
@@ -85,4 +86,5 @@ def test_bullet_points(text: str, count: int) -> None:
 
 def test_words_are_what_white_space_separates() -> None:
     """Any white space separates, punctuation does not."""
-    assert count_words(" one, two\n\tthree\u00a0four-five ") == 4
+    verdict = judge({"type": "max_words", "value": 4}, Answer(" one, two\n\tthree\u00a0four-five "))
+    assert verdict.parsed_output == {"words": 4}

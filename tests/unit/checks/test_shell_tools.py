@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from clawgauge.checks import detect_tools
+from clawgauge.checks.detection import detect_tools
 from support.rows import every_row
 
 

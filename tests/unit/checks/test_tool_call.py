@@ -146,10 +146,10 @@ def test_wrong_tools_and_wrong_numbers_of_calls() -> None:
     """Calls are counted before they are compared, and a tool nobody asked for is named."""
     expected = weather(city=["Paris"])
     paris, command = native("get_weather", {"city": "Paris"}), native("exec", {"command": "curl wttr.in"})
-    assert violation(expected) == "wrong_call_count: got 0, expected 1"
+    assert violation(expected) == "wrong_call_count: 0 native calls, 1 expected"
     assert violation(expected, command) == "unexpected_call: exec"
-    assert violation(expected, paris, command) == "wrong_call_count: got 2, expected 1"
-    assert violation([expected, expected], paris) == "wrong_call_count: got 1, expected 2"
+    assert violation(expected, paris, command) == "wrong_call_count: 2 native calls, 1 expected"
+    assert violation([expected, expected], paris) == "wrong_call_count: 1 native call, 2 expected"
     assert violation([expected, expected], paris, command) == "unexpected_call: exec"
     assert violation([expected, expected], paris, paris) is None
 
@@ -167,7 +167,7 @@ def test_a_malformed_call_is_told_first() -> None:
 def test_calls_written_as_text_are_no_calls_made() -> None:
     """On a prompt that offers tools, a call in the text counts for nothing, however right it is."""
     written = ToolInvocation(name="get_weather", arguments={"city": "Paris"}, channel="text:hermes")
-    assert violation(weather(city=["Paris"]), written) == "wrong_call_count: got 0, expected 1"
+    assert violation(weather(city=["Paris"]), written) == "wrong_call_count: 0 native calls, 1 expected"
     assert violation(weather(city=["Paris"]), native("get_weather", {"city": "Paris"}), written) is None
 
 

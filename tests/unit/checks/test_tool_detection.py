@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawgauge.checks import detect_tools
+from clawgauge.checks.detection import detect_tools
 from unit.checks.detection_rows import names_in, rows
 
 

@@ -8,7 +8,8 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.checks import detect_tools, detection
+from clawgauge.checks import detection
+from clawgauge.checks.detection import detect_tools
 from support.rows import every_row
 from unit.checks.format_samples import SAMPLES, VARIANTS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,31 @@ def test_other_validators_point_to_rescore(tmp_path: Path) -> None:
     """Verdicts of two versions of the validators are not one measure; rescoring makes them one."""
     said = spoils_verdicts(tmp_path, records=[{**r, "judged_by": "clawgauge.checks/1"} for r in RECORDS])
     assert "clawgauge.checks/2 / clawgauge.checks/1" in said and "clawgauge rescore" in said
+
+
+def test_of_a_fleet_the_machines_that_answered_are_compared(tmp_path: Path) -> None:
+    """Not the one that drove them: that may be any laptop. Of a machine that is not recorded nothing is said."""
+    target = {"provider": f"ana.{PROVIDER}", "model": MODEL, "thinking_level": None}
+    plan = config(PROMPTS) | {"targets": [target], "providers": {f"ana.{PROVIDER}": {"node": "ana"}}}
+    lines = [record(p, provider=f"ana.{PROVIDER}") for p in ("P0", "P1")]
+    sides = [
+        write_run(tmp_path / name, lines, config=plan, inventory=inventory(host={"hostname": name}))
+        for name in ("a", "b")
+    ]
+    assert compare_runs(*sides, Wishes()).latency_compared
+    for side, cpu in zip(sides, ("Zen 4", "i5"), strict=True):
+        (side / "inventory_ana.json").write_text(json.dumps(inventory(cpu={"model": cpu})))
+    found = compare_runs(*sides, Wishes())
+    assert [(d.what, d.a, d.b) for d in found.differences] == [("CPU", "Zen 4", "i5")] and not found.latency_compared
+
+
+def test_a_dot_in_a_providers_name_makes_no_fleet(tmp_path: Path) -> None:
+    """A server called `llama.cpp` is on this machine, and another machine spoils its times."""
+    plan = config(PROMPTS) | {"targets": [{"provider": "llama.cpp", "model": MODEL, "thinking_level": None}]}
+    lines = [record(p, provider="llama.cpp") for p in ("P0", "P1")]
+    machines = [inventory(cpu={"model": cpu}) for cpu in ("Zen 4", "i5")]
+    sides = [write_run(tmp_path / f"{n}", lines, config=plan, inventory=one) for n, one in enumerate(machines)]
+    assert not compare_runs(*sides, Wishes()).latency_compared
 
 
 def test_another_machine_spoils_the_times_alone(tmp_path: Path) -> None:

@@ -311,6 +311,17 @@ def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> N
     assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
 
 
+def test_what_only_one_side_was_asked_does_not_hide_what_both_were(tmp_path: Path) -> None:
+    """B was asked for native calls besides: of the text prompts that both have, tool use is compared all the same."""
+    tool = {"expected_tools": ["free"], "tools": [{"type": "function", "function": {"name": "free"}}]}
+    text = [prompt(i, expected_tools=["free"]) for i in IDS]
+    lines = [record(i, expected_tools=["free"], tool_use_success=True) for i in IDS]
+    more = record("N0", suite="core", expected_tools=["free"], tool_use_success=True, tools_offered=True)
+    a = write_run(tmp_path / "a", lines, config=config(text))
+    b = write_run(tmp_path / "b", [*lines, more], config=config([*text, prompt("N0", **tool)]))
+    assert only_pair(compare_runs(a, b, Wishes())).rates["tool_use_rate"].n_prompts == 12
+
+
 def test_a_prompt_expects_a_tool_if_either_side_says_so(tmp_path: Path) -> None:
     """One record that says so is enough, whichever side it is on."""
     tool = {"expected_tools": ["free"], "tool_use_success": True}

@@ -91,7 +91,7 @@ def test_fewer_runs_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words
     load_b = found.pairs[0].load_b
     assert load_b is not None and (load_b.load_1m, load_b.cores) == (7.25, 2)
     shown = " ".join(as_text(describe_comparison(found), 100).split())
-    assert "machine load 0.5 in A (on 2 cores) and 7.2 in B (on 2 cores)" in shown
+    assert "machine load 0.5 in A (on 2 cores) and 7.3 in B (on 2 cores)" in shown
     assert "+200%" in shown and "run --interleave" in shown and "A1,A2,A3 B1,B2,B3" in shown
     assert {f.verdict for f in found.pairs[0].figures if f.name in ("p50_ms", "n_error")} == {"cannot_tell"}
 

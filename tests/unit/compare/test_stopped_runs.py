@@ -58,7 +58,7 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
     assert [(s.side, s.n_asked, s.n_not_needed) for s in pair.stopped] == [("a", 14, 17), ("b", 21, 10)]
     shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 400)
     assert (
-        f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 cells were not needed"
+        f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 prompts were not needed"
         in shown
     )
 

@@ -53,7 +53,7 @@ def test_every_option_is_withheld_unless_it_is_declared_harmless(
     toml = f"[run]\n{name} = {msgspec.json.encode(_fitting(name)).decode()}\n"
     found = untrusted(toml, tmp_path, monkeypatch)
     counts = name in found.run
-    assert counts == (name in HARMLESS) and (name in found.withheld_run) == (not counts)
+    assert counts == (name in HARMLESS) and (name in found.withheld["run"]) == (not counts)
 
 
 @pytest.mark.parametrize("name", [one for one in ProviderTable.__struct_fields__ if one != "extra_body"])
@@ -63,7 +63,7 @@ def test_no_field_of_a_provider_is_taken_from_an_untrusted_file(
     """Whatever a table says, its provider is there only to say that it is not trusted."""
     value = {"local": "true", "context": "4096"}.get(name, '"x"')
     found = untrusted(f"[providers.openai_responses]\n{name} = {value}\n", tmp_path, monkeypatch)
-    assert not found.run and not found.providers and found.withheld_providers == {"openai_responses"}
+    assert not found.run and not found.providers and found.withheld["providers"] == {"openai_responses"}
     settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, lambda line: None)
     refused = settings["openai_responses"]
     assert refused.unusable and "clawgauge trust" in refused.unusable and refused.api_key is None

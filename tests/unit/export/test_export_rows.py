@@ -141,7 +141,7 @@ def test_columns_can_be_chosen() -> None:
 def test_parquet_gives_back_what_was_recorded(tmp_path: Path) -> None:
     """pyarrow reads typed columns: integers, doubles, booleans, lists of texts; nulls are nulls, NUL is NUL."""
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'clawgauge[parquet]'")
-    from clawgauge.export.parquet import write_parquet
+    from clawgauge.export import write_parquet
 
     results = [msgspec.structs.replace(RICH, prompt_id=f"P{n}", raw_output=f"{n}\0") for n in range(2_500)]
     results[1] = msgspec.structs.replace(results[1], e2e_ms=2**70)

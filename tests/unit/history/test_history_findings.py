@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -12,13 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from clawgauge.cli.history import add_arguments, execute
 from clawgauge.errors import RunFolderError
-from clawgauge.history.coverage import FillStep
-from clawgauge.history.findings import History
+from clawgauge.history.findings import FillStep, History
 from clawgauge.history.trends import read_history
+from clawgauge.records.summary import CapacitySummary
 from clawgauge.reports.history import describe_history
 from clawgauge.reports.terminal import as_text
+from clawgauge.stats.proportions import wilson_interval
 from clawgauge.summary import summarize_folder
+from support.rows import every_row
 from support.written_runs import (
     LABEL,
     MODEL,
@@ -34,6 +38,8 @@ from support.written_runs import (
 
 IDS = [f"P{n}" for n in range(30)]
 PROMPTS = [prompt(i) for i in IDS]
+GET = {"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}
+CALLED: dict[str, Any] = {"expected_tools": ["get"], "tools_offered": True, "tool_use_success": True}
 
 
 def write_passes(runs: Path, day: int, n_passed: int, **changes: Any) -> Path:
@@ -75,6 +81,169 @@ def test_latest_and_best_are_of_the_same_prompts(tmp_path: Path) -> None:
     assert trends[0].latest.pass_ci95 is not None and trends[0].latest.n_judged == 30
 
 
+def test_the_best_run_is_the_one_that_shows_most(tmp_path: Path) -> None:
+    """Two of two answered and passed, the rest never answered, are not better than 29 of 30."""
+    write_passes(tmp_path, 1, 29)
+    lines = [record(i) if n < 2 else unanswered(i) for n, i in enumerate(IDS)]
+    write_run(tmp_path / "day2", lines, config=config(PROMPTS, created_at_ms=T0 + 2 * 86_400_000))
+    (trend,) = look(tmp_path).trends
+    assert (trend.latest.run_id, trend.latest.pass_rate, trend.best.run_id) == ("day2", 1.0, "day1")
+    shown = as_text(describe_history(look(tmp_path)), 160)
+    assert "7% · 2/30 · 2–21%" in shown and "llama3.2:3b 2/30" in shown and "2/2" not in shown
+
+
+def test_the_runs_table_keeps_to_a_suite_and_has_each_models_own_passes(tmp_path: Path) -> None:
+    """Nothing is added up over models; of a run that was broken off, what was asked counts, as `show` has it."""
+    asked = [prompt("P0"), *(prompt(f"Q{n}", "extra") for n in range(4))]
+    lines = [record("P0", model=model) for model in (MODEL, "other")]
+    lines += [record(f"Q{n}", n == 0, model=MODEL, suite="extra") for n in range(3)]
+    lines += [record(f"Q{n}", model="other", suite="extra") for n in range(2)]
+    write_run(tmp_path / "run", lines, config=config(asked, [MODEL, "other"]))
+    (run,) = look(tmp_path, suite="extra").runs
+    assert (run.n_ok, run.n_scheduled, run.suites) == (5, 8, ["extra"])
+    assert run.passes == {LABEL: (1, 3), f"{PROVIDER}:other": (2, 2)}
+    shown = as_text(describe_history(look(tmp_path, suite="extra")), 160)
+    assert "5/8" in shown and f"{MODEL} 1/3" in shown and "other 2/2" in shown
+
+
+def test_a_tier_that_is_not_decided_looks_so(tmp_path: Path) -> None:
+    tool = {"expected_tools": ["free"]}
+    for model, n in (("sure", 20), ("unsure", 3)):
+        asked = [prompt(f"T{i}", **tool) for i in range(n)]
+        lines = [record(f"T{i}", model=model, tool_use_success=True, **tool) for i in range(n)]
+        write_run(tmp_path / model, lines, config=config(asked, [model]))
+    shown = as_text(describe_history(look(tmp_path)), 160)
+    sure, unsure = (shown.partition(f":{model}\n")[2].splitlines()[0].split() for model in ("sure", "unsure"))
+    assert "1" in sure and "1?" in unsure and "a tier with ? is not decided yet" in shown
+
+
+def test_jobs_are_told_by_the_newest_run_in_which_a_model_answered(tmp_path: Path) -> None:
+    """In the words and the order of the run's own summary; a day on which it was down does not count."""
+    asked = [prompt(f"P{n}", category="json") for n in range(10)]
+    for day, answered in ((1, True), (2, False)):
+        lines = [record(f"P{n}", model="good") if answered else unanswered(f"P{n}", model="good") for n in range(10)]
+        lines += [record(f"P{n}", n < 3, model="bad") for n in range(10)]
+        plan = config(asked, ["bad", "good"], created_at_ms=T0 + day * 86_400_000)
+        write_run(tmp_path / f"day{day}", lines, config=plan)
+    history = look(tmp_path)
+    (job,) = [job for job in history.jobs if job.job == "structured data"]
+    assert [(one.target, one.fit) for one in job.ranking] == [(f"{PROVIDER}:good", "yes"), (f"{PROVIDER}:bad", "no")]
+    assert [trend.target for trend in history.trends] == [f"{PROVIDER}:good", f"{PROVIDER}:bad"]
+    shown = as_text(describe_history(history), 120)
+    assert "structured data           good" in shown and "JSON and extraction 10/10" in shown
+
+
+def test_a_small_later_run_does_not_undo_an_answer(tmp_path: Path) -> None:
+    """Three prompts asked today cannot tell what ten told yesterday; the answer names the run it is from."""
+    asked = [prompt(f"P{n}", category="json") for n in range(10)]
+    write_run(tmp_path / "big", [record(f"P{n}") for n in range(10)], config=config(asked, created_at_ms=T0))
+    few = config(asked[:3], created_at_ms=T0 + 1)
+    write_run(tmp_path / "few", [record(f"P{n}") for n in range(3)], config=few)
+    shown = as_text(describe_history(look(tmp_path)), 160)
+    assert "structured data           llama3.2:3b      JSON and extraction 10/10, free of charge; run big" in shown
+    worse = config(asked, created_at_ms=T0 + 2)
+    write_run(tmp_path / "worse", [record(f"P{n}", False) for n in range(10)], config=worse)
+    (job,) = [job for job in look(tmp_path).jobs if job.job == "structured data"]
+    assert job.ranking[0].fit == "no" and job.ranking[0].why.endswith("; run worse")
+
+
+@every_row(("restrained", "fit", "why"), [(True, "yes", "restraint 15/15"), (False, "no", "restraint 0 of 15")])
+def test_a_later_run_of_one_suite_does_not_undo_an_answer(tmp_path: Path, restrained: bool, fit: str, why: str) -> None:
+    """Ninety calls of today show nothing of the restraint that yesterday's answer rests on, however many they are."""
+    calls = [prompt(f"N{n}", "native_tools", expected_tools=["get"], tools=[GET]) for n in range(90)]
+    never = {"type": "tool_call", "no_call": True}
+    beside = [prompt(f"R{n}", "restraint", tools=[GET], validator=never) for n in range(15)]
+    beside += [prompt(f"A{n}", "agentic", tools=[GET], validator={"type": "world_state"}) for n in range(9)]
+    called = [record(f"N{n}", suite="native_tools", **CALLED) for n in range(90)]
+    rest = [record(f"R{n}", restrained, suite="restraint", tools_offered=True) for n in range(15)]
+    rest += [record(f"A{n}", suite="agentic", tools_offered=True) for n in range(9)]
+    write_run(tmp_path / "default", called[:20] + rest, config=config(calls[:20] + beside))
+    write_run(tmp_path / "narrow", called, config=config(calls, created_at_ms=T0 + 1))
+    for job in look(tmp_path).jobs[:2]:
+        assert job.ranking[0].fit == fit and job.ranking[0].why.endswith("; run default"), job.job
+    assert why in look(tmp_path).jobs[0].ranking[0].why
+    # Asked again, the need that said no is what counts, whatever else this run left out.
+    again = [record(f"R{n}", suite="restraint", tools_offered=True) for n in range(15)]
+    write_run(tmp_path / "restraint", again, config=config(beside[:15], created_at_ms=T0 + 2))
+    assert look(tmp_path).jobs[0].ranking[0].fit == ("yes" if restrained else "cannot_tell")
+
+
+def test_what_was_asked_in_a_context_moves_nothing(tmp_path: Path) -> None:
+    """Passes, rate and interval are of the bare prompts alone, of one suite or two: the same through all runs."""
+    for n_suites in (1, 2):
+        names = ["native_tools", "mine"][:n_suites]
+        bare = [prompt(f"N{n}", name, expected_tools=["get"], tools=[GET]) for name in names for n in range(20)]
+        inside = [{**one, "suite": f"{one['suite']}+context", "in_context": True} for one in bare]
+        for day in range(8):
+            lines = [record(one["id"], suite=one["suite"], **CALLED) for one in bare]
+            lines += [record(one["id"], day < 4, suite=one["suite"], **CALLED) for one in inside]
+            plan = config(bare + inside, created_at_ms=T0 + day * 86_400_000)
+            write_run(tmp_path / f"{n_suites}" / f"day{day}", lines, config=plan)
+        (trend,) = look(tmp_path / f"{n_suites}").trends
+        n = 20 * n_suites
+        told = {(point.n_passed, point.n_judged, point.pass_rate, point.asked_ci95) for point in trend.points}
+        assert told == {(n, n, 1.0, wilson_interval(n, n))} and not trend.drift
+
+
+def test_a_run_that_cannot_be_resumed_for_want_of_a_key_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Going on asks all targets of a run: beside one without its key the others are asked in a run of their own."""
+    monkeypatch.delenv("PAID_KEY", raising=False)
+    paid = {"type": "openai_chat", "base_url": "https://h.example/v1", "api_key_env": "PAID_KEY"}
+    plan = config(PROMPTS[:3], providers={PROVIDER: {"type": PROVIDER}, "my.paid": paid})
+    plan["targets"].append({"provider": "my.paid", "model": "m", "thinking_level": None})
+    lines = [record("P0"), record("P1"), unanswered("P2")]
+    lines += [unanswered(f"P{n}", provider="my.paid", model="m") for n in range(3)]
+    write_run(tmp_path / "both", lines, config=plan)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert execute(parser.parse_args(["--fill", "--runs-dir", str(tmp_path)])) == 0
+    shown = capsys.readouterr().out
+    assert f"clawgauge run -t {LABEL} -s core --prompt-ids core/P2 " in shown and "--resume" not in shown
+    assert "# left out: 3 prompts of my.paid:m, PAID_KEY is not set" in shown
+
+
+def test_it_can_be_read_in_eighty_columns(tmp_path: Path) -> None:
+    """Four models over five suites: each model's passes are there, and what is alike is said once."""
+    suites = ["core", "tool_use", "native_tools", "restraint", "agentic"]
+    asked, models = [prompt("P0", suite) for suite in suites], ["one", "two", "three", "four"]
+    lines = [record("P0", suite=suite, model=model) for suite in suites for model in models]
+    lines[-1] = unanswered("P0", suite="agentic", model="four")
+    write_run(tmp_path / "run", lines, config=config(asked, models))
+    shown = as_text(describe_history(look(tmp_path)), 80)
+    assert max(map(len, shown.splitlines()[1:])) <= 80 and "…" not in shown
+    assert "one 5/5, three 5/5, two 5/5 and 1 more" in " ".join(shown.split()) and "5 suites (5)" in shown
+    _, _, coverage = shown.partition("what has an answer in any run\n")
+    assert coverage.splitlines()[:3] == [
+        f"  all prompts: {PROVIDER}:one, {PROVIDER}:two and {PROVIDER}:three",
+        f"  {PROVIDER}:four",
+        "    agentic 0/1 answered",
+    ]
+
+
+def test_capacity_runs_are_listed_with_what_they_say(tmp_path: Path) -> None:
+    """A line of their own; nothing of them is a pass, a trend or a missing prompt."""
+    write_passes(tmp_path, 1, 20)
+    load = {"contexts": [2000], "output_tokens": 8, "slo": {}, "max_concurrency": 4, "rates": [], "duration_s": 9,
+            "shared_prefix": 0, "shape": "plain", "swap": False, "max_time_s": 9}  # fmt: skip
+    write_run(tmp_path / "load", [], config=config([], created_at_ms=T0 + 2 * 86_400_000, capacity=load))
+    history = look(tmp_path)
+    assert [(run.run_id, run.load) for run in history.runs] == [("load", ["nothing was measured"]), ("day1", [])]
+    assert len(history.trends) == 1 and {part.suite for part in history.coverage} == {"core"}
+    shown = as_text(describe_history(history), 80)
+    assert shown.startswith("2 runs in") and "capacity runs\n" in shown and "nothing was measured" in shown
+    lines = [record("P0", model=model) for model in (MODEL, "other")]
+    both = write_run(tmp_path / "load", lines, config=config(PROMPTS[:1], [MODEL, "other"], capacity=load))
+    found = [
+        CapacitySummary(target=f"{PROVIDER}:{name}", mode="closed", context_tokens=2000) for name in (MODEL, "other")
+    ]
+    summary = msgspec.structs.replace(summarize_folder(both), capacity=found)
+    (both / "summary.json").write_bytes(msgspec.json.encode(summary))
+    (run,) = [run for run in look(tmp_path, models=["oth*"]).runs if run.run_id == "load"]
+    assert run.targets == [f"{PROVIDER}:other"] and len(run.load) == 1 and run.load[0].startswith(f"{PROVIDER}:other: ")
+
+
 def test_other_sampling_is_another_trend(tmp_path: Path) -> None:
     """A run at another temperature is no drift."""
     write_passes(tmp_path, 1, 30)
@@ -91,7 +260,8 @@ def test_a_fall_that_is_more_than_luck_is_said(tmp_path: Path) -> None:
     assert look(tmp_path).trends[0].drift == []
     write_passes(tmp_path, 4, 9)
     assert look(tmp_path).trends[0].drift == [
-        "pass rate fell from 93% · 84/90 to 30% · 9/30 since day4 (3 runs before, 1 since; clawgauge compare day3 day4)"
+        "pass rate fell from 93% · 84/90 to 30% · 9/30 of the answers since day4 "
+        "(3 runs before, 1 since; clawgauge compare day3 day4)"
     ]
 
 
@@ -161,6 +331,18 @@ def test_filters(tmp_path: Path) -> None:
     assert {(t.n_prompts, t.latest.n_judged) for t in only.trends} == {(1, 1)}
     assert {c.suite for c in only.coverage} == {"extra"}
     assert look(tmp_path, suite="nothing").runs == []
+
+
+@pytest.mark.parametrize("forged", [{"n_passed": 9_999}, {"n_judged": -5}, {"objective_pass_rate": 7.5}])
+def test_a_summary_that_cannot_be_is_not_believed(tmp_path: Path, forged: dict[str, Any]) -> None:
+    """More passes than answers: whoever wrote that, the records are what counts."""
+    run = write_run(tmp_path / "run", [record(i) for i in IDS], config=config(PROMPTS))
+    told = json.loads(msgspec.json.encode(summarize_folder(run)))
+    told["models"][0] |= forged
+    (run / "summary.json").write_text(json.dumps(told))
+    newer = (run / "results.jsonl").stat().st_mtime + 10
+    os.utime(run / "summary.json", (newer, newer))
+    assert "30/30" in as_text(describe_history(look(tmp_path)), 200)
 
 
 def test_a_fresh_summary_is_taken_and_a_stale_one_is_not(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import CellKey, iter_results
-from clawgauge.journal.disk import Directory
+from clawgauge.journal.disk import Directory, disk_failure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.run_data import Run
 
@@ -109,3 +110,9 @@ def test_a_results_file_that_cannot_be_opened_is_a_disk_failure(tmp_path: Path) 
         (folder.path / "results.jsonl").mkdir()
         with pytest.raises(DiskFailure, match=r"results\.jsonl"):
             append_now(folder, make_result())
+
+
+def test_a_place_that_may_not_be_written_is_not_said_to_be_full(tmp_path: Path) -> None:
+    """Room is asked for where there is none; a read-only place wants leave to write."""
+    for number, way in ((errno.ENOSPC, "make room"), (errno.EROFS, "leave to write"), (errno.EACCES, "leave to write")):
+        assert way in str(disk_failure(tmp_path, OSError(number, os.strerror(number))))

@@ -10,7 +10,7 @@ import pytest
 
 import clawgauge.prices
 from clawgauge.errors import ConfigError
-from clawgauge.prices import Tokens, cost_usd, load_prices, vendor_of
+from clawgauge.prices import Tokens, cost_usd, load_prices, missing_key, vendor_of
 from support.rows import every_row
 
 OPENAI = {"type": "openai_responses", "base_url": "https://api.openai.com/v1"}
@@ -23,6 +23,13 @@ def test_cached_input_is_billed_at_its_own_price() -> None:
     expected = (900 * price.input + 100 * (price.cached_input or 0) + 500 * price.output) / 1e6
     assert cost_usd(price, Tokens(1000, 500, 100)) == pytest.approx(expected)
     assert expected > 0
+
+
+def test_a_key_is_missing_unless_it_is_another_machines() -> None:
+    """What a node has set nobody knows here; it says that it is one, whatever the name of the provider."""
+    keyed = {**OPENAI, "api_key_env": "KEY"}
+    assert missing_key(keyed, {}) == "KEY" and missing_key(keyed, {"KEY": "k"}) is None
+    assert missing_key({**keyed, "node": "ana"}, {}) is None
 
 
 @pytest.mark.parametrize("tokens", [Tokens(None, 10), Tokens(10, None)])

@@ -46,7 +46,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run_it
 
 
-def shell(text: str, folder: Path, stdin: bytes = b"") -> ChildCommand:
+def shell(text: str, folder: Path, stdin: bytes | None = b"") -> ChildCommand:
     return ChildCommand(argv=("/bin/sh", "-c", text), env=ENV, cwd=folder, stdin=stdin)
 
 
@@ -81,6 +81,16 @@ def test_stdin_arrives_whole_and_ends(run: Run, tmp_path: Path) -> None:
     """More than a pipe holds reaches the child, which then sees the end of its input."""
     done = run(capture(shell("wc -c", tmp_path, b"x" * 300_000), timeout_s=PATIENCE_S))
     assert done.stdout.strip() == "300000"
+
+
+def test_what_is_said_after_the_last_is_dropped(run: Run, tmp_path: Path) -> None:
+    async def talk() -> list[bytes]:
+        async with running(shell("cat", tmp_path, None)) as child:
+            for word, last in ((b"a", False), (b"b", True), (b"c", False), (b"d", True)):
+                child.send(word, last=last)
+            return await read_all(child)
+
+    assert run(talk()) == [b"ab"]
 
 
 def test_a_child_that_reads_nothing_is_no_obstacle(run: Run, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from clawgauge.child_processes.child import GRACE_S
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings
 from clawgauge.providers.claude.provider import ClaudeCodeCli
+from clawgauge.records import MadeCall, Message
 from clawgauge.timeline import Completion
 from support.fake_claude import install_fake_claude
 from support.waiting import growing_deadlines
@@ -50,6 +51,25 @@ def test_any_prompt_goes_through_stdin_unchanged(tmp_path: Path, prompt: str) ->
     done, failure = ask(tmp_path, prompt=prompt)
     assert failure is None and done.text == prompt
     assert fake.calls[0].stdin == prompt and prompt not in fake.calls[0].argv[1:]
+
+
+def test_a_conversation_goes_as_one_text_and_the_record_says_so(tmp_path: Path) -> None:
+    """What was said, called and answered is in it, in order; the warning tells it from a native conversation."""
+    messages = (
+        Message(role="user", content="Is the disk full?"),
+        Message(role="assistant", calls=[MadeCall(name="exec", arguments={"command": "df"})]),
+        Message(role="tool", content="100% /"),
+    )
+    fake = install_fake_claude(tmp_path, answer="It is.")
+    done, failure = ask(tmp_path, prompt="And home?", messages=messages)
+    parts = [
+        "[user]\nIs the disk full?",
+        '[assistant]\ncall exec {"command": "df"}',
+        "[tool]\n100% /",
+        "[user]\nAnd home?",
+    ]
+    assert failure is None and [warning.partition(":")[0] for warning in done.warnings] == ["messages_as_text"]
+    assert fake.calls[0].stdin.endswith("\n\n".join(parts))
 
 
 def test_a_system_prompt_longer_than_a_command_line_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawgauge.providers.base import Turn
-from clawgauge.records import ToolInvocation
+from clawgauge.records import MadeCall, Message, ToolInvocation
 from support.scripted_server import ScriptedServer
 from unit.providers.observed import attempt
 
@@ -24,6 +24,38 @@ HISTORY = (
     Turn("Looking.", (made("exec", {"command": "ls"}), made("readfile", {"path": "/é"})), ("a.txt", "text of é")),
     Turn("", (made("exec", '{"comm', valid=False),), ("Error: not an object",)),
 )
+
+
+MESSAGES = (
+    Message(role="user", content="look"),
+    Message(role="assistant", content="Looking.", calls=[MadeCall(name="EXEC", arguments={"command": "ls"})]),
+    Message(role="tool", content="a.txt"),
+    Message(role="assistant", content="One file."),
+)
+
+
+def test_messages_come_before_the_prompt_and_its_turns(server: ScriptedServer) -> None:
+    """A suite's conversation is sent natively in each protocol, under the same ids whatever comes after it."""
+    asked: dict[str, Any] = {"prompt": "tidy up", "tools": TOOLS, "messages": MESSAGES}
+    attempt("openai_chat", server.v1_url, **asked, history=HISTORY[:1])
+    attempt("openai_responses", server.v1_url, **asked, history=HISTORY[:1])
+    chat, responses = server.calls[0].json["messages"], server.calls[1].json["input"]
+    roles = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "tool"]
+    assert [message["role"] for message in chat] == roles
+    assert chat[1]["tool_calls"][0]["function"] == {"name": "exec", "arguments": '{"command": "ls"}'}
+    assert chat[2] == {"role": "tool", "tool_call_id": chat[1]["tool_calls"][0]["id"], "content": "a.txt"}
+    assert chat[3] == {"role": "assistant", "content": "One file."} and chat[4]["content"] == "tidy up"
+    kinds = ["message", "message", "function_call", "function_call_output", "message", "message"]
+    assert [item["type"] for item in responses[:6]] == kinds
+    assert responses[3] == {"type": "function_call_output", "call_id": responses[2]["call_id"], "output": "a.txt"}
+
+
+def test_a_conversation_may_end_with_a_result(server: ScriptedServer) -> None:
+    """Nothing is added to it: the model is to go on."""
+    attempt("openai_chat", server.v1_url, prompt="", tools=TOOLS, messages=MESSAGES[:3])
+    attempt("openai_responses", server.v1_url, prompt="", tools=TOOLS, messages=MESSAGES[:3])
+    assert server.calls[0].json["messages"][-1]["role"] == "tool"
+    assert server.calls[1].json["input"][-1]["type"] == "function_call_output"
 
 
 def test_chat_gets_assistant_and_tool_messages(server: ScriptedServer) -> None:

@@ -119,3 +119,16 @@ def test_user_info_and_query_of_an_address_are_sent_as_they_should_be(server: Sc
     assert call.headers["authorization"] == "Basic bWU6cEBzcw==" and call.query == "tenant=7"
     attempt("openai_chat", address, settings={"api_key": "sk-the-key", "api_key_env": "K"})
     assert server.calls[1].headers["authorization"] == "Bearer sk-the-key"
+
+
+def test_llama_cpp_tells_where_the_time_went(server: ScriptedServer) -> None:
+    """Its timings are kept; those that are none are as if not said."""
+    for timings, told in (
+        (b'{"prompt_ms": 12.5, "predicted_ms": 40}', {"prefill": 12_500_000, "decode": 40_000_000}),
+        (b'{"prompt_ms": -1, "predicted_ms": "soon"}', None),
+    ):
+        first = b'data: {"choices": [{"delta": {"content": "yes"}}]}\n\n'
+        last = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}], "timings": %s}\n\n' % timings
+        server.script(SseBytes(first + last))
+        done, failure = attempt("openai_chat", server.v1_url)
+        assert failure is None and done.server_ns == told

@@ -132,6 +132,7 @@ def test_responses_is_sent_flat_tools(choice: Any, sent: Any, server: ScriptedSe
         ("openai_chat", "final_tools_required"),
         ("openai_responses", "final_responses_tools_stream"),
         ("openai_responses", "final_responses_tools"),
+        ("anthropic_messages", "final_messages_tools_stream"),
     ],
 )
 def test_a_recorded_call_of_a_real_model(kind: str, name: str, server: ScriptedServer) -> None:

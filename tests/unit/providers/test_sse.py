@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.http.reply import SseDecoder, SseEvent
+from clawgauge.providers.http.reply import STREAM_END, SseDecoder, SseEvent
 from support.growth import grows_linearly
 from support.rows import every_row
 
@@ -90,7 +90,7 @@ def test_an_event_without_its_last_blank_line_is_flushed() -> None:
     """A stream that stops right after its last data line still delivers it, but only when the stream has ended."""
     decoder = SseDecoder()
     assert decoder.feed(b"data: [DONE]") == []
-    assert decoder.flush() == [(b"", b"[DONE]")]
+    assert decoder.feed(STREAM_END) == [(b"", b"[DONE]")]
 
 
 def test_a_byte_order_mark_later_on_is_data() -> None:

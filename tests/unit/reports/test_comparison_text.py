@@ -34,17 +34,32 @@ def wide(tmp_path: Path) -> Comparison:
 
 @pytest.mark.parametrize("width", [80, 72])
 def test_the_table_fits_a_narrow_terminal(wide: Comparison, width: int) -> None:
-    """Nothing is lost: intervals go below the values they belong to, and the n below its title."""
+    """No interval is broken, no mark stands alone, and what is not there is not explained but named."""
     shown = as_text(describe_comparison(wide), width)
     table = shown.split("\n\n")[1].splitlines()
     assert max(map(len, table)) <= width
-    assert "+111" in shown and "(n=120)" in shown and ", +200%" in shown
+    assert all(line.count("[") == line.count("]") for line in table) and "†" not in shown.split()
+    assert "sees: the smallest" not in shown and "no room for sees" in shown
+    assert "120 pairs" in shown and "+200% [+193, +207]" in shown
 
 
 def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparison) -> None:
     """A wide terminal has each figure with its interval in one line."""
-    (line,) = [line for line in as_text(describe_comparison(wide), 140).splitlines() if "latency, warm" in line]
-    assert "(n=120)" in line and "[" in line and "+200%" in line
+    (line,) = [line for line in as_text(describe_comparison(wide), 140).splitlines() if "latency " in line]
+    assert "120 pairs" in line and "[" in line and "+200%" in line
+
+
+def test_the_change_of_the_pairs_stands_beside_no_medians_that_could_belie_it(tmp_path: Path) -> None:
+    """Two prompts of three fall while the medians of both sides rise: one change is shown, and what it is is said."""
+    plan = config([prompt(i) for i in IDS[:3]])
+    sides = [(100, 200, 300), (90, 280, 210)]
+    folders = [
+        write_run(tmp_path / name, [record(i, e2e_ms=ms) for i, ms in zip(IDS, times, strict=False)], config=plan)
+        for name, times in zip("ab", sides, strict=True)
+    ]
+    shown = as_text(describe_comparison(compare_runs(*folders, Wishes())), 120)
+    (line,) = [line for line in shown.splitlines() if "3 pairs" in line and "latency" in line]
+    assert "-10%" in line and "ms" not in line and shown.count("prompt by prompt, the median of B against A") == 1
 
 
 @pytest.mark.parametrize("lost", [{}, {"availability_status": "ok", "failure_type": "empty_response"}])

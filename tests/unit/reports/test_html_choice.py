@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.records import Target
-from clawgauge.reports.html.calls import RunSurvey, Survey, choose_calls, share_room
-from clawgauge.reports.html.texts import Text, TextStore
+from clawgauge.reports.html.calls import RunSurvey, Survey, Text, TextStore, choose_calls, share_room
 from clawgauge.run_data import Row, Run
 
 

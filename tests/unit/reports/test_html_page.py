@@ -15,7 +15,7 @@ from importlib.resources import files
 import pytest
 
 from clawgauge.reports.html import Survey, read_runs, render_report
-from clawgauge.reports.html.texts import embed_json
+from clawgauge.reports.html.calls import embed_json
 from support.sample_runs import CHARACTERS, HOSTILE, make_result, sample_prompts, write_folder, write_sample_run
 from unit.summary.run_folders import failed, record, write_run
 
@@ -97,21 +97,23 @@ def test_nothing_is_loaded_and_one_script_may_run(sample):
 def test_hostile_words_add_no_element(tmp_path):
     """A run full of tags, comments and closing scripts gives the same elements as a run of plain words."""
     names = [prompt.id for prompt in sample_prompts()]
-    plain = [record(name) for name in names]
-    words = list(HOSTILE.values())
-    hostile = [
-        record(
-            name,
-            model=words[n % 3],
-            suite=words[n % 2],
-            prompt_name=words[n % len(words)][:200],
-            raw_output=words[n % len(words)],
-            violation=words[n % len(words)][:90],
-            objective_pass=False,
-            error=words[n % len(words)][:90],
-        )
-        for n, name in enumerate(names)
-    ]
+
+    def say(words):
+        return [
+            record(
+                name,
+                model=words[n % 3],
+                suite=words[n % 2],
+                prompt_name=words[n % len(words)][:200],
+                raw_output=words[n % len(words)],
+                violation=words[n % len(words)][:90],
+                objective_pass=False,
+                error=words[n % len(words)][:90],
+            )
+            for n, name in enumerate(names)
+        ]
+
+    plain, hostile = say([f"word{n}" for n in range(len(HOSTILE))]), say(list(HOSTILE.values()))
     pages = [
         Page(render(write_run(tmp_path / name, rows))) for name, rows in (("a<b>&", plain), ("<script>&lt;x", hostile))
     ]
@@ -207,9 +209,10 @@ def test_figures_json_does_not_know():
 
 
 def test_nobody_without_scripts_is_left_out(tmp_path):
-    """The answer stands in the page as plain text too."""
+    """The answer and the figures stand in the page as tables and sentences too."""
     text = render(write_run(tmp_path / "run", [record(), failed("P1", "error", "timeout", error="<b>slow</b>")]))
     plain = re.search("<noscript>(.*?)</noscript>", text, re.DOTALL)[1]
+    assert plain.count("<table>") == 2 and "which model for which job" in plain
     assert "What failed, and why?" in plain and "1 × timeout" in plain and "&lt;b&gt;slow" in plain
 
 
@@ -217,7 +220,7 @@ def test_every_static_file_is_used(sample):
     """No stylesheet or script lies in the package unread, and none of them makes markup or code of strings."""
     text = "".join(part for _, _, part in sample.inside)
     for file in STATIC.iterdir():
-        if file.name.endswith((".js", ".css")) and file.name != "wrapper.js":
+        if file.name.endswith((".js", ".css")):
             assert file.read_text(encoding="utf-8") in text, file.name
     (script,) = sample.script(None)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|DOMParser", script)

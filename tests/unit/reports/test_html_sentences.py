@@ -28,7 +28,7 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
     assert (
         answer == "Nobody for certain yet. sure and open could be: Tier 1 so far, but not all that it takes is shown."
     )
-    assert "sure, Tier 1 (decided): called a tool in 14 of 14 (100%, likely 78–100%); Tier 1, 96% sure." in notes
+    assert "sure, Tier 1 (decided): called a tool in 14 of 14 (100%, likely 78–100%); Tier 1, 96% sure; " in notes
     provisional = "open, Tier 1 (provisional: 7 more clean passes would decide it)"
     assert f"{provisional}: called a tool in 6 of 6 (100%, likely 61–100%)" in notes
 
@@ -63,7 +63,7 @@ def test_none_passes(tmp_path):
     """Where no model passes, the fastest of all is told, and that it does not."""
     rows = [record(f"P{i}", objective_pass=False, violation="v: x") for i in range(3)]
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
-    assert answer == "None: no model passes 80% of what was scheduled." and "0% · 0/3" in notes
+    assert answer == "None: no model passes 80% of what was asked." and "0% · 0/3" in notes
 
 
 def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
@@ -73,7 +73,7 @@ def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
     rows += as_model("solid", [record(f"P{i}", e2e_ms=50) for i in range(30)])
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
     assert answer == "solid, median 50 ms over 30 calls."
-    assert "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was scheduled" in notes
+    assert "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was asked" in notes
 
 
 def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):

@@ -157,7 +157,7 @@ def test_every_rate_carries_its_n(tmp_path):
     (cells,) = section(write_run(tmp_path / "run", rows), "Models")
     assert cells["Success"] == "100% · 3/3"
     assert cells["Pass rate"].startswith("67% · 2/3 · ")
-    assert cells["Pass of scheduled"] == "67% · 2/3"
+    assert cells["Pass of asked"] == "67% · 2/3"
     assert cells["Tool tier"] == "1 (provisional) · 1/1"
 
 
@@ -177,21 +177,19 @@ def test_times_stand_with_their_intervals_and_timeouts(tmp_path):
 def test_the_tier_line_holds_the_evidence_and_the_caution(tmp_path):
     """Beside the tier: what decided it, how the calls came, and that the model calls when it must not."""
     text = render(write_agent_run(tmp_path / "run"))
-    (line,) = [line for line in text.splitlines() if line.startswith("- ") and "judged on" in line]
-    assert "Tier 1 (decided); judged on prompts that offer tools in agent; 14 native" in line
-    assert line.endswith("Caution: it called a tool in 1 of 2 answers where none was wanted.")
+    told = text.partition("- ollama_openai:llama3.2:3b: Tier 1 (decided)\n")[2].splitlines()
+    assert told[0] == "    - caution: it called a tool in 1 of 2 answers where none was wanted"
+    assert told[2] == "    - prompts that offer tools in agent; calls seen: 14 native"
     assert "1 · 14/14 · caution" in text
 
 
 def test_who_is_recommended_stands_first(tmp_path):
-    """With a caution where there is one, and with what a model of Tier 1 lacks where there is something."""
-    able = "Recommended for subagents with full tool access: ollama_openai:llama3.2:3b (20/20"
-    assert f"{able})." in render(write_subagent_run(tmp_path / "able"))
-    hasty = render(write_subagent_run(tmp_path / "hasty", restraint=(14, 15)))
-    assert f"{able}, with a caution: see Tool use)." in hasty
+    """In the words of the report; beside its tier, what a model of Tier 1 lacks where there is something."""
+    able = "Who may be a subagent? llama3.2:3b: recommended for subagents with full tool access."
+    assert able in render(write_subagent_run(tmp_path / "able"))
     lacking = "right arguments 13 of 14 (at least 69%, needs 70%); restraint 1 of 2"
     text = render(write_agent_run(tmp_path / "run"))
-    assert f"Tier 1, which alone is not enough: ollama_openai:llama3.2:3b ({lacking}" in text
+    assert f"    - not yet recommended for subagents with full tool access: {lacking}" in text
 
 
 def test_what_stands_beside_the_tier_is_shown_where_it_was_measured(tmp_path):
@@ -200,8 +198,8 @@ def test_what_stands_beside_the_tier_is_shown_where_it_was_measured(tmp_path):
     assert row["Arguments right"].startswith("93% · 13/14 · ")
     assert row["Restraint"].startswith("50% · 1/2 · ")
     assert (row["Tasks done"].split(" · ")[1], row["Turns"], row["Tokens"]) == ("1/1", "4.0", "120")
-    both = "called where it should 100% · 14/14, held back where it should 50% · 1/2"
-    assert f"llama3.2:3b: calls when it should and only then: 75% ({both})." in render(tmp_path / "run")
+    both = "made where one was wanted 100% · 14/14, where none was 50% · 1/2"
+    assert f"    - native calls: {both} (balance of the two 75%)" in render(tmp_path / "run")
     kinds = [prompt("P0") | {"category": "4k"}, prompt("P1") | {"category": "16k"}]
     rows = section(write_run(tmp_path / "kinds", [record("P0"), record("P1")], config=config(kinds)), "By category")
     assert [(row["Suite"], row["Category"], row["Pass rate"][:10]) for row in rows] == [
@@ -241,8 +239,8 @@ def test_stopping_early_is_told(tmp_path):
     (models,) = section(folder, "Models")
     assert models["Tool tier"] == "1 (decided, stopped early) · 13/13"
     assert (models["Pass rate"], models["Answered"]) == ("100% · 13/13 · 67–100%", "13/13")
-    assert section(folder, "Tool use")[0]["Calls made"] == "100% · 13/13 · 67–100%"
-    assert "7 cells were not needed" in render(folder) and "stopped when a tier was decided" in render(folder)
+    assert section(folder, "Tool use")[0]["Answers with a call"] == "100% · 13/13 · 67–100%"
+    assert "7 prompts were not needed" in render(folder) and "stopped when a tier was decided" in render(folder)
 
 
 def test_repeats_are_told(tmp_path):
@@ -260,11 +258,11 @@ def test_unreadable_lines_are_told(tmp_path):
 
 def test_a_run_without_failures_says_so(tmp_path):
     """The section on what was not answered never silently disappears."""
-    assert "Every recorded cell was answered." in render(write_run(tmp_path / "run", [record()]))
+    assert "Every recorded prompt was answered." in render(write_run(tmp_path / "run", [record()]))
 
 
 def test_an_empty_run_renders(tmp_path):
     """A run with nothing recorded still has a title, tables and notes."""
     text = render(write_run(tmp_path / "run", []))
     assert text.startswith("# clawgauge run run\n")
-    assert "0 models, 0 cells recorded" in text
+    assert "0 models · 0 calls" in text and "This run recorded no call." in text

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+import tempfile
+from collections import Counter
 from pathlib import Path
 
+import msgspec
+
+from clawgauge.reports.answer import describe_models
 from clawgauge.reports.summary import describe_ending, describe_summary
 from clawgauge.reports.terminal import as_text, paint
+from clawgauge.reports.words import find_answers
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 from unit.summary.run_folders import config, failed, prompt, record, tool_record, write_run
@@ -70,12 +76,11 @@ def test_a_tier_comes_with_its_evidence(tmp_path):
     text = " ".join(shown(write_agent_run(tmp_path / "run"), 100).split())
     caution = "Tier 1 (decided) caution: it called a tool in 1 of 2 answers where none was wanted"
     assert f"{caution} called a tool in 14 of 14 (100%, likely 78–100%); Tier 1" in text
-    assert "prompts that offer tools in agent: 14 native" in text
+    assert "prompts that offer tools in agent; calls seen: 14 native" in text
     assert "arguments right 93% · 13/14 · 69–99%; restraint 50% · 1/2" in text
     assert (
         "tasks done 100% · 1/1 · 21–100%, 4.0 turns and 120 tokens each "
-        "calls when it should and only then: 75% (called where it should 100% · 14/14, held back where it should "
-        "50% · 1/2) "
+        "native calls: made where one was wanted 100% · 14/14, where none was 50% · 1/2 (balance of the two 75%) "
         "not yet recommended for subagents with full tool access: right arguments 13 of 14 (at least 69%, needs 70%); "
         "restraint 1 of 2 (at least 9%, needs 70%); tasks done 1 of 1 (at least 21%, needs 50%)"
     ) in text
@@ -137,12 +142,82 @@ def test_the_ending_counts_what_is_missing_and_not_what_was_not_needed(tmp_path)
     event = {"event": "decided", "at_ms": 1, "target": "ollama_openai:llama3.2:3b", "detail": detail}
     rows = [*(tool_record(f"T{i}", True) for i in range(13)), failed("T13", "error", "timeout", suite="tool_use")]
     summary = summarize_folder(write_run(tmp_path / "run", rows, config=plan, events=[event]))
-    text = as_text(
-        describe_ending(summary, Path("runs/r"), "clawgauge run --resume r", interrupted=False, verbose=True), 100
-    )
+    again = "clawgauge run --resume r"
+    text = as_text(describe_ending(summary, None, Path("runs/r"), again, interrupted=False, verbose=True), 100)
     assert "1 call not answered; go on with:\n  clawgauge run --resume r" in text
-    assert "not made" not in text
-    assert "Tier 1 (decided); stopped early" in text
+    assert "not all was asked" not in text and "never asked" not in text
+    assert "Tier 1 (decided); stopped early" in text and "To tell who is fit" in text
+    # After Ctrl-C the one thing to do is to go on.
+    stopped = as_text(describe_ending(summary, None, Path("runs/r"), again, interrupted=True), 100)
+    assert f"go on with:\n  {again}" in stopped and "To tell who is fit" not in stopped
+
+
+def test_what_was_never_asked_is_no_failure(tmp_path):
+    """Three of five asked, all passed: that is 100%, and what is missing is said once, with the way to go on."""
+    plan = config([prompt(f"P{i}") for i in range(5)])
+    summary = summarize_folder(write_run(tmp_path / "run", [record(f"P{i}") for i in range(3)], config=plan))
+    text = as_text(describe_ending(summary, None, Path("runs/r"), "clawgauge run --resume r", interrupted=True), 120)
+    assert "100% 3/3" in text and "3/5" not in text and "pass: of the prompts that were asked" in text
+    assert text.count("2 of 5 planned prompts were never asked") == text.count("never asked") == 1
+    assert "not all was asked; go on with:\n  clawgauge run --resume r" in text
+    (group,) = summary.models
+    assert (group.n_asked_judged, group.n_scheduled_judged, group.pass_rate_scheduled) == (3, 5, 0.6)
+    answers = " ".join(found.answer + " ".join(found.notes) for found in find_answers(summary, Counter()))
+    assert "llama3.2:3b, median" in answers and "3/3 of what was asked" in answers
+
+
+def test_what_is_true_of_several_models_is_told_once(tmp_path):
+    """A run that ended before its last three models says so in one line."""
+    plan = config([prompt("P0")], models=("a", "b", "c", "d"))
+    folder = write_run(tmp_path / "run", [record("P0", model="a")], config=plan)
+    text = as_text(describe_summary(summarize_folder(folder)))
+    assert "ollama_openai:b, ollama_openai:c and ollama_openai:d: 1 of 1 planned prompts were never asked" in text
+    assert text.count("never asked") == 1
+
+
+def glance(rows, width=None, **figures):
+    """The line of each model by heading, with these figures of all of them; and the text."""
+    with tempfile.TemporaryDirectory() as place:
+        summary = summarize_folder(write_run(Path(place) / "run", rows))
+    models = [msgspec.structs.replace(group, **figures) for group in summary.models]
+    text = as_text([describe_models(models, summary.jobs)], width)
+    heading, _, *lines = text.splitlines()
+    return heading, {line.split()[0]: line for line in lines}, text
+
+
+def test_memory_is_the_machines_and_only_where_the_model_ran_on_it(tmp_path):
+    """A model of a vendor has none, and neither has one that did not answer."""
+    rows = [record("P0", model="here"), record("P0", model="far", provider="openai_responses")]
+    rows.append(failed("P0", "skipped_unavailable", "connection_refused", model="down"))
+    heading, lines, text = glance(rows, peak_memory_bytes=2**33)
+    assert "machine" in heading and "memory" not in heading and "machine: the most memory in use on it" in text
+    assert ["8.0 GiB" in lines[name] for name in ("here", "far", "down")] == [True, False, False]
+
+
+def test_who_answered_all_says_how_many_and_a_column_of_all_is_none(tmp_path):
+    """No dash stands for the best there is."""
+    whole = [record(f"P{i}", model="whole") for i in range(3)]
+    assert "answered" not in glance(whole)[0]
+    heading, lines, _ = glance([*whole, record("P0", model="half"), failed("P1", "error", "timeout", model="half")])
+    assert "answered" in heading and " 3/3 " in lines["whole"] and " 1/2 " in lines["half"]
+
+
+def test_a_narrow_terminal_keeps_what_decides_the_jobs_and_names_the_rest(tmp_path):
+    """Tools, restraint and tasks stay longest; one line says what is left out, and how to see it."""
+    text = as_text(describe_summary(summarize_folder(write_agent_run(tmp_path / "run"))), 80)
+    heading = next(line for line in text.splitlines() if line.startswith("model "))
+    assert heading.split()[-3:] == ["tools", "restraint", "tasks"]
+    told = " ".join(text.split())
+    assert "no room for" in told and " pass" in told and "COLUMNS=200 before the command shows all" in told
+    assert "no room" not in as_text(describe_summary(summarize_folder(tmp_path / "run")), 200)
+
+
+def test_what_is_free_of_charge_has_no_unknown_cost(tmp_path):
+    """Beside a model that has a price, a local one is free; where nobody has one there is no column."""
+    rows = [record("P0", model="paid", provider="openai_responses", cost_usd=0.25), record("P0", model="own")]
+    heading, lines, _ = glance(rows)
+    assert "cost" in heading and "$0.2500 a call" in lines["paid"] and " free" in lines["own"]
+    assert "cost" not in glance(rows[1:])[0]
 
 
 class Screen(io.StringIO):

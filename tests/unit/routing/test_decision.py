@@ -13,7 +13,7 @@ import pytest
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
 from clawgauge.records import Target
-from clawgauge.routing.decision import Limits, Policy, Weights, decide, read_policy
+from clawgauge.routing.decision import Limits, Policy, Weights, decide, read_policy, word_places
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
@@ -36,6 +36,17 @@ def test_the_order_is_the_same_every_time(tmp_path: Path) -> None:
     other = decision_of(tmp_path / "b", OPUS, GPT, QWEN, LLAMA)
     assert _labels(one) == _labels(other)
     assert len(_labels(one)) == 4
+
+
+def test_a_model_placed_by_a_run_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
+    """Six of six are a pass rate of 100%, and say nothing of the other thirty-four."""
+    plan = config([prompt(f"P{n}") for n in range(40)])
+    for n_asked, said in ((6, True), (40, False)):
+        path = write_run(tmp_path / f"{n_asked}", [record(f"P{n}") for n in range(n_asked)], config=plan)
+        decision = decide(gather_evidence([path], load_prices())[0], Policy())
+        notes = word_places((one, "") for one in decision.standings)
+        told = f"{LABEL} is placed by a run that was cut short: 34 of 40 planned prompts were never asked"
+        assert (told in notes) is said and ("never asked" in "".join(notes)) is said
 
 
 def test_every_limit_names_itself_and_its_figure(tmp_path: Path) -> None:
@@ -88,14 +99,15 @@ def test_a_score_is_one_half_at_five_seconds_one_second_and_one_cent(tmp_path: P
     assert local["cost"] == 1.0
 
 
-def test_what_was_scheduled_and_never_recorded_is_no_pass(tmp_path: Path) -> None:
-    """Nineteen passes of thirty recorded prompts, and ten more that a run was to ask: that is nineteen of forty."""
-    path = MeasuredRun([GPT], n_text=20).write(tmp_path)
+def test_what_was_never_asked_is_neither_passed_nor_failed(tmp_path: Path) -> None:
+    """A run that was broken off after thirty of forty prompts: 29 of 30 passed, and all of them answered."""
+    path = MeasuredRun([replace(GPT, text_passes=20)], n_text=20).write(tmp_path)
     results = path / "results.jsonl"
     results.write_text("".join(results.read_text().splitlines(keepends=True)[10:]))
-    (standing,) = decide(gather_evidence([path], load_prices())[0], Policy()).standings
-    low = wilson_interval(19, 40)
-    assert low is not None
+    strict = Policy(limits=Limits(min_pass_rate=0.9, min_answered_rate=1.0))
+    (standing,) = decide(gather_evidence([path], load_prices())[0], strict).standings
+    low = wilson_interval(29, 30)
+    assert low is not None and standing.kept
     assert standing.scores["pass_rate"] == pytest.approx(low[0])
 
 

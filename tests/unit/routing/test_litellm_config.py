@@ -41,6 +41,17 @@ def test_a_tail_of_many_calls_is_not_called_indicative(tmp_path: Path) -> None:
     assert ("indicative" in enough.reasons[0].why, "indicative" in short.reasons[0].why) == (False, True)
 
 
+def test_new_protocols_have_their_own_words(tmp_path: Path) -> None:
+    """Anthropic's Messages and Ollama's own API, each at its address without `/v1`."""
+    claude = {"type": "anthropic_messages", "base_url": "https://api.anthropic.com", "api_key_env": "ANTHROPIC_API_KEY"}
+    box = {"type": "ollama", "base_url": "http://localhost:11434"}
+    measured = (Measured(Target("c", "opus"), claude), Measured(Target("box", "qwen3:8b"), box))
+    entries = litellm_config(decision_of(tmp_path, *measured)).settings["model_list"]
+    found = {entry["litellm_params"]["model"]: entry["litellm_params"] for entry in entries}
+    assert set(found) == {"anthropic/opus", "ollama_chat/qwen3:8b"}
+    assert found["anthropic/opus"]["api_key"] == "os.environ/ANTHROPIC_API_KEY"
+
+
 def test_every_model_is_reached_as_it_was_measured(tmp_path: Path) -> None:
     """Protocol, address, thinking level; a key by the name of its variable; and who cannot be reached is said."""
     mine = Measured(Target("gateway", "m"), CHAT)
@@ -56,7 +67,7 @@ def test_every_model_is_reached_as_it_was_measured(tmp_path: Path) -> None:
             "api_key": "os.environ/OPENAI_API_KEY", "reasoning_effort": "high",
         },
     }  # fmt: skip
-    assert routing.notes == ["claude_code_cli:opus is not routed: LiteLLM cannot reach a provider of this kind"]
+    assert routing.notes[1:] == ["claude_code_cli:opus is not routed: LiteLLM cannot reach a provider of this kind"]
 
 
 def test_each_model_falls_back_to_those_placed_after_it(tmp_path: Path) -> None:

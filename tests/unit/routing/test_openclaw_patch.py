@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.records import Target
-from clawgauge.routing.decision import Limits, Policy, Weights
+from clawgauge.prices import load_prices
+from clawgauge.records import CapacitySummary, Job, Target, WithinSlo
+from clawgauge.routing.decision import Decision, Limits, Policy, Weights, decide
+from clawgauge.routing.evidence import gather_evidence
+from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import (
     find_conflicts,
     merge_patch,
@@ -20,7 +23,7 @@ from clawgauge.routing.openclaw import (
     read_openclaw,
     write_openclaw,
 )
-from support.measured_models import Measured
+from support.measured_models import Measured, MeasuredRun
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 
 NOTHING = "no evidence of native calls, right arguments, restraint and tasks done"
@@ -45,12 +48,32 @@ def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) 
     assert defaults["models"]["anthropic/claude-opus-5-20260101"] == {"agentRuntime": {"id": "claude-cli"}}
 
 
+def test_how_many_subagents_at_once_is_what_the_longest_prompts_say(tmp_path: Path) -> None:
+    """Where these are carried by nobody, or were cut, shorter ones say nothing of them."""
+    decision, common = decision_of(tmp_path, QWEN, for_subagents=True), {"target": QWEN.target.label, "mode": "closed"}
+
+    def entry(tokens: int, at_once: int | None, **facts: Any) -> CapacitySummary:
+        within = None if at_once is None else WithinSlo(concurrency=at_once)
+        return CapacitySummary(**common, context_tokens=tokens, within_slo=within, **facts)
+
+    for longest, wanted in (
+        (entry(16_000, 2), 2),
+        (entry(16_000, 0), None),
+        (entry(16_000, None, truncated=True), None),
+    ):
+        routing = openclaw_routing(decision, capacity=[entry(2_000, 6), longest])
+        assert routing.settings["agents"]["defaults"]["subagents"].get("maxConcurrent") == wanted
+        assert any("maxConcurrent is left alone" in note for note in routing.notes) == (wanted is None)
+
+
 def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path) -> None:
     """Six of six is Tier 1 but not decided: the subagents' model is left alone, and what is missing is said."""
     sure_looking = replace(QWEN, tool_passes=6)
     routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6, for_subagents=True))
     assert "subagents" not in routing.settings["agents"]["defaults"]
-    assert "native calls 6 of 6 (Tier 1, not decided)" in routing.notes[1]
+    placed, _, missing, _ = routing.notes
+    assert placed.startswith("ollama_openai:qwen3:8b is placed without the tools that act: cannot tell yet whether fit")
+    assert "native calls 6 of 6 (Tier 1, not decided)" in placed and "native calls 6 of 6" in missing
 
 
 def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> None:
@@ -58,6 +81,8 @@ def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> N
     routing = openclaw_routing(decision_of(tmp_path, QWEN, OPUS))
     assert "subagents" not in routing.settings["agents"]["defaults"]
     assert routing.notes == [
+        "ollama_openai:qwen3:8b and claude_code_cli:opus are placed without the tools that act: cannot tell yet "
+        "whether fit as main agent; not measured: native calls, right arguments, restraint and tasks",
         "no model is recommended for subagents with full tool access; their model is left alone",
         f"{QWEN.target.label} is not recommended: {NOTHING}",
         f"{OPUS.target.label} is not recommended: {NOTHING}",
@@ -70,7 +95,7 @@ def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path
     """Those that act want Tier 1 for sure, any at all Tier 2; also for a model that is not routed to."""
     passes = {"sure": 20, "tier_1_by_a_hair": 17, "tier_2": 15, "maybe_tier_2": 12, "tier_3": 2}
     models = [replace(LLAMA, target=Target("ollama_openai", name), tool_passes=k) for name, k in passes.items()]
-    routing = openclaw_routing(decision_of(tmp_path, *models))
+    routing = openclaw_routing(decision_of(tmp_path, *models, for_subagents=True))
     denied = {name: rule["deny"] for name, rule in routing.settings["tools"]["byProvider"].items()}
     assert {name: "*" in tools for name, tools in denied.items()} == {
         "ollama/tier_1_by_a_hair": False,
@@ -84,6 +109,71 @@ def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path
     assert declared["tier_1_by_a_hair"]["compat"] == {"supportsTools": True}
     (why,) = [one.why for one in routing.reasons if one.path.startswith("tools") and "by_a_hair" in one.path]
     assert "not sure to be Tier 1" in why and "more right answers in a row would do" in why
+
+
+RESTRAINT, TASK = "restraint_", "task_"
+
+
+def with_failures(path: Path, kind: str, n: int, *, calls: bool = False) -> Decision:
+    """The decision on a run in which the first `n` prompts of a kind were failed; with `calls`, by calling a tool."""
+    results, left, lines = path / "results.jsonl", n, []
+    for line in map(json.loads, results.read_text().splitlines()):
+        if line["prompt_name"].startswith(kind) and left:
+            line["objective_pass"], left = False, left - 1
+            line["tool_invocations"] = [{"name": "free", "channel": "native"}] if calls else []
+        lines.append(json.dumps(line))
+    results.write_text("\n".join(lines) + "\n")
+    return decide(gather_evidence([path], load_prices())[0], Policy())
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "told"),
+    [
+        (RESTRAINT, 9, "not fit as main agent; restraint 0 of 9 (at most 30%, needs 70%)"),
+        (TASK, 9, "not fit as main agent; tasks done 0 of 9 (at most 30%, needs 50%)"),
+        (RESTRAINT, 2, "cannot tell yet whether fit as main agent; restraint 7 of 9"),
+    ],
+)
+def test_who_is_not_shown_to_be_fit_gets_no_tools_that_act(tmp_path: Path, kind: str, n: int, told: str) -> None:
+    """However sure its Tier 1 is; what stands against it is said in one sentence."""
+    path = MeasuredRun([QWEN], for_subagents=True).write(tmp_path)
+    routing = openclaw_routing(with_failures(path, kind, n))
+    assert "group:runtime" in routing.settings["tools"]["byProvider"]["ollama/qwen3:8b"]["deny"]
+    assert "subagents" not in routing.settings["agents"]["defaults"]
+    assert routing.notes[0].startswith("ollama_openai:qwen3:8b is placed without the tools that act: ")
+    assert told in routing.notes[0]
+
+
+def test_one_call_too_many_is_told_and_denies_nothing(tmp_path: Path) -> None:
+    """Restraint is shown by 29 of 30, and the summary recommends it; so does the routing, with the caution."""
+    path = MeasuredRun([QWEN], for_subagents=True, n_beside=30).write(tmp_path)
+    routing = openclaw_routing(with_failures(path, RESTRAINT, 1, calls=True))
+    assert "tools" not in routing.settings and "subagents" in routing.settings["agents"]["defaults"]
+    told = "a caution stands; it called a tool in 1 of 30 answers where none was wanted"
+    assert routing.notes[0] == f"ollama_openai:qwen3:8b is placed: {told}"
+
+
+def test_who_is_fit_goes_before_who_is_not(tmp_path: Path) -> None:
+    """A fast model that calls tools where none is wanted does not become primary beside one that is fit."""
+    rash = replace(QWEN, target=Target("ollama_openai", "rash"), text_passes=10, e2e_ms=100)
+    path = MeasuredRun([rash, QWEN], for_subagents=True).write(tmp_path)
+    decision = with_failures(path, RESTRAINT, 9)
+    assert [one.evidence.target.model for one in decision.standings] == ["qwen3:8b", "rash"]
+    assert openclaw_routing(decision).settings["agents"]["defaults"]["model"] == {
+        "primary": "ollama/qwen3:8b",
+        "fallbacks": ["ollama/rash"],
+    }
+
+
+def test_a_place_on_thin_evidence_says_so(tmp_path: Path) -> None:
+    """Three prompts without a tool: a primary, the tools that act denied, and a note of what was not measured."""
+    path = MeasuredRun([QWEN], n_text=3, n_tool=0).write(tmp_path)
+    decision = decide(gather_evidence([path], load_prices())[0], Policy())
+    routing = openclaw_routing(decision)
+    assert "group:runtime" in routing.settings["tools"]["byProvider"]["ollama/qwen3:8b"]["deny"]
+    told = "cannot tell yet whether fit as main agent; not measured: native calls, right arguments, restraint and tasks"
+    assert routing.notes[0] == f"ollama_openai:qwen3:8b is placed without the tools that act: {told}"
+    assert litellm_config(decision).notes[0] == f"ollama_openai:qwen3:8b is placed: {told}"
 
 
 def test_latest_is_no_name_of_its_own_to_ollama(tmp_path: Path) -> None:
@@ -137,6 +227,18 @@ def test_a_key_is_named_and_never_written(tmp_path: Path) -> None:
     model = replace(QWEN, target=Target("my gateway/é", "m"), settings=mine)
     provider = openclaw_routing(decision_of(tmp_path, model)).settings["models"]["providers"]["my-gateway"]
     assert provider["apiKey"] == {"source": "env", "provider": "default", "id": "MY_KEY"}
+
+
+def test_anthropics_own_api_is_openclaws_own_provider(tmp_path: Path) -> None:
+    """A model measured at Anthropic's address needs no declaration, only its name."""
+    settings = {
+        "type": "anthropic_messages",
+        "base_url": "https://api.anthropic.com",
+        "api_key_env": "ANTHROPIC_API_KEY",
+    }
+    claude = replace(QWEN, target=Target("anthropic_messages", "claude-haiku-4-5"), settings=settings)
+    patch = openclaw_routing(decision_of(tmp_path, claude)).settings
+    assert patch["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-haiku-4-5" and "models" not in patch
 
 
 def test_one_model_at_two_thinking_levels_is_routed_once(tmp_path: Path) -> None:
@@ -222,7 +324,7 @@ def test_a_tool_the_user_denied_stays_denied(tmp_path: Path) -> None:
     patch = openclaw_routing(decision).settings
     by_provider = merge_patch(before, patch)["tools"]["byProvider"]
     assert by_provider["ollama/llama3.2:3b"]["deny"] == ["*"]
-    assert by_provider["ollama/qwen3:8b"]["deny"] == ["exec"]
+    assert by_provider["ollama/qwen3:8b"]["deny"][0] == "exec"
     assert any("denies it tools (exec)" in words for words in find_conflicts(before, patch))
     browser = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["browser"]}}}}
     denied = merge_patch(browser, patch)["tools"]["byProvider"]["ollama/llama3.2:3b"]["deny"]
@@ -247,8 +349,10 @@ def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) ->
 
 def test_whoever_is_named_is_declared(tmp_path: Path) -> None:
     """A subagent's model that is not the primary is declared too, or OpenClaw could not reach it."""
+    lax = {"main agent": Job(needs=["answers"], weighs={"answers": 1})}
+    run = MeasuredRun([LLAMA, QWEN], for_subagents=True, jobs=lax).write(tmp_path)
     policy = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0)
-    patch = openclaw_routing(decision_of(tmp_path, LLAMA, QWEN, policy=policy, for_subagents=True)).settings
+    patch = openclaw_routing(decide(gather_evidence([run], load_prices())[0], policy)).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/llama3.2:3b"
     assert patch["agents"]["defaults"]["subagents"]["model"]["primary"] == "ollama/qwen3:8b"
     assert "qwen3:8b" in [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]]
@@ -325,7 +429,8 @@ def test_a_whole_patch(tmp_path: Path) -> None:
         "tools that act denied: not sure to be Tier 1",
         "all tools denied: not sure to be Tier 2 or better",
     ]
-    (note,) = routing.notes
+    fallback, note = routing.notes
+    assert fallback.startswith("ollama_openai:llama3.2:3b is placed without the tools that act: cannot tell yet")
     assert note.startswith("embedded:smollm2-135m is not routed: measured on the embedded server")
 
 
@@ -373,6 +478,8 @@ def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
         ("Anthropic", {}, ("anthropic-2", "openai-completions", "ollama-local")),
         ("é", {}, ("provider", "openai-completions", "ollama-local")),
         ("Lab 7", {"type": "openai_responses"}, ("lab-7", "openai-responses", "ollama-local")),
+        ("ollama", {"type": "ollama"}, ("ollama", "ollama", "ollama-local")),
+        ("mine", {"type": "anthropic_messages"}, ("mine", "anthropic-messages", "ollama-local")),
         ("far", {"base_url": "https://far.example.com/v1"}, ("far", "openai-completions", None)),
         ("odd", {"api_key_env": "not a name"}, ("odd", "openai-completions", "ollama-local")),
     ],

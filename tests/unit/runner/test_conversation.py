@@ -9,7 +9,6 @@ from typing import Any
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call
 from clawgauge.records import Attempt, ToolInvocation
-from clawgauge.runner.record import Asked
 from clawgauge.runner.target import converse
 from clawgauge.timeline import Completion
 
@@ -20,21 +19,21 @@ def called(command: str) -> ToolInvocation:
     return ToolInvocation(name="exec", arguments={"command": command}, channel="native")
 
 
-def turn(text: str = "", *calls: ToolInvocation, failure: CallFailure | None = None, **seen: Any) -> Asked:
+def turn(text: str = "", *calls: ToolInvocation, failure: CallFailure | None = None, **seen: Any) -> Completion:
     """One turn that took 100 ms, started one second after the last."""
     status = "ok" if failure is None else failure.status
     attempt = Attempt(status=status, failure_type=failure and failure.failure_type, e2e_ms=100)  # type: ignore[arg-type]
-    completion = Completion(text=text, native_calls=list(calls), started=True, e2e_ns=100_000_000, **seen)
-    return Asked(completion, failure, 100_000_000, 1_000, 1_100, [attempt], 5)
+    asking: Any = {"started_at_ms": 1_000, "ended_at_ms": 1_100, "attempts": [attempt], "lag_ns": 5, "failure": failure}
+    return Completion(text=text, native_calls=list(calls), started=True, e2e_ns=100_000_000, **seen, **asking)
 
 
 def play(
-    *turns: Asked, max_turns: int = 8, execute: Callable[[ToolInvocation], str] | None = None, **call: Any
-) -> tuple[Asked, list[Call]]:
+    *turns: Completion, max_turns: int = 8, execute: Callable[[ToolInvocation], str] | None = None, **call: Any
+) -> tuple[Completion, list[Call]]:
     """Converse with a model that takes these turns; also what it was asked each time."""
     script, asked = iter(turns), []
 
-    async def ask(call: Call) -> Asked:
+    async def ask(call: Call) -> Completion:
         asked.append(call)
         return next(script)
 
@@ -56,7 +55,7 @@ def test_a_world_that_breaks_ends_the_task() -> None:
 
     done, asked = play(turn("", called("a")), turn("never asked"), execute=broken)
     assert len(asked) == 1 and done.failure is not None and done.failure.failure_type == "exception"
-    assert done.completion.transcript is not None and done.completion.transcript[0].calls
+    assert done.transcript is not None and done.transcript[0].calls
 
 
 def test_times_are_the_first_turns_and_sums_are_sums() -> None:
@@ -64,16 +63,15 @@ def test_times_are_the_first_turns_and_sums_are_sums() -> None:
     first = {"ttft_ns": 7, "ttfa_ns": 8, "connect_ns": 9, "input_tokens": 10, "output_tokens": 3, "cost_usd": 0.5}
     last = {"ttft_ns": 1, "ttfa_ns": 1, "connect_ns": None, "input_tokens": 20, "output_tokens": 4, "cost_usd": 0.25}
     done, _ = play(turn("", called("a"), **first), turn("ok", **last))
-    whole = done.completion
-    assert (whole.ttft_ns, whole.ttfa_ns, whole.connect_ns) == (7, 8, 9)
-    assert (whole.input_tokens, whole.output_tokens, whole.cost_usd) == (30, 7, 0.75)
-    assert done.e2e_ns == whole.e2e_ns == 200_000_000 and done.lag_ns == 5
+    assert (done.ttft_ns, done.ttfa_ns, done.connect_ns) == (7, 8, 9)
+    assert (done.input_tokens, done.output_tokens, done.cost_usd) == (30, 7, 0.75)
+    assert done.e2e_ns == 200_000_000 and done.lag_ns == 5
 
 
 def test_a_count_that_is_not_whole_is_not_given() -> None:
     """Where one turn tells no tokens the sum would be too small, so there is none."""
     done, _ = play(turn("", called("a"), input_tokens=10), turn("ok"))
-    assert done.completion.input_tokens is None
+    assert done.input_tokens is None
 
 
 def test_a_forced_call_is_forced_once() -> None:
@@ -85,4 +83,4 @@ def test_a_forced_call_is_forced_once() -> None:
 def test_dropped_tools_are_told_from_the_first_turn() -> None:
     """The sum of a task's tokens would hide that its tools never reached the model; the first turn's count does not."""
     done, _ = play(turn("", called("a"), input_tokens=20), turn("ok", input_tokens=5_000))
-    assert [warning.partition(":")[0] for warning in done.completion.warnings] == ["tools_dropped"]
+    assert [warning.partition(":")[0] for warning in done.warnings] == ["tools_dropped"]

@@ -15,14 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clawgauge.checks import judge_answer
+from clawgauge.checks import LONG_CHARS, judge_answer
 from clawgauge.records import Prompt, ToolInvocation
-from clawgauge.runner.judging import ASIDE_CHARS, Judge, JudgingFault, NotInTime
+from clawgauge.runner.judging import Judge, JudgingFault, NotInTime
 
 WAIT_S = 60.0
 # Minutes of detection.
 HOSTILE = "`` ` " * 6_000_000
-LONG = "x" * (ASIDE_CHARS + 1)
+LONG = "x" * (LONG_CHARS + 1)
 EFFECT = {"type": "effect", "expected_tools": ["touch"], "expect": [{"file": "/srv/new"}]}
 EXPECTED = {"type": "tool_invocation", "expected_tools": ["free"]}
 
@@ -88,7 +88,7 @@ def test_a_short_answer_starts_no_process(judge: Judge) -> None:
     """The usual answer is judged where it came in."""
     before = children()
     assert judge.judge(prompt_of({"type": "max_words", "value": 3}), "yes", []).objective_pass is True
-    judge.judge(prompt_of({"type": "noop"}), "x" * (ASIDE_CHARS - 10), [native("f", {})])
+    judge.judge(prompt_of({"type": "noop"}), "x" * (LONG_CHARS - 10), [native("f", {})])
     assert children() == before
 
 

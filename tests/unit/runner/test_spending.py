@@ -8,13 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, create_provider
 from clawgauge.records import Price, Prompt, Target
 from clawgauge.runner.agenda import CostBudget, make_agenda
+from clawgauge.runner.attempts import Spending
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.timeline import Completion
 from support.command import read_records
 from support.plans import plan_of
 from support.rows import every_row
@@ -139,3 +143,17 @@ def test_what_no_record_tells_is_kept_for_the_next_stretch(tmp_path: Path) -> No
     recorded = sum(record["cost_usd"] or 0.0 for record in read_records(folder))
     assert recorded < sum(shop.bills)
     assert budget.unrecorded_usd + recorded >= sum(shop.bills) - 1e-6
+
+
+def test_thinking_that_comes_on_top_of_the_answer_is_foreseen() -> None:
+    """Anthropic's thinking has tokens of its own, and they are billed: the money set aside is for both."""
+
+    async def held(level: str | None) -> float:
+        provider = create_provider(ProviderSettings("a", "anthropic_messages", "http://127.0.0.1:1"))
+        budget = CostBudget(1_000.0)
+        spending, call = Spending(budget, PRICE, provider.most_output), Call("m", "x", None, level, max_tokens=100)
+        spending.settle(("s", "p", 0), call, Completion(input_tokens=1, output_tokens=1), None)
+        await spending.admit(("s", "p", 1), call)
+        return budget.held["s", "p", 1]
+
+    assert asyncio.run(held("high")) - asyncio.run(held(None)) == pytest.approx(16_384 * PRICE.output / 1e6)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.stats.proportions import binomial_cdf, wilson_interval
-from clawgauge.stats.tiers import DECIDED_LEVEL, clean_passes_needed, is_decided, point_tier, tier_posterior
+from clawgauge.stats.tiers import DECIDED_LEVEL, clean_passes_needed, point_tier, tier_posterior
 
 from .stats_vectors import VECTORS, close
 
@@ -71,8 +71,8 @@ def test_how_often_the_point_tier_misleads(rate, n, expected):
 def test_thirteen_clean_passes_decide_tier_1_from_nothing():
     """Twelve straight passes are provisional, thirteen are decided; and the other levels of the reference agree."""
     assert clean_passes_needed(0, 0) == VECTORS["n_all_pass"]["uniform_allpass_P(p>=.8)>=0.95"] == 13
-    assert not is_decided(tier_posterior(12, 12))
-    assert is_decided(tier_posterior(13, 13))
+    assert max(tier_posterior(12, 12)) < DECIDED_LEVEL
+    assert max(tier_posterior(13, 13)) >= DECIDED_LEVEL
     for level in (0.9, 0.99):
         first = next(n for n in range(100) if tier_posterior(n, n)[0] >= level)
         assert first == VECTORS["n_all_pass"][f"uniform_allpass_P(p>=.8)>={level}"]
@@ -90,8 +90,8 @@ def test_needed_is_the_first_that_decides(n, data):
 
 def test_a_tier_can_be_decided_at_the_bottom_too():
     """Six failures of six settle Tier 3; six passes of six settle nothing."""
-    assert is_decided(tier_posterior(0, 6))
-    assert not is_decided(tier_posterior(6, 6))
+    assert max(tier_posterior(0, 6)) >= DECIDED_LEVEL
+    assert not max(tier_posterior(6, 6)) >= DECIDED_LEVEL
 
 
 def test_a_decided_tier_is_the_point_tier():
@@ -100,7 +100,7 @@ def test_a_decided_tier_is_the_point_tier():
     for n in range(1, 121):
         for k in range(n + 1):
             posterior = tier_posterior(k, n)
-            if is_decided(posterior):
+            if max(posterior) >= DECIDED_LEVEL:
                 decided += 1
                 assert posterior.index(max(posterior)) + 1 == point_tier(k, n)
     assert decided > 1000

@@ -17,7 +17,7 @@ from clawgauge.checks import Judgement, judge_answer
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.suites import load_suite
 from clawgauge.suites.load import prompts_sha256
-from clawgauge.world import World
+from clawgauge.world.world import World
 from support.rows import every_row
 from support.slow_rest import slow_rest
 from support.task_models import Way, read_ways

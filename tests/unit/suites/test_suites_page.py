@@ -33,6 +33,14 @@ def test_toolbox_example_loads(tmp_path: Path) -> None:
     assert [tool["function"]["name"] for tool in first.tools] == ["get_weather", "exec"]
 
 
+def test_conversation_example_loads(tmp_path: Path) -> None:
+    """The example of a conversation can be pasted: two results in their order, and the context's system text."""
+    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[contexts." in text), encoding="utf-8")
+    (prompt,) = load_suite(str(tmp_path / "example.toml")).prompts
+    assert [message.role for message in prompt.messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert prompt.system == "You keep four servers alive."
+
+
 def test_every_key_is_on_the_page() -> None:
     """The tables name each key of a suite and of a prompt that the loader takes."""
     told = {key for row in re.findall(r"^\| (`[^|]+`) \|", PAGE, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}

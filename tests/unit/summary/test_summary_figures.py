@@ -132,7 +132,7 @@ def test_cells_never_recorded_still_count_as_scheduled(tmp_path):
     first, second = summarize_folder(write_run(tmp_path / "run", [record("P0"), record("P1")], config=plan)).models
     assert (first.n_total, first.n_scheduled_judged, first.pass_rate_scheduled) == (2, 8, 0.25)
     assert first.objective_pass_rate == 1.0
-    assert any("6 of 8 scheduled cells are not recorded" in text for text in first.warnings)
+    assert any("6 of 8 planned prompts were never asked" in text for text in first.warnings)
     assert (second.model, second.n_total, second.n_scheduled_judged, second.pass_rate_scheduled) == (
         "never:1b",
         0,

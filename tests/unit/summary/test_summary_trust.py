@@ -232,7 +232,7 @@ def test_cells_asked_after_all_are_not_left_out(tmp_path):
     assert filled.tool_use.ci95 is not None
     cut_short = stopped_run(tmp_path / "cut", 10, decided(7), decided(4))
     assert (cut_short.n_not_needed, cut_short.n_scheduled, cut_short.n_total) == (4, 17, 11)
-    assert any("6 of 17 scheduled cells are not recorded" in text for text in cut_short.warnings)
+    assert any("6 of 17 planned prompts were never asked" in text for text in cut_short.warnings)
 
 
 def test_repeats_that_a_search_left_out_are_no_early_stop(tmp_path):
@@ -257,7 +257,7 @@ def test_a_spent_budget_is_the_reason_given(tmp_path):
     plan = config([prompt(f"P{i}") for i in range(5)])
     group = only(write_run(tmp_path / "run", [record("P0"), record("P1")], config=plan, events=[event]))
     (note,) = group.warnings
-    assert note.startswith("3 of 5 scheduled cells are not recorded: the budget was spent (max_calls 2)")
+    assert note.startswith("3 of 5 planned prompts were never asked: the budget was spent (max_calls 2)")
 
 
 def test_suites_count_what_was_scheduled_and_what_timed_out(tmp_path):

@@ -9,6 +9,7 @@ from clawgauge.reports.answer import choose, describe_jobs, describe_models, des
 from clawgauge.reports.document import Commands
 from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
+from clawgauge.verdict.jobs import hold_to
 from support.rows import every_row
 from support.written_runs import MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 from unit.summary.run_folders import write_subagent_run
@@ -52,9 +53,9 @@ def test_what_nobody_measured_cannot_be_told_and_the_run_that_would_is_named(tmp
 
 def test_one_run_is_proposed_for_all_that_is_not_known(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
-    (command,) = [part for part in describe_next(summary) if isinstance(part, Commands)]
+    (command,) = [part for part in describe_next(summary.jobs) if isinstance(part, Commands)]
     targets = [f"-t {PROVIDER}:a \\", f"-t {PROVIDER}:b \\"]
-    suites = ["-s native_tools -s restraint -s agentic \\", "-s long_context"]
+    suites = ["-s native_tools -s restraint -s agentic \\", "-s core -s long_context"]
     assert command.lines == ["clawgauge run \\", *targets, *suites]
 
 
@@ -62,8 +63,22 @@ def test_models_that_could_be_equally_good_are_called_a_tie(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
     (job,) = [job for job in summary.jobs if job.job == "structured data"]
     assert [one.tie for one in job.ranking] == [True, True]
-    (choice,) = [choice for choice in choose(summary) if choice.job == "structured data"]
+    (choice,) = [choice for choice in choose(summary.jobs) if choice.job == "structured data"]
     assert choice.use == "a or b" and choice.why.startswith("a tie: ")
+
+
+def test_the_best_of_a_tie_is_named_first(tmp_path):
+    """By the job's own figures, whoever stands higher in the others; those decide between equals."""
+    job = {"needs": [], "prompts": ["core"], "weighs": {"latency": 1}}
+    times_ms = {"a": 120, "b": 110, "c": 100}
+    folder = json_run(tmp_path / "run", dict.fromkeys("abc", 10), times_ms=times_ms, jobs={"quick": job})
+    (choice,) = [choice for choice in choose(summarize_folder(folder).jobs) if choice.job == "quick"]
+    assert choice.use == "c, b or a" and choice.why == "a tie: p95 100 ms"
+    folder = json_run(
+        tmp_path / "alike", dict.fromkeys("abc", 10), times_ms={"a": 9000, "b": 9000, "c": 100}, jobs={"quick": job}
+    )
+    (choice,) = [choice for choice in choose(summarize_folder(folder).jobs) if choice.job == "structured data"]
+    assert choice.use == "c, a or b"
 
 
 def test_who_is_surely_better_stands_first_alone(tmp_path):
@@ -112,6 +127,27 @@ def test_a_model_of_somebody_elses_is_no_fallback_without_a_network(tmp_path):
     assert (far.fit, far.why) == ("no", "not on your own machines")
 
 
+def test_who_wants_a_key_may_pass_calls_on(tmp_path):
+    """A gateway on this machine is not known to answer without a network; nor is it free of charge."""
+    gateway = {PROVIDER: {"type": "openai_chat", "base_url": "http://127.0.0.1:4000/v1", "api_key_env": "KEY"}}
+    jobs = verdicts(json_run(tmp_path / "run", {MODEL: 10}, providers=gateway))
+    offline, data = (jobs[name].ranking[0] for name in ("offline fallback", "structured data"))
+    assert (offline.fit, offline.why) == ("cannot_tell", "it wants a key, so it may pass calls on to another machine")
+    assert data.why.endswith("cost unknown")
+
+
+def test_what_a_job_lacks_is_asked_together_with_all_it_needs(tmp_path):
+    """Tasks alone are wanting; a run of tasks alone would not show the rest."""
+    job = verdicts(write_subagent_run(tmp_path / "run", tasks=(2, 2)))["subagent with full tools"]
+    assert job.ranking[0].fit == "cannot_tell" and job.suites == ["native_tools", "restraint", "agentic"]
+    assert job.needs == f"clawgauge run -t {PROVIDER}:{MODEL} -s native_tools -s restraint -s agentic"
+
+
+def test_what_falls_just_short_does_not_read_as_enough():
+    need = hold_to(0.7, "restraint", "restraint", 18, 20, (0.6990, 0.97))
+    assert need.met == "cannot_tell" and need.why == "restraint 18 of 20 (at least 69.9%, needs 70%)"
+
+
 def test_a_server_that_was_down_is_fit_for_nothing(tmp_path):
     records = [unanswered(f"P{n}", "connection_refused") for n in range(N_JSON)]
     prompts = [prompt(f"P{n}", category="json") for n in range(N_JSON)]
@@ -131,7 +167,7 @@ def test_repeats_of_few_prompts_are_not_many_prompts(tmp_path):
 def test_every_job_has_an_answer_on_the_first_screen(tmp_path):
     """For each job a model, or that it cannot be told yet, in eighty columns and within two dozen lines."""
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 9, "c": 3, "d": 10, "e": 0}))
-    text = as_text([describe_models(summary), describe_jobs(summary)], 80)
+    text = as_text([describe_models(summary.models, summary.jobs), describe_jobs(summary.jobs)], 80)
     assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) <= 24
     for job in summary.jobs:
         assert job.job in text

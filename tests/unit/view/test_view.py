@@ -122,9 +122,11 @@ def test_nothing_can_be_changed(view: View, method: str) -> None:
 
 
 def test_every_run_is_listed_with_its_answer(view: View) -> None:
+    """And before them what all of them say, each model by the newest run that can tell."""
     page = view.ask("/").body
     for words in ("before", "after", "main agent", "structured data", "cannot tell yet"):
         assert words in page
+    assert "each model by its newest run that can tell" in page.partition("<form")[0]
 
 
 def test_pages_may_load_nothing_from_elsewhere(view: View) -> None:

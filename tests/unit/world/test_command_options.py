@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clawgauge.world import World
 from clawgauge.world.commands import COMMANDS, Call
 from clawgauge.world.commands.call import Options
+from clawgauge.world.world import World
 
 SPEC: dict[str, Any] = {
     "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b.log": "x", "/tmp/crontab": "0 1 * * * /x\n"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawgauge.world import World
+from clawgauge.world.world import World
 
 
 def test_tool_fails_its_first_calls_and_then_works() -> None:

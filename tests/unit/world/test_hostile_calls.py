@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawgauge.world import TOOL_NAMES, ToolAnswer, World
-from clawgauge.world.world import MAX_ANSWER_BYTES, MAX_CALLS
+from clawgauge.world import TOOL_NAMES, ToolAnswer
+from clawgauge.world.world import MAX_ANSWER_BYTES, MAX_CALLS, World
 
 SPEC: dict[str, Any] = {
     "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b c.log": "x" * 2_000, "/srv/big": {"size": "18G"}},

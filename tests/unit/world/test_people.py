@@ -12,7 +12,7 @@ from clawgauge.checks import judge_answer
 from clawgauge.errors import SuiteError
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.suites import load_suite
-from clawgauge.world import World
+from clawgauge.world.world import World
 
 REPLIES = [
     {"from": "user", "contains": ["a.img", "b.img"], "lacks": "base.img", "text": "Yes, both."},

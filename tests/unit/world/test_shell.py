@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from clawgauge.world import World, engine
+from clawgauge.world import engine
+from clawgauge.world.world import World
 
 FILES = {
     "/srv/log": "b ERROR one\na ok\nc ERROR two\nb ERROR one\n",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.world import World
+from clawgauge.world.world import World
 
 DATA = Path(__file__).parents[2] / "data" / "shell"
 TREE = json.loads((DATA / "tree.json").read_text("utf-8"))

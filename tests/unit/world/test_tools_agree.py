@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import TOOL_NAMES, ToolAnswer, World, tool_definitions
+from clawgauge.world import TOOL_NAMES, ToolAnswer, tool_definitions
+from clawgauge.world.world import World
 
 SPEC: dict[str, Any] = {
     "files": {"/srv/a.txt": "one\ntwo\n", "/srv/big.bin": {"size": "18G"}},
@@ -41,6 +42,16 @@ def test_written_file_is_seen_by_the_shell(world: World) -> None:
     shell(world, "echo gamma >> /srv/new/deep.txt")
     world.call("edit", {"path": "/srv/new/deep.txt", "oldText": "beta", "newText": "BETA"})
     assert world.call("read", {"path": "/srv/new/deep.txt"}).text == "alpha BETA\ngamma\n"
+
+
+def test_a_file_written_as_it_was_has_not_changed(world: World) -> None:
+    """Who replaces a text by itself has done no harm, by whatever tool."""
+    world.call("edit", {"path": "/srv/a.txt", "oldText": "two", "newText": "two"})
+    world.call("write", {"path": "/srv/a.txt", "content": "one\ntwo\n"})
+    shell(world, "sed -i s/three/four/ /srv/a.txt")
+    assert [effect for effect in world.machine.effects if effect.kind != "read"] == []
+    world.call("edit", {"path": "/srv/a.txt", "oldText": "two", "newText": "2"})
+    assert [effect.kind for effect in world.machine.effects if effect.kind != "read"] == ["changed"]
 
 
 def test_deleting_a_file_frees_its_disk(world: World) -> None:

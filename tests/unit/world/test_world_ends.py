@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from clawgauge.world import World
 from clawgauge.world.files import FileTree
 from clawgauge.world.machine import Machine
+from clawgauge.world.world import World
 
 LINES = ("echo one > /srv/f", "sed -i s/one/two/ /srv/f", "sudo cat /srv/f", "nohup ls /srv")
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import SuiteError
-from clawgauge.world import World, check_world
+from clawgauge.world.machine import check_world
+from clawgauge.world.world import World
 
 
 @pytest.mark.parametrize(

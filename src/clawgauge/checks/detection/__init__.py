@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import split_thinking
 from clawgauge.checks.detection.formats import find_structured
-from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
 from clawgauge.checks.detection.shell import NOT_NEW_LINE, Call, Find, Vocabulary
 from clawgauge.records import ToolInvocation
@@ -19,16 +19,15 @@ Step = Callable[[str, Vocabulary], Iterable[Find]]
 STEPS: tuple[Step, ...] = (find_structured, find_markers, find_fenced, find_inline_code, find_prompts, find_quoted)
 # No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.
 BLANK = "\0"
-_LINE_BREAK = lazy_pattern(r"\r\n?")
+_LINE_BREAK = re.compile(r"\r\n?")
 # Every step starts at one of these, and plain prose has none of them: an apostrophe within a word opens nothing.
-_MARK = lazy_pattern(r"[<\[{`~$#\"'“‘](?<!\w')")
+_MARK = re.compile(r"[<\[{`~$#\"'“‘](?<!\w')")
 
 
 def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.maxsize) -> list[ToolInvocation]:
     """The calls written in `text` outside thinking, in the order of the text, repeats kept. Never raises; linear time.
 
-    `expected` names the tools the prompt is about: a word that could be prose counts more readily if it is one of them.
-    With a `limit`, the first so many calls; what is behind them costs neither time nor memory.
+    What could be prose counts more readily if it is `expected`. What is behind the first `limit` calls costs nothing.
     """
     if _MARK.search(text) is None:
         return []
@@ -45,13 +44,10 @@ def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.ma
 def take_calls(text: str, finds: Iterable[Find], limit: int) -> tuple[str, list[Call]]:
     """The calls of a step, and the text left for the next one: every find blanked, line breaks kept in their places.
 
-    Once `limit` calls are found the text ends with their line: whatever comes behind it could not be among the first
-    `limit` calls of the answer. Finds are used as they come and none is kept, for an answer may hold millions.
+    Finds are used as they come and none is kept: an answer may hold millions. With the `limit` the text ends.
     """
-    left = io.StringIO()
-    calls: list[Call] = []
-    kept_until = 0
-    text_end = len(text)
+    left, calls = io.StringIO(), list[Call]()
+    kept_until, text_end = 0, len(text)
     for find in finds:
         left.write(text[kept_until : find.start])
         used = text[find.start : find.end]

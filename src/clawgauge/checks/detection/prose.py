@@ -12,29 +12,22 @@ from itertools import chain, pairwise
 import msgspec
 
 from clawgauge.checks.detection import shell
-from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.checks.detection.shell import Call, Command, Find, Vocabulary, mention, read_commands, split_segments
 from clawgauge.records import ToolInvocation
 
 _PROMPT_LEAD = r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
-_USER_AT_HOST = (
-    r"\[?[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9_.-]{1,64}"
-    r"(?::[ \t]?[^\s$#\]]{0,200}|[ \t]+[~/][^\s$#\]]{0,200}|[ \t]+[^\s$#\]]{1,200}(?=\]))?"
-    r"(?:[ \t]+\([^()\s]{1,80}\))?\]?[ \t]?"
-)
+_WHERE = r"(?::[ \t]?[^\s$#\]]{0,200}|[ \t]+[~/][^\s$#\]]{0,200}|[ \t]+[^\s$#\]]{1,200}(?=\]))?"
+_AT_HOST = rf"\[?[A-Za-z0-9_.+-]{{1,64}}@[A-Za-z0-9_.-]{{1,64}}{_WHERE}(?:[ \t]+\([^()\s]{{1,80}}\))?\]?[ \t]?"
 _BARE_SHELL = r"(?:ba|z|k|da)?sh-[0-9][0-9.]{0,10}"
 _DIRECTORY = r"[~/][A-Za-z0-9_./~-]{0,200}[ \t]?"
-_PROMPT = lazy_pattern(
-    rf"^{_PROMPT_LEAD}(?:(?P<shell>{_USER_AT_HOST}|{_BARE_SHELL})[$#]|(?:{_DIRECTORY})?\$|(?P<hash>\#))[ \t]+(?=\S)"
-    r"|(?<=[\s(\[{<:=,>|\"'“‘*])(?P<midline>\$)[ \t]+(?=\S)",
-    re.MULTILINE,
+_PROMPT = re.compile(
+    rf"(?m)^{_PROMPT_LEAD}(?:(?P<shell>{_AT_HOST}|{_BARE_SHELL})[$#]|(?:{_DIRECTORY})?\$|(?P<hash>\#))[ \t]+(?=\S)"
+    r"|(?<=[\s(\[{<:=,>|\"'“‘*])(?P<midline>\$)[ \t]+(?=\S)"
 )
 _CLOSING_QUOTE = {'"': '"', "'": "'", "“": "”", "‘": "’"}
 
 
 class Prompt(msgspec.Struct, frozen=True, gc=False):
-    """A possible prompt: where it starts, and the span of the text behind it."""
-
     start: int
     command_start: int
     end: int
@@ -61,13 +54,11 @@ def scan_prompts(text: str) -> Iterator[Prompt]:
 def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for prompt in scan_prompts(text):
         commands = read_prompt(text, prompt, vocabulary)
-        calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
-        if calls:
+        if calls := [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]:
             yield Find(prompt.start, prompt.end, calls)
 
 
 def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Command]:
-    """The commands behind a prompt, none where it is no prompt after all."""
     segments = split_segments(text[prompt.command_start : prompt.end], prompt.command_start)
     first, name = shell.first_word(segments)
     if prompt.midline:
@@ -97,24 +88,20 @@ def drop_prompt(code: str) -> str:
 
 
 def _first_of(mark: str, text: str, start: int, end: int) -> int:
-    """Where `mark` first stands in that stretch of `text`, or the stretch's end."""
     place = text.find(mark, start, end)
     return place if place >= 0 else end
 
 
-_LINE = lazy_pattern(r"[^\n]+")
-_HERE_DOCUMENT = lazy_pattern(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
+_LINE = re.compile(r"[^\n]+")
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
 
 
 def scan_session(script: str) -> list[Prompt]:
-    """The prompts that open a line of a recorded session."""
     return [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
 
 
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
-    """Every command of a shell script or of a recorded session."""
-    prompts = scan_session(script)
-    if not prompts:
+    if not (prompts := scan_session(script)):
         return read_commands(split_segments(_without_here_documents(script)), vocabulary)
     lines = (split_segments(script[prompt.command_start : prompt.end], prompt.command_start) for prompt in prompts)
     return [command for segments in lines for command in read_commands(segments, vocabulary)]
@@ -122,8 +109,7 @@ def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
 
 def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
     """Prompts, and lines that look like commands; beside a prompt, where the rest may be output, only known ones."""
-    commands: list[Command] = []
-    prompt_ends: list[int] = []
+    commands, prompt_ends = list[Command](), list[int]()
     for prompt in scan_prompts(block):
         if found := read_prompt(block, prompt, vocabulary):
             commands += found
@@ -163,23 +149,21 @@ def _without_here_documents(script: str) -> str:
 
 
 _FENCE_LEAD = r"[ \t>]*+(?:(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)?"
-_FENCE_OPENING = lazy_pattern(
+_FENCE_OPENING = re.compile(
     rf"^{_FENCE_LEAD}(?P<tildes>~~~+)(?P<tilde_info>[^\n]*)$|(?<!`)(?P<ticks>```+)(?P<tick_info>[^`\n]*)$", re.MULTILINE
 )
-_LEAD_ONLY = lazy_pattern(_FENCE_LEAD)
-_ONE_WORD = lazy_pattern(r"[A-Za-z0-9_+#.-]*[ \t]*")
-_TICK_RUN = lazy_pattern(r"`+")
+_LEAD_ONLY = re.compile(_FENCE_LEAD)
+_ONE_WORD = re.compile(r"[A-Za-z0-9_+#.-]*[ \t]*")
+_TICK_RUN = re.compile(r"`+")
 # Models close a block at the end of its last line, too, rather than on a line of its own.
 _FENCE_CLOSING = {
-    "`": lazy_pattern(r"^[^`\n]*(?P<run>```+)[ \t]*$", re.MULTILINE),
-    "~": lazy_pattern(r"^[ \t>]*(?P<run>~~~+)[ \t]*$", re.MULTILINE),
+    "`": re.compile(r"^[^`\n]*(?P<run>```+)[ \t]*$", re.MULTILINE),
+    "~": re.compile(r"^[ \t>]*(?P<run>~~~+)[ \t]*$", re.MULTILINE),
 }
-_QUOTE_PREFIX = lazy_pattern(r"^[ \t]*+(?:>[ \t]?)++", re.MULTILINE)
+_QUOTE_PREFIX = re.compile(r"^[ \t]*+(?:>[ \t]?)++", re.MULTILINE)
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """One fenced block: its span with the fences, the span between them, its info word in lower case."""
-
     start: int
     body_start: int
     body_end: int
@@ -193,12 +177,9 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         body = text[block.body_start : block.body_end]
         if block.is_quoted:
             body = _QUOTE_PREFIX.sub(lambda prefix: " " * len(prefix[0]), body)
-        if not block.info:
-            commands = read_unlabelled(body, vocabulary)
-        elif block.info in vocabulary.lexicon.shell_info:
+        commands = [] if block.info else read_unlabelled(body, vocabulary)
+        if block.info in vocabulary.lexicon.shell_info:
             commands = read_script(body, vocabulary)
-        else:
-            commands = []
         yield Find(block.start, block.end, [mention(command, block.body_start) for command in commands])
 
 
@@ -230,11 +211,11 @@ def scan_blocks(text: str) -> Iterator[Block]:
         position = end
 
 
-_TWO_WORDS = lazy_pattern(r"([A-Za-z-]+)[ \t]+(\S+)")
-_CALL_SYNTAX = lazy_pattern(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
+_TWO_WORDS = re.compile(r"([A-Za-z-]+)[ \t]+(\S+)")
+_CALL_SYNTAX = re.compile(r"(?P<name>[A-Za-z_][^\s()]*)\((?P<arguments>.*)\);?", re.DOTALL)
 _OPERATORS = frozenset(("!=", ":=", "+=", "-=", "*=", "/=", "->", "<=", ">="))
-_COMPARISON = lazy_pattern(r"[<>] ?-?[0-9.]+%?")
-_HOST_AND_PORT = lazy_pattern(r".*:[0-9]+")
+_COMPARISON = re.compile(r"[<>] ?-?[0-9.]+%?")
+_HOST_AND_PORT = re.compile(r".*:[0-9]+")
 
 
 def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
@@ -298,10 +279,10 @@ def _is_invocation(command: Command, vocabulary: Vocabulary) -> bool:
     return not is_file and _HOST_AND_PORT.fullmatch(name) is None
 
 
-_MARKER_OPENING = lazy_pattern(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
-_MARKER_CLOSING = {True: lazy_pattern(r"</tool\s*>", re.IGNORECASE), False: lazy_pattern(r"\]")}
+_MARKER_OPENING = re.compile(r"(?P<tag><tool[ \t]*>)|\[[ \t]*tool[ \t]*:", re.IGNORECASE)
+_MARKER_CLOSING = {True: re.compile(r"</tool\s*>", re.IGNORECASE), False: re.compile(r"\]")}
 # Bounded, so that a text of nothing but openings is not read to its end at each of them.
-_FIRST_WORD = lazy_pattern(r"\s*(\S{1,300})(?!\S)")
+_FIRST_WORD = re.compile(r"\s*(\S{1,300})(?!\S)")
 
 
 def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
@@ -326,10 +307,8 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
             position = end
 
 
-_MARK = lazy_pattern(r"[\"'“”‘’\n]")
-_OPENS_AFTER = frozenset("([{<:=,>")
-_WORD_STARTS = frozenset("/~$_-")
-_STRAIGHT = frozenset("\"'")
+_MARK = re.compile(r"[\"'“”‘’\n]")
+_OPENS_AFTER, _WORD_STARTS, _STRAIGHT = "([{<:=,>", "/~$_-", "\"'"
 _OPENER_OF = {'"': '"', "'": "'", "”": "“", "’": "‘"}
 
 
@@ -342,16 +321,14 @@ def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         if sum(len(segment.words) for segment in segments) < 2 or not shell.is_command_like(segments, vocabulary):
             continue
         commands = read_commands(segments, vocabulary)
-        calls = [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]
-        if calls:
+        if calls := [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]:
             yield Find(start, end, calls)
             end_of_last = end
 
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:
     """Opening and closing marks that belong together, in order; of two opening marks of a kind, the newer counts."""
-    pairs: list[tuple[int, int]] = []
-    opened: dict[str, int] = {}
+    pairs, opened = list[tuple[int, int]](), dict[str, int]()
     for match in _MARK.finditer(text):
         at, mark = match.start(), match[0]
         if mark == "\n":
@@ -362,8 +339,7 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
         if mark == "\n":
             continue
         kind = _OPENER_OF.get(mark, mark)
-        before = text[at - 1 : at] or " "
-        after = text[at + 1 : at + 2] or " "
+        before, after = text[at - 1 : at] or " ", text[at + 1 : at + 2] or " "
         can_open = (mark in _STRAIGHT or mark == kind) and (before.isspace() or before in _OPENS_AFTER)
         is_apostrophe = mark in "'’" and before.isalnum() and after.isalnum()
         opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)

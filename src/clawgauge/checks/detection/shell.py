@@ -11,18 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from clawgauge.checks.detection.lazy_pattern import lazy_pattern
 from clawgauge.records import ToolInvocation
 
 _LEXICON = Path(__file__).parents[1] / "command_lexicon.json"
-_MAX_WORD_CHARS = 1024
-_MAX_NAME_CHARS = 128
-_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
-_RUNNABLE_PATH = lazy_pattern(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
-NOT_NEW_LINE = lazy_pattern(r"[^\n]")
-_NUMBER = lazy_pattern(
-    r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?"
-    r"|0[xX][0-9A-Fa-f]+"
+_MAX_WORD_CHARS, _MAX_NAME_CHARS = 1024, 128
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
+_RUNNABLE_PATH = re.compile(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
+NOT_NEW_LINE = re.compile(r"[^\n]")
+_NUMBER = re.compile(
+    r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?|0[xX][0-9A-Fa-f]+"
     r"|[0-9.]+(?:[kKMGTP]i?[bB]?|[bBsmhd]|[mun]s|[kMG]?[Hh]z|px|x)"
 )
 
@@ -46,8 +43,6 @@ def load_lexicon() -> Lexicon:
 
 
 class Vocabulary(NamedTuple):
-    """The lexicon and the tools one prompt expects, lower case."""
-
     lexicon: Lexicon
     expected: frozenset[str]
 
@@ -69,7 +64,6 @@ class Vocabulary(NamedTuple):
         return lowered in self.lexicon.function_words and not self.is_known(lowered)
 
     def is_shouted(self, word: str) -> bool:
-        """Whether `word` is in capitals, as constants and acronyms are, and no tool is expected by that name."""
         return word.isupper() and word.lower() not in self.expected
 
 
@@ -82,47 +76,38 @@ def read_name(word: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _read_short_name(word: str) -> str | None:
     path = _RUNNABLE_PATH.fullmatch(word) if "/" in word else None
-    if path:
-        word = path[1] or path[2]
-    word = word.rstrip(".")
-    if len(word) > _MAX_NAME_CHARS or word.endswith(":") or not _NAME.fullmatch(word):
-        return None
-    return word
+    word = (path[1] or path[2] if path else word).rstrip(".")
+    is_name = len(word) <= _MAX_NAME_CHARS and not word.endswith(":") and _NAME.fullmatch(word)
+    return word if is_name else None
 
 
 def is_number(word: str) -> bool:
-    """Whether `word` is a figure, with or without a unit, rather than a name."""
     return word[:1].isdigit() and _NUMBER.fullmatch(word) is not None
 
 
 # A lone pipe separates only with a space beside it (`local|premium` is one word); an ampersand next to an angle
 # bracket is part of a redirect. A quote that never closes is an apostrophe, an ordinary character.
-_TOKEN = lazy_pattern(
-    r"(?P<space>(?:[^\S\n]|\\\n)+)"
+_TOKEN = re.compile(
+    r"(?s)(?P<space>(?:[^\S\n]|\\\n)+)"
     r"|(?P<separator>\n|&&|\|\||;|\|&?(?=\s|\Z)|(?:(?<=\s)|\A)\|&?|(?<![<>&])&(?![>&]))"
     r"|(?P<comment>(?:(?<=[\s;])|\A)\#[^\n]*)"
-    r"""|(?P<piece>\\.|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'|[^\s\\"'|&;]++|.)""",
-    re.DOTALL,
+    r"""|(?P<piece>\\.|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'|[^\s\\"'|&;]++|.)"""
 )
-_SYNTAX = lazy_pattern(r"[\n|&;#\\\"']")
-_PLAIN_WORD = lazy_pattern(r"\S+")
-_ASSIGNMENT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_DURATION = lazy_pattern(r"[0-9.]+[smhd]?|[$].*")
+_SYNTAX = re.compile(r"[\n|&;#\\\"']")
+_PLAIN_WORD = re.compile(r"\S+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DURATION = re.compile(r"[0-9.]+[smhd]?|[$].*")
 # Words of the shell's own grammar: a command may follow some of them and never follows the others.
 _BEFORE_A_COMMAND = frozenset(("if", "then", "elif", "else", "while", "until", "do", "!", "{"))
 _NEVER_A_COMMAND = frozenset(("for", "case", "select", "function", "done", "fi", "esac", "in", "}"))
 
 
 class Word(msgspec.Struct, frozen=True, gc=False):
-    """One word with its place in the text it was read from."""
-
     at: int
     text: str
 
 
 class Segment(msgspec.Struct, gc=False):
-    """The words of one command, and whether its output is piped on."""
-
     words: list[Word] = []
     piped: bool = False
 
@@ -137,8 +122,6 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """One invocation and its place in the text."""
-
     at: int
     invocation: ToolInvocation
 
@@ -152,7 +135,6 @@ class Find(msgspec.Struct, frozen=True, gc=False):
 
 
 def mention(command: Command, offset: int = 0, channel: str = "mention") -> Call:
-    """A command seen in text that starts at `offset`."""
     name, arguments = command.name.lower(), command.arguments or None
     return Call(offset + command.at, ToolInvocation(name=name, arguments=arguments, channel=channel))
 
@@ -195,8 +177,7 @@ def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[C
 def _command_places(words: list[Word], vocabulary: Vocabulary) -> list[int]:
     wrappers = vocabulary.lexicon.wrappers
     expected_wrappers: dict[str, int] = {}
-    last_wrapper: int | None = None
-    index = _skip_assignments(words, 0)
+    last_wrapper, index = -1, _skip_assignments(words, 0)
     while index < len(words):
         word = words[index].text
         name = read_name(word)
@@ -213,13 +194,12 @@ def _command_places(words: list[Word], vocabulary: Vocabulary) -> list[int]:
     places = list(expected_wrappers.values())
     if index < len(words):
         places.append(index)
-    elif last_wrapper is not None and not places:
+    elif last_wrapper >= 0 and not places:
         places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
     return places
 
 
 def first_word(segments: list[Segment]) -> tuple[Word | None, str | None]:
-    """The first word of a command line that is not an assignment, and the command it names."""
     words = segments[0].words if segments else []
     index = _skip_assignments(words, 0)
     return (words[index], read_name(words[index].text)) if index < len(words) else (None, None)
@@ -250,20 +230,19 @@ def _skip_wrapper_options(words: list[Word], index: int, wrapper: str, with_valu
 # A word that shows a command line beside a name that is known, and one that does so beside any.
 _BESIDE_KNOWN, _ALONE = 1, 2
 _TRAILING_PUNCTUATION = ".,;:!?)]}\"'”’"
-_SIGN = lazy_pattern(r"[-$=+/.<>~]")
-_OPTION = lazy_pattern(r"--?[A-Za-z0-9?]")
-_VARIABLE = lazy_pattern(r"\$(?:[A-Za-z_]|[({][^\s])")
-_KEY_VALUE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
-_PLACEHOLDER = lazy_pattern(r"<[^<>]+>")
-_REDIRECT = lazy_pattern(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
-_FILE = lazy_pattern(r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+")
-_ROOTED_PATH = lazy_pattern(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
-_INITIALS = lazy_pattern(r"[A-Za-z](?:\.[A-Za-z])+")
-_LETTER = lazy_pattern(r"[A-Za-z]")
+_SIGN = re.compile(r"[-$=+/.<>~]")
+_OPTION = re.compile(r"--?[A-Za-z0-9?]")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]|[({][^\s])")
+_KEY_VALUE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
+_PLACEHOLDER = re.compile(r"<[^<>]+>")
+_REDIRECT = re.compile(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
+_FILE = re.compile(r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+")
+_ROOTED_PATH = re.compile(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
+_INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+_LETTER = re.compile(r"[A-Za-z]")
 
 
 def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
-    """Whether a command line found in prose, or in a block of unknown kind, is one."""
     first, name = first_word(segments)
     if first is None or name is None or is_number(name) or vocabulary.is_grammar(name):
         return False
@@ -289,7 +268,6 @@ def starts_known(segment: Segment, vocabulary: Vocabulary) -> bool:
 
 
 def has_shell_syntax(segments: list[Segment]) -> bool:
-    """Whether anything after the first word is shell syntax, given that the first word is known."""
     first, _ = first_word(segments)
     rest = [word.text for segment in segments for word in segment.words if first and word.at > first.at]
     return first is not None and (any(segment.piped for segment in segments) or any(_weigh(rest)))

@@ -22,15 +22,13 @@ _FULL_CONTEXT_REASONS = frozenset({"prompt_too_long", "blocking_limit"})
 
 _UNREACHABLE = "skipped_unavailable"
 _OPENINGS = {
-    "Not logged in": ("auth_error", "cli_auth"),
-    "Invalid API key": ("auth_error", "cli_auth"),
-    "Prompt is too long": ("error", "context_length_exceeded"),
+    "Not logged in": ("auth_error", "cli_auth"), "Invalid API key": ("auth_error", "cli_auth"),
     "Claude AI usage limit reached|": ("rate_limited", "usage_limit"),
     "Session limit reached": ("rate_limited", "usage_limit"),
-    "API Error: Connection error.": (_UNREACHABLE, "connection_refused"),
-    "Request timed out": ("error", "timeout"),
+    "API Error: Connection error.": (_UNREACHABLE, "connection_refused"), "Request timed out": ("error", "timeout"),
+    "Prompt is too long": ("error", "context_length_exceeded"),
     "API Error: Stream ended without receiving any events": ("error", "invalid_response"),
-}
+}  # fmt: skip
 _OPENING_STATUS = re.compile(r"API Error: ([45]\d\d)\b")
 _SYSTEM_CODE = re.compile(r"\(([A-Za-z_]{4,60})\)")
 _SYSTEM_CODES = {
@@ -67,13 +65,12 @@ def explain_failure(stream: ClaudeStream, *, model: str, exit_code: int | None, 
         # The CLI died or was never the CLI; what it printed may still be one of its own fixed phrases.
         found = _classify(stream, words, model) if words else None
         return found or _cli_error(f"claude {_ending(exit_code)} and gave no result", stderr_tail.strip() or words)
-    if result.turns_spent:
+    told = (result.api_error, error.error if error else None)
+    if result.turns_spent or (not result.is_error and exit_code in (0, None)):
         return None
     if not result.is_error:
-        if exit_code in (0, None):
-            return None
         return _cli_error(f"claude reported success but {_ending(exit_code)}", stderr_tail)
-    if result.stop_reason == "refusal" or "max_output_tokens" in (result.api_error, error.error if error else None):
+    if result.stop_reason == "refusal" or "max_output_tokens" in told:
         return None
     return _classify(stream, words, model) or _cli_error(words or f"claude {_ending(exit_code)}", "")
 

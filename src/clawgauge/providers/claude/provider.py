@@ -1,32 +1,38 @@
-"""Claude Code as a provider: the program a user has installed, and one run of `claude -p` for each attempt."""
+"""Claude Code as a provider: the program a user has installed, and one run of `claude -p` for each attempt. A prompt's
+own tools are offered to it by an MCP server of ours.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import msgspec
+
+from clawgauge.child_processes import isolated_module, may_be_key
 from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, capture, running
-from clawgauge.child_processes.isolated import may_be_key
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.providers.claude.tools import ENVIRONMENT as TOOL_ENVIRONMENT
-from clawgauge.providers.claude.tools import NEEDED_FLAGS, OfferedTools, report_answers
 from clawgauge.records import ProviderProbe
+from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
 PROGRAM_NAME = "claude"
 QUESTION_TIMEOUT_S = 10.0
@@ -39,19 +45,14 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
-_HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
+BASE_URL_VARIABLE, _HEADERS_VARIABLE = "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS"
 
-FORCED_ENVIRONMENT = {
-    # One attempt is one request: retries and the silent second, unstreamed try are the runner's business.
-    "CLAUDE_CODE_MAX_RETRIES": "0",
-    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "DISABLE_TELEMETRY": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "DISABLE_ERROR_REPORTING": "1",
-}
-_OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
+_DISABLED = (
+    *("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"),
+    *("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"),
+)
+# One attempt is one request: retries and the silent second, unstreamed try are the runner's business.
+FORCED_ENVIRONMENT = {"CLAUDE_CODE_MAX_RETRIES": "0", **dict.fromkeys(_DISABLED, "1")}
 _CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "VERTEX_"),
@@ -67,20 +68,25 @@ _WITHHELD = frozenset(
 )
 
 _SWITCHES: tuple[tuple[str, ...], ...] = (
-    ("--include-partial-messages",),
-    ("--tools", ""),
-    ("--setting-sources", ""),
-    ("--strict-mcp-config",),
-    ("--no-session-persistence",),
-    ("--disable-slash-commands",),
+    *(("--include-partial-messages",), ("--tools", ""), ("--setting-sources", ""), ("--strict-mcp-config",)),
+    *(("--no-session-persistence",), ("--disable-slash-commands",)),
 )
 # For a CLI without `--tools`, whose `--disallowedTools` knows no wildcard.
 _BUILT_IN_TOOLS = (
     "Bash,BashOutput,Edit,ExitPlanMode,Glob,Grep,KillBash,KillShell,LS,MultiEdit,NotebookEdit,NotebookRead,Read,Skill,"
     "SlashCommand,Task,TodoRead,TodoWrite,WebFetch,WebSearch,Write,exit_plan_mode"
 )
-LINGER_S = 1.0
-SETTLE_S = 5.0
+_SENT_AS_TEXT = "messages_as_text: the conversation before the prompt was sent as one text; Claude Code takes no other"
+_AS_TEXT = (
+    "Below is a conversation so far, and what its tools answered. Go on with it: write the assistant's next message, "
+    "and nothing else.\n\n"
+)
+NAME_PREFIX = f"mcp__{SERVER_NAME}__"
+# Used with a login, the CLI otherwise holds tools back behind a search of its own and shows the model a placeholder.
+TOOL_ENVIRONMENT = {"ENABLE_TOOL_SEARCH": "false"}
+NEEDED_FLAGS = ("--mcp-config", "--allowedTools", "--strict-mcp-config")
+_REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
+LINGER_S, SETTLE_S = 1.0, 5.0
 LOGIN_HINT = "run `claude` and use /login, or set ANTHROPIC_API_KEY"
 _LOGIN_VARIABLES = (*KEY_VARIABLES, "CLAUDE_CODE_OAUTH_TOKEN", *_CLOUD_PREFIXES)
 
@@ -132,20 +138,29 @@ async def ask_program(path: Path, env: Mapping[str, str], cwd: Path) -> ClaudePr
 
 
 def _not_executable(path: Path, why: str) -> CallFailure:
-    message = f"{path} cannot be run ({why}): repair it, or set `command` to another Claude Code"
-    return CallFailure("skipped_unavailable", "cli_not_executable", message)
+    words = f"{path} cannot be run ({why}): repair it, or set `command` to another Claude Code"
+    return CallFailure("skipped_unavailable", "cli_not_executable", words)
+
+
+def as_one_text(call: Call) -> str:
+    """The prompt, with the messages before it written out, for a provider that takes nothing but a text."""
+    if not call.messages:
+        return call.prompt
+    asked = [f"[user]\n{call.prompt}"] if call.prompt else []
+    return _AS_TEXT + "\n\n".join([*map(str, call.messages), *asked])
 
 
 def refuse_unsendable(call: Call) -> None:
     """Raise for text that no process can be given: a NUL, or half a surrogate pair."""
-    for what, text in (("prompt", call.prompt), ("system prompt", call.system or ""), ("model name", call.model)):
+    sent = {"prompt": as_one_text(call), "system prompt": call.system or "", "model name": call.model}
+    for what, text in sent.items():
         if "\0" in text:
             raise CallFailure("error", "invalid_prompt", f"the {what} contains a NUL character, which cannot be sent")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as fault:
-            message = f"the {what} is not valid Unicode at character {fault.start}, and cannot be sent"
-            raise CallFailure("error", "invalid_prompt", message) from fault
+            words = f"the {what} is not valid Unicode at character {fault.start}, and cannot be sent"
+            raise CallFailure("error", "invalid_prompt", words) from fault
 
 
 def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[str, ...]:
@@ -164,15 +179,11 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
 
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
-    """The child's environment but for what a single call sets."""
     environ = settings.environ
     clouds = [prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own]
-    ours = (*_OWN_PREFIXES, *clouds)
-    env = {
-        name: value
-        for name, value in environ.items()
-        if name not in _WITHHELD and (name.startswith(ours) or not may_be_key(name))
-    }
+    known = {name: value for name, value in environ.items() if name not in _WITHHELD}
+    ours = ("ANTHROPIC_", "CLAUDE_", *clouds)
+    env = {name: value for name, value in known.items() if name.startswith(ours) or not may_be_key(name)}
     if settings.base_url and not is_vendor("anthropic", settings.base_url):
         env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
         env["ANTHROPIC_API_KEY"] = NO_KEY
@@ -184,20 +195,15 @@ def base_environment(settings: ProviderSettings) -> dict[str, str]:
 
 
 def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
-    """`base` with the call's own limits.
-
-    Thinking is off unless a level is asked. The CLI would otherwise think with nearly all of the token limit, and below
-    1025 tokens it sends a thinking budget that is not under the limit, which the API refuses.
-    """
+    """`base` with the call's own limits. Thinking is off unless a level is asked. The CLI would otherwise think with
+    nearly all of the token limit, and below 1025 tokens it sends a thinking budget that is not under the limit, which
+    the API refuses."""
     limits = {} if call.max_tokens is None else {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(call.max_tokens)}
     return {**base, **limits, **({"MAX_THINKING_TOKENS": "0"} if call.thinking_level is None else {})}
 
 
 class ClaudeCodeCli(Provider):
-    """The user's own Claude Code, or the one that `command` in its table names.
-
-    The program is found and asked once; its working directory lives from enter to exit.
-    """
+    """The user's own Claude Code. It is found and asked once; its working directory lives from enter to exit."""
 
     takes = frozenset()
     cannot_send = frozenset({"response_format", "tool_choice"})
@@ -233,6 +239,9 @@ class ClaudeCodeCli(Provider):
             shutil.rmtree(self._workdir, ignore_errors=True)
             self._workdir = None
 
+    def check_here(self, model: str) -> None:
+        find_program(self._env, self.settings.extra.get("command"))
+
     async def attempt(self, call: Call, sink: Sink) -> None:
         refuse_unsendable(call)
         program = await self._ask_once()
@@ -240,6 +249,8 @@ class ClaudeCodeCli(Provider):
             sink.note(warning=f"{program} has no --effort: thinking level {call.thinking_level} was not sent")
         if not call.stream:
             sink.note(first_token_captured=False)
+        if call.messages:
+            sink.note(warning=_SENT_AS_TEXT)
         if not call.tools:
             await self._converse(program, call, sink, None)
             return
@@ -257,7 +268,7 @@ class ClaudeCodeCli(Provider):
             argv += tools.arguments()
             env |= TOOL_ENVIRONMENT
             offer = {"tools": tools.names, "max_turns": tools.max_turns, "is_task": tools.is_task}
-        command = ChildCommand(argv, env, self._cwd(), stdin=call.prompt.encode("utf-8"))
+        command = ChildCommand(argv, env, self._cwd(), stdin=as_one_text(call).encode("utf-8"))
         started_ns = time.perf_counter_ns()
         stream = ClaudeStream(sink, started_ns=started_ns, **offer)
         sink.start(started_ns)
@@ -286,19 +297,13 @@ class ClaudeCodeCli(Provider):
         env, login = self._env, None
         home = env.get("CLAUDE_CONFIG_DIR") or (str(Path(env["HOME"]) / ".claude") if env.get("HOME") else None)
         if named := next((name for name in _LOGIN_VARIABLES if env.get(name)), None):
-            login = f"{named} is set"
+            login = f"{named} is set, not checked whether it is accepted"
         elif home is not None and (Path(home) / ".credentials.json").is_file():
-            login = f"a login is in {home}"
+            login = f"a login is in {home}, not checked whether it is accepted"
         usable = login is not None or sys.platform == "darwin"
         unseen = "its login is in the keychain, if anywhere" if usable else "no key and no login found"
-        return ProviderProbe(
-            provider=self.name,
-            reachable=usable,
-            address=str(program.path),
-            detail=f"{program}; {login or unseen}",
-            hint=None if usable else LOGIN_HINT,
-            version=program.version,
-        )
+        found: Any = {"address": str(program.path), "version": program.version, "hint": None if usable else LOGIN_HINT}
+        return ProviderProbe(provider=self.name, reachable=usable, detail=f"{program}; {login or unseen}", **found)
 
     def describe(self) -> dict[str, Any]:
         program = self._program
@@ -306,16 +311,13 @@ class ClaudeCodeCli(Provider):
         wanted = [*(switch[0] for switch in _SWITCHES), *(["--bare"] if self._bare else []), "--effort"]
         return {
             **super().describe(),
-            "command": program.path.name if program else None,
-            "version": program.version if program else None,
+            "command": program.path.name if program else None, "version": program.version if program else None,
             "dropped_flags": [flag for flag in wanted if not program.knows(flag)] if program else [],
-            "bare": self._bare,
-            "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
-            "default_system_prompt": DEFAULT_SYSTEM_PROMPT,
-            "thinking": "off unless a level is asked",
+            "bare": self._bare, "base_url_host": _host(self._env.get(BASE_URL_VARIABLE)),
+            "default_system_prompt": DEFAULT_SYSTEM_PROMPT, "thinking": "off unless a level is asked",
             "tools": "offered by an MCP server of clawgauge's own",
             "not_sent": ["temperature", "seed", *sorted(self.cannot_send)],
-        }
+        }  # fmt: skip
 
     async def _ask_once(self) -> ClaudeProgram:
         async with self._asking:
@@ -327,9 +329,6 @@ class ClaudeCodeCli(Provider):
     def _cwd(self) -> Path:
         """An empty folder: what the CLI finds around it may not become part of a prompt."""
         return self._workdir / "empty" if self._workdir else Path(tempfile.gettempdir())
-
-
-create = ClaudeCodeCli
 
 
 async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
@@ -355,13 +354,11 @@ async def _listen(child: Child, stream: ClaudeStream, sink: Sink) -> None:
 
 
 def _spawn_failure(path: Path, fault: OSError) -> CallFailure:
-    if (own := client_limit(fault)) is not None:
-        return own
     if fault.errno == errno.E2BIG:
         return CallFailure("error", "invalid_prompt", "the system prompt is too long for a command line: shorten it")
     if not path.exists():
         return CallFailure("skipped_unavailable", "cli_missing", f"{path} is gone: {INSTALL_HINT}")
-    return CallFailure("skipped_unavailable", "cli_not_executable", f"{path} cannot be run ({fault.strerror})")
+    return client_limit(fault) or _not_executable(path, fault.strerror or str(fault))
 
 
 def _host(url: str | None) -> str | None:
@@ -371,3 +368,71 @@ def _host(url: str | None) -> str | None:
         parts = urlsplit(url if "//" in url else f"//{url}")
         return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
     return None
+
+
+def report_answers(sink: Sink, stream: ClaudeStream, logged: Iterable[LoggedCall]) -> None:
+    """Tell `sink` what every call was answered, and of any call that no line of the stream showed."""
+    calls = list(logged)
+    claimed = {call.id for call in calls}
+    # The streamed calls that no logged one names by its id, in order: not every CLI tells the server its ids.
+    unclaimed: defaultdict[tuple[str, str], deque[str]] = defaultdict(deque)
+    for streamed, (name, fragments) in stream.calls.items():
+        if streamed not in claimed:
+            with contextlib.suppress(ValueError, RecursionError):  # the CLI passes no such call on
+                unclaimed[name, _written(json.loads("".join(fragments) or "{}") or {})].append(streamed)
+    for number, call in enumerate(calls):
+        if call.id in stream.calls:
+            index = call.id
+        elif alike := unclaimed[call.name, _written(call.arguments or {})]:
+            index = alike.popleft()
+        else:
+            index = call.id or f"logged {number}"
+            if stream.last_said_ns is None:
+                sink.note(first_token_captured=False)
+            sink.tool_delta(stream.last_said_ns or stream.started_ns, index, call.name, _written(call.arguments))
+        sink.tool_answer(index, call.answer)
+
+
+def _written(arguments: Any) -> str:
+    try:
+        return json.dumps(arguments, sort_keys=True)
+    except RecursionError:
+        return '"nested too deeply to be written"'
+
+
+class OfferedTools:
+    """One call's tools, with their files in a folder of their own. `max_turns` is how often the model is asked."""
+
+    def __init__(self, call: Call, folder: Path) -> None:
+        names = [tool["function"]["name"] for tool in call.tools]
+        # Each tool's name by the one it is served under. The CLI replaces characters it does not take, so that two
+        # names may become one; those are numbered instead.
+        served = self._served = {name: name for name in names if not _REPLACED.search(name)}
+        for name in names:
+            plain = _REPLACED.sub("_", name)
+            if plain != name and name not in served.values():
+                candidates = chain((plain,), (f"{plain}_{number}" for number in count(2)))
+                served[next(candidate for candidate in candidates if candidate not in served)] = name
+        self.names = {NAME_PREFIX + served: name for served, name in self._served.items()}
+        self.is_task = call.world is not None
+        self.max_turns = (call.max_turns or 1) if self.is_task else 1
+        self._call, self._folder, self._log = call, folder, folder / "calls.jsonl"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Write the server's files and give the flags that make the CLI start it."""
+        served = {name: cli_name for cli_name, name in self._served.items()}
+        functions = [tool["function"] for tool in self._call.tools]
+        tools = [{"type": "function", "function": {**one, "name": served[one["name"]]}} for one in functions]
+        world = None if self._call.world is None else dict(self._call.world)
+        serving, config = self._folder / "serving.json", self._folder / "mcp.json"
+        serving.write_text(json.dumps({"tools": tools, "world": world, "log_path": str(self._log)}), encoding="ascii")
+        command, *args = isolated_module("clawgauge.world.mcp", str(serving))
+        server = {"command": command, "args": args, "env": {}}
+        config.write_text(json.dumps({"mcpServers": {SERVER_NAME: server}}), encoding="ascii")
+        # `--max-turns` is in no help text, but every version takes it.
+        return ("--mcp-config", str(config), "--allowedTools", ",".join(self.names), "--max-turns", str(self.max_turns))
+
+    def logged_calls(self) -> list[LoggedCall]:
+        """The calls that reached the server, in order and by our names. For when the CLI is gone."""
+        calls = read_log(self._log)
+        return [msgspec.structs.replace(call, name=self._served.get(call.name, call.name)) for call in calls]

@@ -24,6 +24,7 @@ class Block(msgspec.Struct):
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
     id: str | None = None
     name: str | None = None
@@ -35,10 +36,11 @@ class Message(msgspec.Struct):
     model: str | None = None
     content: list[Block] = []
     usage: Any = None
+    stop_reason: str | None = None
 
 
 class ApiEvent(msgspec.Struct):
-    """One event of the Messages API's own stream, passed on by the CLI."""
+    """One event of the Messages API's stream, its own or passed on by the CLI."""
 
     type: str = ""
     index: int = 0
@@ -46,6 +48,7 @@ class ApiEvent(msgspec.Struct):
     content_block: Block | None = None
     delta: Block | None = None
     usage: Any = None
+    error: Any = None
 
 
 class StreamLine(msgspec.Struct, tag_field="type", tag="stream_event"):
@@ -104,11 +107,9 @@ _KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(Line))
 
 
 def decode_line(raw: bytes) -> list[Line]:
-    """What a line of stdout holds: nothing for kinds we do not use. Raises `ValueError` for what cannot be read.
-
-    For what a strict decoder refuses, the standard library reads lone surrogates, and with `replace` any byte;
-    `--output-format json` wraps a list.
-    """
+    """What a line of stdout holds: nothing for kinds we do not use. Raises `ValueError` for what cannot be read. For
+    what a strict decoder refuses, the standard library reads lone surrogates, and with `replace` any byte;
+    `--output-format json` wraps a list."""
     try:
         return [_decode(raw)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -116,34 +117,25 @@ def decode_line(raw: bytes) -> list[Line]:
     try:
         value = json.loads(raw.decode("utf-8", "replace"))
         items = value if isinstance(value, list) else [value]
-        if not all(isinstance(item, dict) for item in items):
-            raise ValueError("not an object")
         return [msgspec.convert(item, Line) for item in items if item.get("type") in _KINDS]
-    except (msgspec.ValidationError, RecursionError, TypeError) as fault:
+    except (msgspec.ValidationError, RecursionError, TypeError, AttributeError) as fault:
         raise ValueError(f"not a line of stream-json: {fault}") from fault
 
 
 def count(holder: Any, name: str) -> int | None:
-    """The token count of that name, where there is one."""
     return as_count(holder.get(name), MAX_TOKENS) if isinstance(holder, dict) else None
 
 
 def number(value: Any) -> float | None:
     """A finite, non-negative number, or None."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
-        return float(value)
-    return None
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return float(value) if is_one else None
 
 
 PLAIN_TEXT_CHARS = 2000
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-_FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
+_FINISH_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls"}
+_FINISH_REASONS |= dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length")
 _ASKS_AGAIN = frozenset({"max_tokens", "model_context_window_exceeded", "tool_use", "refusal"})
 # A server that is not Anthropic's may end a reply with calls as if it were any other.
 _CALLS_TOOLS = frozenset({"tool_use", "end_turn"})
@@ -151,10 +143,7 @@ _CALLS_TOOLS = frozenset({"tool_use", "end_turn"})
 
 @dataclass(kw_only=True)
 class ClaudeStream:
-    """Reads one call's stdout. `done` says that nothing after this line counts.
-
-    `tools` are those on offer: the CLI's name for each, and ours. `max_turns` is what the CLI was told.
-    """
+    """Reads one call's stdout. `tools` are those on offer: the CLI's name for each, and ours."""
 
     sink: Sink = field(kw_only=False)
     started_ns: int
@@ -214,9 +203,9 @@ class ClaudeStream:
         for line in lines:
             match line:
                 case StreamLine(event=event, parent_tool_use_id=None):
-                    self._take_event(at_ns, event)
+                    self.take_event(at_ns, event)
                 case AssistantLine(parent_tool_use_id=None):
-                    self._take_message(at_ns, line)
+                    self.take_message(at_ns, line)
                 case ResultLine():
                     self._take_result(at_ns, line)
                 case SystemLine(subtype="init", tools=tools, mcp_servers=servers) if self.tools:
@@ -227,7 +216,7 @@ class ClaudeStream:
                 case LimitLine(rate_limit_info={"status": "rejected"} as limit):
                     self.limit = limit
 
-    def _take_event(self, at_ns: int, event: ApiEvent) -> None:
+    def take_event(self, at_ns: int, event: ApiEvent) -> None:
         match event.type:
             case "message_start" if event.message is not None:
                 self._streamed_ids.add(event.message.id)
@@ -243,21 +232,32 @@ class ClaudeStream:
                 if block is not None and block.id not in self.calls:
                     self._call_tool(at_ns, event.index, None)
             case "message_delta":
-                self._note_usage(event.usage)
-                self._end_reply(at_ns, event.delta.stop_reason if event.delta else None)
+                self.note_usage(event.usage)
+                reason = event.delta.stop_reason if event.delta else None
+                if reason is None:  # made up by the CLI for a stream that broke
+                    return
+                self.reply_open = False
+                self.finish(reason)
+                if self.tools and self._called_tool and reason in _CALLS_TOOLS:
+                    self.turns_ended += 1
+                    self.report_usage()
+                    if self.replies >= self.max_turns:
+                        # The tools still answer, but no model will read it.
+                        self._stop_clock(at_ns)
+                elif reason in _ASKS_AGAIN or not self._said_text:
+                    self._cut(at_ns, reason)
 
     def _begin_reply(self, at_ns: int, message: Message) -> None:
         if self.tools and self.replies >= self.max_turns:
             self._cut(at_ns, "max_turns")
             return
-        self.replies += 1
-        self.reply_open = True
+        self.replies, self.reply_open = self.replies + 1, True
         self._said_text = self._called_tool = False
         self._tool_blocks.clear()
         self._note_model(message.model)
         self._spent.update({name: count(self._usage, name) or 0 for name in _COUNTS})
         self._usage = {}
-        self._note_usage(message.usage)
+        self.note_usage(message.usage)
         if self.is_task:
             self.sink.turn()
 
@@ -291,23 +291,9 @@ class ClaudeStream:
             self.calls[call_id][1].append(arguments)
         self.sink.tool_delta(at_ns, call_id, name, arguments)
 
-    def _end_reply(self, at_ns: int, stop_reason: str | None) -> None:
-        if stop_reason is None:  # made up by the CLI for a stream that broke
-            return
-        self.reply_open = False
-        self._finish(stop_reason)
-        if self.tools and self._called_tool and stop_reason in _CALLS_TOOLS:
-            self.turns_ended += 1
-            self._report_usage()
-            if self.replies >= self.max_turns:
-                # The tools still answer, but no model will read it.
-                self._stop_clock(at_ns)
-        elif stop_reason in _ASKS_AGAIN or not self._said_text:
-            self._cut(at_ns, stop_reason)
-
     def _cut(self, at_ns: int, why: str) -> None:
         self.cut = why
-        self._report_usage()
+        self.report_usage()
         self._stop_clock(at_ns)
 
     def _stop_clock(self, at_ns: int) -> None:
@@ -315,12 +301,11 @@ class ClaudeStream:
             self._stopped_ns = at_ns
             self.sink.end(at_ns)
 
-    def _take_message(self, at_ns: int, line: AssistantLine) -> None:
+    def take_message(self, at_ns: int, line: AssistantLine) -> None:
         """A whole message, block by block: a repetition where deltas were seen, all there is from an older CLI."""
         if line.error is not None or line.is_api_error_message or line.message.model == SYNTHETIC_MODEL:
             self.error = line
-            return
-        if line.message.id in self._streamed_ids:
+        if self.error is line or line.message.id in self._streamed_ids:
             return
         if self.last_said_ns is None:
             self.sink.note(first_token_captured=False)
@@ -340,16 +325,13 @@ class ClaudeStream:
             self.sink.note(first_token_captured=False)
             self._say(at_ns, text=line.result, thinking=None)
         if line.stop_reason is not None and (line.stop_reason == "refusal" or not line.is_error):
-            self._finish(line.stop_reason, line.result if line.is_error else None)
-        elif line.api_error == "max_output_tokens":
-            self._finish("max_tokens")
-        elif line.turns_spent:
-            self._finish("tool_use")
-        if any(count(line.usage, name) for name in ("input_tokens", "output_tokens")):  # zeros are the CLI's filler
-            # Its own sums stand for everything noted before.
-            self._usage = dict(line.usage)
-            self._spent.clear()
-        self._report_usage()
+            self.finish(line.stop_reason, line.result if line.is_error else None)
+        elif line.api_error == "max_output_tokens" or line.turns_spent:
+            self.finish("max_tokens" if line.api_error == "max_output_tokens" else "tool_use")
+        # Its own sums stand for everything noted before; zeros are the CLI's filler.
+        if any(count(line.usage, name) for name in ("input_tokens", "output_tokens")):
+            self._usage, self._spent = dict(line.usage), Counter()
+        self.report_usage()
         models = line.model_usage if isinstance(line.model_usage, dict) else {}
         if len(models) == 1:
             self._note_model(next(iter(models)))
@@ -364,25 +346,22 @@ class ClaudeStream:
         if api_ms and overhead_ms >= 0:
             self.sink.note(cli_overhead_ms=round(overhead_ms))
 
-    def _note_usage(self, usage: Any) -> None:
+    def note_usage(self, usage: Any) -> None:
         """Counts of the reply under way. The API repeats them as they grow, and leaves out what did not change."""
         if isinstance(usage, dict):
             self._usage.update({name: value for name, value in usage.items() if value is not None})
 
-    def _report_usage(self) -> None:
+    def report_usage(self) -> None:
         """The counts over all replies so far; what the one under way does not tell is not told."""
         told = {name: count(self._usage, name) for name in _COUNTS}
         totals = {name: n + self._spent[name] for name, n in told.items() if n is not None}
-        cached, created = totals.get("cache_read_input_tokens"), totals.get("cache_creation_input_tokens")
-        uncached = totals.get("input_tokens")
-        self.sink.usage(
-            input_tokens=None if uncached is None else uncached + (cached or 0) + (created or 0),
-            output_tokens=totals.get("output_tokens"),
-            cached_tokens=cached,
-            reasoning_tokens=count(self._usage.get("output_tokens_details"), "thinking_tokens"),
-        )
+        # What was read from the cache or put into it was read as well, and is not in the server's count.
+        inputs = sum(n for name, n in totals.items() if name != "output_tokens") if "input_tokens" in totals else None
+        thought = count(self._usage.get("output_tokens_details"), "thinking_tokens")
+        outputs, cached = totals.get("output_tokens"), totals.get("cache_read_input_tokens")
+        self.sink.usage(input_tokens=inputs, output_tokens=outputs, cached_tokens=cached, reasoning_tokens=thought)
 
-    def _finish(self, stop_reason: str, words: str | None = None) -> None:
+    def finish(self, stop_reason: str, words: str | None = None) -> None:
         self.sink.finish(_FINISH_REASONS.get(stop_reason, stop_reason))
         if stop_reason == "refusal":
             self.sink.note(refusal=words or "the model stopped with stop_reason refusal")

@@ -7,6 +7,8 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import cast
 
 from clawgauge.errors import CallFailure
@@ -14,20 +16,19 @@ from clawgauge.providers.http.reply import SLICE_BYTES, Reader, Reply
 
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
-_ANSWERS_PER_TURN = 8
-DRAIN_S = 0.2
+_ANSWERS_PER_TURN, DRAIN_S = 8, 0.2
 # How long the words of a refusal are waited for: its status has said what matters.
 WORDS_S = 1.5
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
 
 
+@dataclass(slots=True)
 class ReadingDesk:
     """A queue of work in order of arrival, done between the loop's looks at its sockets."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], bool]] = deque()
-        self._called = False
+    _waiting: deque[Callable[[], bool]] = field(default_factory=deque)
+    _called: bool = False
 
     def put(self, loop: asyncio.AbstractEventLoop, read: Callable[[], bool]) -> None:
         """Have `read` called soon. It returns True when it completed an answer, which somebody will now judge."""
@@ -51,26 +52,24 @@ class ReadingDesk:
 class Wire(asyncio.Protocol):
     """One connection, one call at a time. Whoever asked is woken once, when all is said."""
 
+    server = ""
+    # Whether the server closed the connection in good order, and had not begun to answer.
+    was_dropped = False
+    _transport: asyncio.Transport | None = None
+    # The call under way, None where there is none, and its reply, which stays when it is over.
+    _done: asyncio.Future[None] | None = None
+    _reply: Reply | None = None
+    _waiting: asyncio.TimerHandle | None = None
+    _n_unread = 0
+    _paused = _out_of_turn = False
+    _lost: tuple[int, Exception | None] | None = None
+
     def __init__(self, loop: asyncio.AbstractEventLoop, desk: ReadingDesk, plain_socket: socket.socket | None) -> None:
         self.closed: asyncio.Future[None] = loop.create_future()
-        self.server = ""
-        # Whether the server closed the connection in good order, and had not begun to answer.
-        self.was_dropped = False
-        self._loop = loop
-        self._desk = desk
         # The loop's transport may send at the end of its turn; a socket without TLS takes the request this instant.
-        self._socket = plain_socket
-        self._transport: asyncio.Transport | None = None
-        # The call under way, None where there is none, and its reply, which stays when it is over.
-        self._done: asyncio.Future[None] | None = None
-        self._reply: Reply | None = None
-        self._waiting: asyncio.TimerHandle | None = None
+        self._loop, self._desk, self._socket = loop, desk, plain_socket
         # While this holds anything, the desk has been told.
         self._arrived: deque[tuple[int, bytes]] = deque()
-        self._n_unread = 0
-        self._paused = False
-        self._out_of_turn = False
-        self._lost: tuple[int, Exception | None] | None = None
 
     @property
     def is_reusable(self) -> bool:
@@ -97,20 +96,15 @@ class Wire(asyncio.Protocol):
             return b""
 
     def ask(self, request: bytes, reader: Reader, words_until_s: float) -> asyncio.Future[None]:
-        """Send `request` and start the clock. Raises `OSError` where the connection takes none of it.
-
-        The words of a refusal are waited for until the loop's `words_until_s` at most.
-        """
+        """Send `request` and start the clock. Raises `OSError` where the connection takes none of it."""
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
         self._reply, self._waiting, self._words_until_s = Reply(reader), None, words_until_s
         done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
         if self._socket is not None:
-            try:
+            with suppress(BlockingIOError):
                 n_sent = self._socket.send(request)
-            except BlockingIOError:
-                n_sent = 0
         if n_sent < len(request):
             self._transport.write(request[n_sent:])
         reader.sink.start(sent_ns)
@@ -184,28 +178,24 @@ class Wire(asyncio.Protocol):
                 # After an answer the connection can be used again if the rest comes soon, and is lost otherwise.
                 now_s = self._loop.time()
                 until_s = now_s + DRAIN_S if reply.is_answered else min(now_s + WORDS_S, self._words_until_s)
-                self._waiting = self._loop.call_at(until_s, self._stop_waiting, reply)
+                self._waiting = self._loop.call_at(until_s, self._fail, reply, None, "its end did not come")
 
-    def _stop_waiting(self, reply: Reply) -> None:
-        """The reply is known for what it is, and its end does not come."""
-        self._fail(reply, time.perf_counter_ns(), reply.failure("its end did not come"))
-
-    def _fail(self, reply: Reply, at_ns: int, failure: CallFailure) -> None:
+    def _fail(self, reply: Reply, at_ns: int | None, why: CallFailure | str) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
         if not reply.is_complete:
             self.abort()
         if reply.is_answered:
             self._conclude(None)
             return
-        reply.sink.end(at_ns)
-        self._conclude(reply.failure() if reply.is_error else failure)
+        reply.sink.end(time.perf_counter_ns() if at_ns is None else at_ns)
+        self._conclude(reply.failure(why) if isinstance(why, str) or reply.is_error else why)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = (time.perf_counter_ns(), exc)
         self._transport = None
         if not self.closed.done():
             self.closed.set_result(None)
-        if not self._arrived:
+        if self._done is not None and not self._arrived:
             self._end(*self._lost)
 
     def _end(self, at_ns: int, exc: Exception | None) -> None:
@@ -221,7 +211,7 @@ class Wire(asyncio.Protocol):
         elif exc is None and reply.is_complete:
             self._read(reply, at_ns, b"")
         else:
-            self._fail(reply, at_ns, reply.failure(str(exc or "the connection was closed before its end")))
+            self._fail(reply, at_ns, str(exc or "the connection was closed before its end"))
 
     def _conclude(self, failure: Exception | None) -> None:
         """The call is decided: wake whoever asked."""
@@ -231,9 +221,5 @@ class Wire(asyncio.Protocol):
         if done is not None and self._reply is not None:
             del self._reply.parser  # which holds on to the reply
             self.server = self._reply.headers.get("Server", "")
-        if done is None or done.done():
-            return
-        if failure is None:
-            done.set_result(None)
-        else:
-            done.set_exception(failure)
+            if not done.done():
+                done.set_result(None) if failure is None else done.set_exception(failure)

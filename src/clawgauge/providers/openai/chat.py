@@ -1,50 +1,20 @@
-"""Chat completions, and what the Responses API has in common with them: past calls, odd events, counts.
-
-A call as messages, the wire's chunks and replies, and the provider of any such server.
-"""
+"""Chat completions, and what other protocols have in common with them: odd events, counts."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, ClassVar
 
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Sink, Turn
-from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import MAX_VALUES, decode_lenient, fit, refuse_crowded
+from clawgauge.providers.base import Call, PastCall, Sink, conversation
+from clawgauge.providers.http.errors import MAX_VALUES, decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.records import MAX_TOKENS, as_count
+from clawgauge.records import MAX_TOKENS
 
 _MAX_ID_CHARS = 200
-_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_CHARS = 64
-
-
-def past_turns(call: Call) -> Iterator[tuple[Turn, list[tuple[str, str, str, str]]]]:
-    """Every earlier turn with its calls: the id, name, arguments and answer of each.
-
-    The ids are ours: servers differ in what they send, some send none, and one family takes nothing but nine letters
-    and digits. They are counted from the start of the task, so a call keeps its id in every later request.
-    """
-    ids = (f"call{number:05d}" for number in count(1))
-    names = (tool["function"]["name"] for tool in call.tools)
-    offered = {name.lower(): name for name in names}
-    for turn in call.history:
-        calls = []
-        for made, answer in zip(turn.calls, turn.answers, strict=True):
-            # As it was offered; a name the model made up is sent as servers accept names, or they refuse the request.
-            name = offered.get(made.name) or _UNSENDABLE.sub("_", made.name)[:_NAME_CHARS] or "unnamed"
-            # Malformed ones go back as none: servers that parse them again would refuse the request, and the answer
-            # beside them tells the model what was wrong.
-            arguments = json.dumps(made.arguments, ensure_ascii=False) if isinstance(made.arguments, dict) else "{}"
-            calls.append((next(ids), name, arguments, answer))
-        yield turn, calls
 
 
 @dataclass(slots=True)
@@ -55,7 +25,8 @@ class EventReader:
     _protocol: ClassVar[str]
     _last_word: ClassVar[str]
     # Whether `[DONE]` ends a stream that has not said why it stopped.
-    _done_ends: ClassVar[bool]
+    _done_ends: ClassVar[bool] = False
+    by_line: ClassVar[bool] = False
 
     sink: Sink
     model: str
@@ -75,18 +46,21 @@ class EventReader:
             event = self._decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             fields = decode_lenient(data)
-            if fields is None:
-                if name == b"error":
-                    raise stream_failure(data.decode("utf-8", "replace")) from None
+            if fields is None and name != b"error":
                 self._unread = self._unread or data
                 return False
-            event = fit(self._decoder.type, fields)
+            event = fit(self._decoder.type, fields or {})
+        if event.error is not None or name == b"error":
+            raise stream_failure(event.error or decode_lenient(data) or data.decode("utf-8", "replace"))
         self._read_any = True
         return self._take(at_ns, name, event, data)
 
     def _take(self, at_ns: int, name: bytes, event: Any, data: bytes) -> bool:
         """One event, and the bytes it came in. Returns whether it was the last."""
         raise NotImplementedError
+
+    def body(self, at_ns: int, data: bytes) -> None:
+        raise self._not_the_protocol(data)
 
     def close(self) -> None:
         if not self._ended:
@@ -98,22 +72,19 @@ class EventReader:
         return CallFailure("error", "invalid_response", f"the reply is not {self._protocol}: {head!r}")
 
 
-def report_counts(sink: Sink, usage: Any, input_name: str, output_name: str) -> int | None:
-    """Token counts under a protocol's names for them. What is no count is as if not said. Returns the output's."""
+def report_counts(sink: Sink, usage: Any, input_name: str, output_name: str) -> dict[str, int]:
+    """Token counts under a protocol's names for them. What is no count is as if not said."""
     if not isinstance(usage, dict):
-        return None
-    inputs, outputs = usage.get(f"{input_name}_details"), usage.get(f"{output_name}_details")
-    said = {
-        "input_tokens": usage.get(input_name),
-        "output_tokens": usage.get(output_name),
-        "cached_tokens": inputs.get("cached_tokens") if isinstance(inputs, dict) else None,
-        "reasoning_tokens": outputs.get("reasoning_tokens") if isinstance(outputs, dict) else None,
-    }
-    counts = {name: as_count(value, MAX_TOKENS) for name, value in said.items()}
-    if strange := [name for name, value in said.items() if value is not None and counts[name] is None]:
+        return {}
+    said = {"input_tokens": usage.get(input_name), "output_tokens": usage.get(output_name)}
+    for name, of in (("cached_tokens", input_name), ("reasoning_tokens", output_name)):
+        details = usage.get(f"{of}_details")
+        said[name] = details.get(name) if isinstance(details, dict) else None
+    counts = {name: n for name, n in said.items() if type(n) is int and 0 <= n < MAX_TOKENS}
+    if strange := [name for name, value in said.items() if value is not None and name not in counts]:
         sink.note(warning=f"usage: what the server sent as {', '.join(strange)} is no count of tokens")
     sink.usage(**counts)
-    return counts["output_tokens"]
+    return counts
 
 
 def arguments_text(arguments: Any) -> str | None:
@@ -126,46 +97,53 @@ def arguments_text(arguments: Any) -> str | None:
         return "nested too deeply"
 
 
-def chat_messages(call: Call) -> list[dict[str, Any]]:
-    """What the model is to read, in order."""
+def sent_arguments(call: PastCall) -> str:
+    return json.dumps(call.arguments, ensure_ascii=False)
+
+
+def chat_messages(call: Call, *, ollama: bool = False) -> list[dict[str, Any]]:
+    """What the model is to read, in order; `ollama`, as its own API has it: arguments as objects, results by name."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": call.system}] if call.system else []
-    messages.append({"role": "user", "content": call.prompt})
-    for turn, calls in past_turns(call) if call.history else ():
+    for said in conversation(call):
+        if isinstance(said, str):
+            messages.append({"role": "user", "content": said})
+            continue
         # Empty text rather than null: some chat templates add to it without looking.
-        message: dict[str, Any] = {"role": "assistant", "content": turn.text}
-        if turn.reasoning:
+        message: dict[str, Any] = {"role": "assistant", "content": said.text}
+        if said.reasoning:
             # Servers that show reasoning may refuse to go on after a call without it; the others are never sent any.
-            message["reasoning_content"] = turn.reasoning
-        message["tool_calls"] = [
-            {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-            for call_id, name, arguments, _ in calls
-        ]
+            message["thinking" if ollama else "reasoning_content"] = said.reasoning
         messages.append(message)
-        messages += [{"role": "tool", "tool_call_id": call_id, "content": answer} for call_id, _, _, answer in calls]
+        for one in said.calls:
+            function = {"name": one.name, "arguments": one.arguments if ollama else sent_arguments(one)}
+            message.setdefault("tool_calls", []).append({"id": one.id, "type": "function", "function": function})
+            named = {"tool_name": one.name} if ollama else {"tool_call_id": one.id}
+            messages.append({"role": "tool", **named, "content": one.answer})
     return messages
 
 
-class _Function(msgspec.Struct):
+class Function(msgspec.Struct):
     name: str | None = None
     arguments: Any = None
 
 
-class _ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct):
     index: int | None = None
     id: str | None = None
-    function: _Function | None = None
+    function: Function | None = None
 
 
-class _Delta(msgspec.Struct):
+class Delta(msgspec.Struct):
     content: str | list[Any] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    thinking: str | None = None
+    tool_calls: list[ToolCall] | None = None
     refusal: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
+    delta: Delta | None = None
     finish_reason: str | None = None
     index: int | None = 0
 
@@ -175,12 +153,11 @@ class _Chunk(msgspec.Struct):
     usage: dict[str, Any] | None = None
     error: Any = None
     model: str | None = None
+    timings: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class ChatReader(EventReader):
-    """Feeds one chat reply, streamed or whole, to a sink. A `Reader`."""
-
     _decoder = msgspec.json.Decoder(_Chunk)
     _protocol = "chat completions"
     _last_word = "the server said that it was done"
@@ -192,10 +169,6 @@ class ChatReader(EventReader):
 
     def _take(self, at_ns: int, name: bytes, event: _Chunk, data: bytes) -> bool:
         sink = self.sink
-        if event.error is not None:
-            raise stream_failure(event.error)
-        if name == b"error":
-            raise stream_failure(decode_lenient(data) or data.decode("utf-8", "replace"))
         if event.model and not self._model_seen:
             self._model_seen = True
             sink.note(model_reported=event.model)
@@ -218,23 +191,26 @@ class ChatReader(EventReader):
                 sink.finish(choice.finish_reason)
         if event.usage is not None:
             report_counts(sink, event.usage, "prompt_tokens", "completion_tokens")
+        if event.timings is not None:
+            # llama.cpp tells how long it read and wrote; how long a call waited for that is in none of it.
+            told = {"prefill": event.timings.get("prompt_ms"), "decode": event.timings.get("predicted_ms")}
+            known = {name: ms for name, ms in told.items() if isinstance(ms, int | float) and 0 <= ms < 1e9}
+            sink.note(server_ns={name: round(ms * 1e6) for name, ms in known.items()} or None)
         return False
 
-    def _report_calls(self, at_ns: int, calls: list[_ToolCall]) -> None:
-        """Fragments of calls, by their index. Only one with a name can begin another call under the same index.
-
-        Ollama numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that
-        the call before has its arguments. A new id without a name tells nothing: some make one up for every fragment.
-        """
+    def _report_calls(self, at_ns: int, calls: list[ToolCall]) -> None:
+        """Fragments of calls, by their index. Only one with a name can begin another call under the same index. Ollama
+        numbers every call 0 and some servers number none: there a new id tells, or where ids are left out, that the
+        call before has its arguments. A new id without a name tells nothing: some make one up for every fragment."""
         for position, call in enumerate(calls):
-            function = call.function or _Function()
+            function = call.function or Function()
             name, arguments = function.name, arguments_text(function.arguments)
             if not (name or arguments):
                 continue
             index, call_id = position if call.index is None else call.index, (call.id or "")[:_MAX_ID_CHARS]
             begun = self._calls.get(index)
             if begun is None or not name:
-                is_another = begun is None
+                is_another = False
             elif call_id and begun.id:
                 is_another = call_id != begun.id
             else:
@@ -256,20 +232,13 @@ class ChatReader(EventReader):
         if reply.get("error") is not None:
             raise stream_failure(reply["error"], "the reply carried an error")
         self.sink.note(first_token_captured=False)
-        for told in choices or ():
-            if isinstance(told, dict):
-                told["delta"] = told.get("message")
-        chunk = fit(_Chunk, reply)
-        chunk.choices = (chunk.choices or [])[:1]
-        for choice in chunk.choices:
-            choice.index = 0
-        self._take(at_ns, b"", chunk, data)
+        whole = [told for told in choices or () if isinstance(told, dict)][:1]
+        reply["choices"] = [{**told, "delta": told.get("message"), "index": 0} for told in whole]
+        self._take(at_ns, b"", fit(_Chunk, reply), data)
 
 
 @dataclass(slots=True)
 class _BegunCall:
-    """The call an index stands for at the moment."""
-
     key: str
     id: str = ""
     name: str | None = None
@@ -278,11 +247,9 @@ class _BegunCall:
 
 def _parts(content: list[Any]) -> tuple[str, str]:
     """The text and the thinking in a list of parts, which some servers send instead of a string."""
-    texts = {"thinking": "", "": ""}
-    for part in content:
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts["thinking" if part.get("type") == "thinking" else ""] += part["text"]
-    return texts[""], texts["thinking"]
+    parts = [part for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    text, thinking = ("".join(p["text"] for p in parts if (p.get("type") == "thinking") is it) for it in (False, True))
+    return text, thinking
 
 
 class ChatServer(HttpServer):
@@ -292,19 +259,10 @@ class ChatServer(HttpServer):
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         body = {
-            "model": call.model,
-            "messages": chat_messages(call),
-            "stream": call.stream,
-            "stream_options": {"include_usage": True} if call.stream else None,
-            "max_tokens": call.max_tokens,
-            "temperature": call.temperature,
-            "seed": call.seed,
-            "reasoning_effort": call.thinking_level,
-            "tools": call.tools or None,
-            "tool_choice": call.tool_choice if call.tools else None,
-            "response_format": call.response_format,
-        }
+            "model": call.model, "messages": chat_messages(call),
+            "stream": call.stream, "stream_options": {"include_usage": True} if call.stream else None,
+            "max_tokens": call.max_tokens, "temperature": call.temperature, "seed": call.seed,
+            "reasoning_effort": call.thinking_level, "response_format": call.response_format,
+            "tools": call.tools or None, "tool_choice": call.tool_choice if call.tools else None,
+        }  # fmt: skip
         await self._post("/chat/completions", body, call, ChatReader(sink, call.model))
-
-
-create = ChatServer

@@ -10,29 +10,28 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, Sink
-from clawgauge.providers.http.errors import stream_failure
-from clawgauge.providers.http.lenient_json import decode_lenient, refuse_crowded
+from clawgauge.providers.base import Call, Sink, conversation
+from clawgauge.providers.http.errors import decode_lenient, refuse_crowded, stream_failure
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.chat import EventReader, arguments_text, past_turns, report_counts
+from clawgauge.providers.openai.chat import EventReader, arguments_text, report_counts, sent_arguments
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
-    """The prompt alone, or the prompt and the items of a task's turns since then."""
-    if not call.history:
+    if not call.history and not call.messages:
         return call.prompt
-    items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": call.prompt}]
-    for turn, calls in past_turns(call):
-        if turn.text:
-            said = [{"type": "output_text", "text": turn.text, "annotations": []}]
-            items.append({"type": "message", "role": "assistant", "status": "completed", "content": said})
+    items: list[dict[str, Any]] = []
+    for said in conversation(call):
+        if isinstance(said, str):
+            items.append({"type": "message", "role": "user", "content": said})
+            continue
+        if said.text:
+            parts = [{"type": "output_text", "text": said.text, "annotations": []}]
+            items.append({"type": "message", "role": "assistant", "status": "completed", "content": parts})
         items += [
-            {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
-            for call_id, name, arguments, _ in calls
+            {"type": "function_call", "call_id": one.id, "name": one.name, "arguments": sent_arguments(one)}
+            for one in said.calls
         ]
-        items += [
-            {"type": "function_call_output", "call_id": call_id, "output": answer} for call_id, _, _, answer in calls
-        ]
+        items += [{"type": "function_call_output", "call_id": one.id, "output": one.answer} for one in said.calls]
     return items
 
 
@@ -57,12 +56,9 @@ class _Event(msgspec.Struct):
 
 @dataclass(slots=True)
 class ResponsesReader(EventReader):
-    """Feeds one Responses reply, streamed or whole, to a sink. A `Reader`."""
-
     _decoder = msgspec.json.Decoder(_Event)
     _protocol = "a Responses reply"
     _last_word = "response.completed"
-    _done_ends = False
 
     _max_tokens: int | None
     # What has been told so far, by the type of item: ids of messages and reasoning, keys of calls.
@@ -87,17 +83,22 @@ class ResponsesReader(EventReader):
             case "response.refusal.delta" if delta is not None:
                 told["message"].add(event.item_id)
                 sink.note(refusal=delta)
-            case "response.function_call_arguments.delta" if delta:
-                key = self._call_key(event.item_id)
-                told["function_call"].add(key)
-                (sink.tool_whole if key in self._prefilled else sink.tool_delta)(at_ns, key, None, delta)
-                self._prefilled.discard(key)
-            case "response.function_call_arguments.done" if arguments := arguments_text(event.arguments):
-                key = self._call_key(event.item_id)
-                told["function_call"].add(key)
-                sink.tool_whole(at_ns, key, None, arguments)
+            case "response.function_call_arguments.delta" | "response.function_call_arguments.done" as kind:
+                if arguments := arguments_text(event.arguments) if kind.endswith("done") else delta:
+                    key = self._call_key(event.item_id)
+                    told["function_call"].add(key)
+                    is_whole = kind.endswith("done") or key in self._prefilled
+                    (sink.tool_whole if is_whole else sink.tool_delta)(at_ns, key, None, arguments)
+                    self._prefilled.discard(key)
             case "response.output_item.added" if _is_call(item):
-                self._begin_call(at_ns, item)
+                key, arguments = self._call_key(*_ids(item), begins=True), arguments_text(item.get("arguments"))
+                if arguments:
+                    # The whole of it, which deltas may tell again, or only its beginning.
+                    told["function_call"].add(key)
+                    with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+                        msgspec.json.decode(arguments)
+                        self._prefilled.add(key)
+                sink.tool_delta(at_ns, key, item["name"], arguments)
             case "response.output_item.done" if _is_call(item):
                 self._end_call(at_ns, self._call_key(*_ids(item)), item)
             case "response.completed" | "response.incomplete" | "response.failed" as kind:
@@ -108,10 +109,7 @@ class ResponsesReader(EventReader):
                     raise _failure(response)
                 return True
             case "error":
-                raise stream_failure(event.error or {"code": event.code, "message": event.message})
-            case "" if event.error is not None:
-                # No event of this protocol, but how chat servers, and gateways before them, say that they failed.
-                raise stream_failure(event.error)
+                raise stream_failure({"code": event.code, "message": event.message})
         return False
 
     def _call_key(self, *ids: str | None, begins: bool = False) -> str:
@@ -125,16 +123,6 @@ class ResponsesReader(EventReader):
         key = f"call {self._n_calls}"
         self._keys.update(dict.fromkeys(named, key))
         return key
-
-    def _begin_call(self, at_ns: int, item: dict[str, Any]) -> None:
-        key, arguments = self._call_key(*_ids(item), begins=True), arguments_text(item.get("arguments"))
-        if arguments:
-            # The whole of it, which deltas may tell again, or only its beginning.
-            self._told["function_call"].add(key)
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
-                msgspec.json.decode(arguments)
-                self._prefilled.add(key)
-        self.sink.tool_delta(at_ns, key, item["name"], arguments)
 
     def _end_call(self, at_ns: int, key: str, item: dict[str, Any]) -> None:
         """Whatever is whole stands for all the fragments before it."""
@@ -159,7 +147,7 @@ class ResponsesReader(EventReader):
         if not any(self._told.values()):
             # All of it came at the end: that is when it was sent, not when its first token was made.
             sink.note(first_token_captured=False)
-        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        items = _dicts(output)
         kinds = Counter(_text(item.get("type")) for item in items)
         streamed = frozenset(self._keys)
         for item in items:
@@ -171,10 +159,14 @@ class ResponsesReader(EventReader):
                     self._end_call(at_ns, self._call_key(*_ids(item), begins=not known), item)
             # By its id; where ids are left out or changed, as many items were told as there are of this type.
             elif _text(item.get("id")) not in self._told[kind] and len(self._told[kind]) < kinds[kind]:
-                self._report_item(at_ns, item)
+                for part in (part for name in ("content", "summary") for part in _dicts(item.get(name))):
+                    if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+                        sink.note(refusal=part["refusal"])
+                    elif text := _text(part.get("text")):
+                        (sink.reasoning if kind == "reasoning" else sink.text)(at_ns, text)
         if isinstance(response.get("model"), str):
             sink.note(model_reported=response["model"])
-        output_tokens = report_counts(sink, usage, "input_tokens", "output_tokens")
+        output_tokens = report_counts(sink, usage, "input_tokens", "output_tokens").get("output_tokens")
         if response.get("status") == "incomplete":
             details = response.get("incomplete_details")
             reason = _text(details.get("reason")) if isinstance(details, dict) else ""
@@ -184,17 +176,6 @@ class ResponsesReader(EventReader):
             sink.finish("length")
         else:
             sink.finish("tool_calls" if kinds["function_call"] else "stop")
-
-    def _report_item(self, at_ns: int, item: dict[str, Any]) -> None:
-        """A whole message with its parts, or reasoning."""
-        content, summary = item.get("content"), item.get("summary")
-        for part in [*(content if isinstance(content, list) else []), *(summary if isinstance(summary, list) else [])]:
-            if not isinstance(part, dict):
-                continue
-            if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
-                self.sink.note(refusal=part["refusal"])
-            elif text := _text(part.get("text")):
-                (self.sink.reasoning if item.get("type") == "reasoning" else self.sink.text)(at_ns, text)
 
 
 def _failure(response: dict[str, Any]) -> CallFailure:
@@ -209,36 +190,30 @@ def _ids(item: dict[str, Any]) -> tuple[str, str]:
     return _text(item.get("id")), _text(item.get("call_id"))
 
 
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 class ResponsesServer(HttpServer):
-    """The Responses API of OpenAI, or of the server at `OPENAI_BASE_URL`.
-
-    Sends a temperature only if asked (reasoning models refuse one), and never a seed.
-    """
+    """Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
 
     default_base_url = "https://api.openai.com/v1"
     takes = frozenset({"temperature"})
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         body = {
-            "model": call.model,
-            "input": responses_input(call),
-            "stream": call.stream,
+            "model": call.model, "instructions": call.system or None, "input": responses_input(call),
             # A benchmark leaves nothing behind on the server.
-            "store": False,
-            "instructions": call.system or None,
-            "max_output_tokens": call.max_tokens,
-            "temperature": call.temperature,
+            "stream": call.stream, "store": False,
+            "max_output_tokens": call.max_tokens, "temperature": call.temperature,
             "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
             # Not strict unless a definition asks for it, as in chat: OpenAI's default makes every argument required.
             "tools": [{"strict": False, **_flat(tool, "function")} for tool in call.tools] or None,
             "tool_choice": _flat(call.tool_choice, "function") if call.tools else None,
             "text": {"format": _flat(call.response_format, "json_schema")} if call.response_format else None,
-        }
+        }  # fmt: skip
         await self._post("/responses", body, call, ResponsesReader(sink, call.model, call.max_tokens))
-
-
-create = ResponsesServer

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from clawgauge.reports.clean import clean_cell, clean_terminal
-from clawgauge.reports.document import Part, Points, Prose, Section, Table, shown
+from clawgauge.reports.document import Commands, Part, Points, Section, Table, shown
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 # To find what differs takes the square of the length.
@@ -25,40 +25,39 @@ def as_html(sections: Sequence[Section]) -> str:
 
 
 def text(words: str) -> str:
-    """A stranger's words in a page."""
     return escape(clean_cell(words))
 
 
 def _part(part: Part) -> str:
     if isinstance(part, Table):
         return _table(part)
-    if isinstance(part, Prose):
-        return "".join(f"<p>{text(line.strip())}</p>" for line in part.lines)
     if isinstance(part, Points):
         return f"<ul>{''.join(f'<li>{text(line.strip())}</li>' for line in part.lines)}</ul>"
-    return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
+    if isinstance(part, Commands):
+        return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
+    return "".join(f"<p>{text(line.strip())}</p>" for line in part.lines)
 
 
 def _table(table: Table) -> str:
     below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
     beside = [place for place in range(len(table.columns)) if place not in below]
     aligns = [f' class="{table.columns[place].align}"' for place in beside]
-    headings = [
-        f"<th{side}>{text(table.columns[place].heading)}</th>" for place, side in zip(beside, aligns, strict=True)
-    ]
-    head = "" if table.bare else f"<thead><tr>{''.join(headings)}</tr></thead>"
+    headings = [column.heading for column in table.columns]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        told = (f"<{tag}{side}>{text(cells[place])}</{tag}>" for place, side in zip(beside, aligns, strict=True))
+        return f"<tr>{''.join(told)}</tr>"
+
+    head = "" if table.bare else f"<thead>{line('th', headings)}</thead>"
     rows = []
     for row in table.rows:
-        cells = [f"<td{side}>{text(row[place])}</td>" for place, side in zip(beside, aligns, strict=True)]
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        rows.append(line("td", row))
         if len(below) == 2:
-            pair = mark_differences(*(row[place] for place in below))
-            titles = [text(table.columns[place].heading) for place in below]
-            columns = [
-                f"<div><h3>{title}</h3><pre>{marked}</pre></div>" for title, marked in zip(titles, pair, strict=True)
-            ]
+            pair = zip(below, mark_differences(*(row[place] for place in below)), strict=True)
+            columns = [f"<div><h3>{text(headings[n])}</h3><pre>{marked}</pre></div>" for n, marked in pair]
             rows.append(f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>')
-    return f'<div class="wide"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+    legend = "".join(f"<p>{text(line)}</p>" for line in table.explain(table.columns, table.rows))
+    return f'<div class="wide"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
 
 
 def mark_differences(left: str, right: str) -> tuple[str, str]:

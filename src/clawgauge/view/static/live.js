@@ -6,7 +6,10 @@
   if (!byId("rows")) return;
   const targets = byId("targets").tBodies[0];
   const rows = byId("rows").tBodies[0];
-  const ms = (value) => (value === null ? "–" : value >= 10000 ? `${(value / 1000).toFixed(1)} s` : `${value} ms`);
+  // As in the report: a half goes up.
+  const seconds = (value, digits) => `${(Math.floor((value / 1000) * 10 ** digits + 0.5) / 10 ** digits).toFixed(digits)} s`;
+  const ms = (value) => (value === null ? "–" : value < 1000 ? `${value} ms` : seconds(value, value < 10000 ? 2 : 1));
+  const inWords = (why) => why.replace(/^\w+/, (code) => code.replaceAll("_", " "));
   const WORDS = {
     pass: "✓ pass", fail: "✗ fail", no_verdict: "answered", no_answer: "no answer", error: "error",
     rate_limited: "rate limited", auth_error: "key refused", unavailable: "not there",
@@ -19,20 +22,30 @@
     return made;
   };
 
+  // Without their providers where that tells them apart, as in every report.
+  let names = {};
+  const nameModels = (labels) => {
+    const bare = labels.map((label) => label.slice(label.indexOf(":") + 1) || label);
+    const isOne = (name) => bare.filter((other) => other === name).length === 1;
+    names = Object.fromEntries(labels.map((label, place) => [label, isOne(bare[place]) ? bare[place] : label]));
+  };
+
   const showTargets = (counts, planned) => {
-    const lines = Object.keys({ ...planned, ...counts }).map((label) => {
+    const labels = Object.keys({ ...planned, ...counts });
+    nameModels(labels);
+    const lines = labels.map((label) => {
       const own = counts[label] || {};
       const all = Object.values(own).reduce((sum, n) => sum + n, 0);
       const passed = own.pass || 0;
       const failed = own.fail || 0;
       const line = document.createElement("tr");
-      line.append(cell(label), cell(`${all}/${planned[label] || all}`, "right"), cell(passed, "right"));
+      line.append(cell(names[label]), cell(`${all}/${planned[label] || all}`, "right"), cell(passed, "right"));
       line.append(cell(failed, "right"), cell(all - passed - failed - (own.no_verdict || 0), "right"));
       const bar = document.createElement("progress");
       bar.max = planned[label] || all || 1;
       bar.value = all;
       bar.setAttribute("aria-label", `${label}: ${all} of ${bar.max}`);
-      const place = document.createElement("td");
+      const place = cell("", "bar");
       place.append(bar);
       line.append(place);
       return line;
@@ -46,8 +59,8 @@
       line.className = `is-${row.outcome}`;
       const prompt = cell(row.prompt);
       prompt.title = row.name;
-      line.append(prompt, cell(row.target), cell(WORDS[row.outcome] || row.outcome, "outcome"));
-      line.append(cell(ms(row.ttft_ms), "right"), cell(ms(row.e2e_ms), "right"), cell(row.why));
+      line.append(cell(WORDS[row.outcome] || row.outcome, "outcome"), prompt, cell(names[row.target] || row.target));
+      line.append(cell(inWords(row.why), "why"), cell(ms(row.ttft_ms), "right"), cell(ms(row.e2e_ms), "right"));
       return line;
     });
     rows.prepend(...made.reverse());

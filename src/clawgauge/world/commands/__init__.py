@@ -1,7 +1,4 @@
-"""The commands of the machine, written in Python over its one state; text tools and the language are bashkit's.
-
-`COMMANDS` is the table: which name runs which function, and every option it reads.
-"""
+"""The machine's own commands over its one state; text tools and the language are bashkit's. `COMMANDS` is the table."""
 
 from clawgauge.world.commands import files, processes, services, shaping, status  # noqa: F401
 from clawgauge.world.commands.call import COMMANDS as COMMANDS

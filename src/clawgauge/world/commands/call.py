@@ -64,17 +64,14 @@ class Call:
         return self.machine.files
 
     def print(self, text: str, code: int = 0) -> int:
-        """Say it on standard output; the code to return."""
         self.machine.fuel.spend(len(text) + 32)
         self.out.append(text)
         return code
 
     def complain(self, text: str, code: int = 1) -> int:
-        """Say what is wrong on standard error, after the command's name; the code to return."""
         return self.say(f"{self.name}: {text}\n", code)
 
     def say(self, text: str, code: int = 1) -> int:
-        """Standard error as it is; the code to return."""
         self.err.append(text)
         return code
 
@@ -105,8 +102,7 @@ class Command:
     """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
 
     def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
-        self.run = run
-        self.raw = raw
+        self.run, self.raw = run, raw
         long, idle = table.get("long", "").split(), table.get("idle", "")
         self.short = table.get("short", "") + idle
         self.idle = {*idle, *table.get("idle_words", "").split()}
@@ -133,7 +129,7 @@ class Command:
                 word = dashed.lstrip("-")
                 options.values.setdefault(self.letters.get(word, word) if dashed[1] == "-" else word, []).append(value)
             options.operands += waiting[:1]
-            waiting = waiting[1:]
+            del waiting[:1]
         options.operands += args[end + 1 :]
         return options
 
@@ -142,7 +138,6 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
-    """Enter a function into the table of commands, under names that share the options of the first."""
 
     def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
         for name in names:
@@ -181,5 +176,4 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), gap: str = " 
     """Rows as columns, each as wide as its widest cell; those numbered in `left` begin at the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = [f"{'<' if number in left else '>'}{width}" for number, width in enumerate(widths)]
-    lines = [gap.join(map(format, row, forms)).rstrip() for row in rows]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{gap.join(map(format, row, forms)).rstrip()}\n" for row in rows)

@@ -14,11 +14,8 @@ _HALF_YEAR_S = 180 * 86_400
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 # What find cannot know here.
 _FOREIGN = re.compile(
-    r"-(fls|fprintf?|fprint0|user|group|no(user|group)|uid|gid|[ac](newer|time|min)|newer[acBm].|samefile|links|inum"
-    r"|fstype|used)"
+    "-(fls|fprintf?|fprint0|(no)?(user|group)|[ug]id|[ac](newer|time|min)|newer[acBm].|samefile|links|inum|fstype|used)"
 )
-
-# --- looking ---------------------------------------------------------------------------------------------------------
 
 
 @command("ls")
@@ -161,9 +158,6 @@ def du(call: Call) -> int:
     return code
 
 
-# --- changing --------------------------------------------------------------------------------------------------------
-
-
 @command("rm")
 def rm(call: Call) -> int:
     options, files, recursive = call.options, call.files, call.options.has("r", "R")
@@ -171,9 +165,8 @@ def rm(call: Call) -> int:
     def remove(operand: str, path: str) -> int:
         code = 0
         if path == "/" and recursive and not options.has("no-preserve-root"):
-            return call.complain(
-                "it is dangerous to operate recursively on '/'\nrm: use --no-preserve-root to override this failsafe"
-            )
+            way_out = "rm: use --no-preserve-root to override this failsafe"
+            return call.complain(f"it is dangerous to operate recursively on '/'\n{way_out}")
         if operand.rstrip("/").rpartition("/")[2] in (".", ".."):
             return call.complain(f"refusing to remove '.' or '..' directory: skipping '{operand}'")
         if options.has("f") and not files.exists(path):

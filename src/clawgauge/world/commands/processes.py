@@ -56,7 +56,6 @@ def _print_table(call: Call, processes: list[Process], columns: list[str], *, he
 
 
 def _sorted(call: Call, processes: list[Process], column: str) -> list[Process]:
-    """By a column, those with the most first where it begins with a minus."""
     name = _ALIASES.get(column.lstrip("-").lower(), column.lstrip("-").lower())
     return sorted(processes, key=lambda process: _cell(call, process, name)[-1], reverse=column.startswith("-"))
 
@@ -120,11 +119,9 @@ def _matching(call: Call, options: Options) -> list[Process]:
     except re2.error:
         raise Refusal(f"invalid pattern '{pattern[:60]}'", 2) from None
     match = expression.fullmatch if options.has("x") else expression.search
-    found = [
-        process
-        for process in sorted(call.machine.processes, key=lambda process: process.started_s)
-        if match(process.command if options.has("f") else process.name) and (not users or process.user in users)
-    ]
+    oldest_first, told = sorted(call.machine.processes, key=lambda one: one.started_s), options.has("f")
+    found = [one for one in oldest_first if match(one.command if told else one.name)]
+    found = [one for one in found if not users or one.user in users]
     found = found[:1] if options.has("o") else found[-1:] if options.has("n") else found
     return sorted(found, key=lambda process: process.pid)
 
@@ -148,9 +145,7 @@ def pidof(call: Call) -> int:
 def kill(call: Call) -> int:
     if call.args[:1] == ["-l"]:
         return call.print(" 1) SIGHUP\t 2) SIGINT\t 3) SIGQUIT\t 9) SIGKILL\t15) SIGTERM\n")
-    words: list[str] = []
-    signal: str | None = "TERM"
-    waiting = list(reversed(call.args))
+    words, signal, waiting = list[str](), signal_name("TERM"), list(reversed(call.args))
     while waiting:
         word = waiting.pop()
         if word in ("-s", "--signal") and waiting:
@@ -162,8 +157,7 @@ def kill(call: Call) -> int:
     if signal is None:
         raise Refusal("invalid signal specification")
     if call.name == "kill":
-        words = [word for word in words if word != "--"]
-        if not words:
+        if not (words := [word for word in words if word != "--"]):
             raise Refusal("usage: kill [-s sigspec | -sigspec] pid | jobspec ... or kill -l [sigspec]", 2)
         for word in words:
             if not word.isdecimal() or len(word) > 9:

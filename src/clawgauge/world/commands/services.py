@@ -10,10 +10,8 @@ from clawgauge.world.outside import Page, read_url
 from clawgauge.world.services import Service
 
 # Of each state: what systemd calls it in a list, and the mark and the words of a status.
-_STATES = {
-    "active": ("running", "●", "(running)"), "inactive": ("dead", "○", "(dead)"),
-    "failed": ("failed", "×", "(Result: exit-code)"),
-}  # fmt: skip
+_STATES = {"active": ("running", "●", "(running)"), "inactive": ("dead", "○", "(dead)")}
+_STATES["failed"] = ("failed", "×", "(Result: exit-code)")
 _CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable")
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
@@ -41,7 +39,7 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
     rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
     for service in call.machine.services if is_listed else ():
-        sub, enabled = _STATES[service.state][0], _enabled(service)
+        sub, enabled = _STATES[service.state][0], service.enabling
         is_wanted = not wanted or wanted & {service.state, sub, enabled}
         if not is_wanted or not any(fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]):
             continue
@@ -54,10 +52,6 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
         return call.print(table(rows[1:], range(5)))
     count = f"\n{len(rows) - 1} {'unit files' if files else 'loaded units'} listed.\n"
     return call.print(table(rows, range(5)) + count)
-
-
-def _enabled(service: Service) -> str:
-    return "enabled" if service.enabled else "disabled"
 
 
 @command("service", raw=True)
@@ -82,7 +76,7 @@ def _control(call: Call, action: str, name: str) -> int:
     try:
         match action:
             case "is-enabled":
-                return call.print("" if quiet else f"{_enabled(found)}\n", int(not found.enabled))
+                return call.print("" if quiet else f"{found.enabling}\n", int(not found.enabled))
             case "cat":
                 return call.print(f"# /etc/systemd/system/{found.unit}\n{found.unit_text}")
             case "show":
@@ -106,15 +100,15 @@ def _show(call: Call, found: Service) -> int:
     failed = found.state == "failed"
     values = {
         "Id": found.unit, "Description": found.description, "LoadState": "loaded", "ActiveState": found.state,
-        "SubState": _STATES[found.state][0], "MainPID": str(found.pid or 0), "UnitFileState": _enabled(found),
+        "SubState": _STATES[found.state][0], "MainPID": str(found.pid or 0), "UnitFileState": found.enabling,
         "FragmentPath": f"/etc/systemd/system/{found.unit}", "NRestarts": "0",
         "ExecMainStatus": "1" if failed else "0", "Result": "exit-code" if failed else "success",
         "ActiveEnterTimestamp": format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC"),
         "MemoryCurrent": str(int(found.memory_mb * 1024**2)),
     }  # fmt: skip
     wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
-    titles = {name: "" if call.options.has("value") else f"{name}=" for name in wanted if name in values}
-    return call.print("".join(f"{titles[name]}{values[name]}\n" for name in wanted if name in values))
+    form = "{1}\n" if call.options.has("value") else "{0}={1}\n"
+    return call.print("".join(form.format(name, values[name]) for name in wanted if name in values))
 
 
 def _print_status(call: Call, found: Service) -> int:
@@ -123,7 +117,7 @@ def _print_status(call: Call, found: Service) -> int:
     _, mark, sub = _STATES[found.state]
     call.print(
         f"{mark} {found.unit} - {found.description}\n"
-        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {_enabled(found)}; preset: enabled)\n"
+        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {found.enabling}; preset: enabled)\n"
         f"     Active: {found.state} {sub} since {since}; {days} days ago\n"
     )
     if found.pid is not None:
@@ -149,8 +143,7 @@ _PRIORITIES = {
 @command("journalctl")
 def journalctl(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
-    form = options.value("o", "short")
-    if form not in ("short", "cat"):
+    if (form := options.value("o", "short")) not in ("short", "cat"):
         raise NotSimulated(f"'-o {form[:20]}' is not supported here")
     first_s = read_moment(now, options.value("S", "@0")).timestamp()
     last_s = read_moment(now, options.value("U", "@99999999999")).timestamp()
@@ -164,8 +157,7 @@ def journalctl(call: Call) -> int:
         if first_s <= at_s <= last_s and words in text.lower() and re.search(priority, text)
     ]
     found.sort(key=lambda pair: pair[0])
-    count = options.value("n").lstrip("+")
-    if count.isdecimal():
+    if (count := options.value("n").lstrip("+")).isdecimal():
         found = found[max(0, len(found) - int(count)) :]
     if options.has("r"):
         found.reverse()
@@ -202,8 +194,7 @@ def curl(call: Call) -> int:
     method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
     if (options.has("d", "F", "T") and not options.has("G")) or method not in ("GET", "HEAD"):
         raise NotSimulated("(6) only GET requests can be made from here", 6)
-    urls = [*options.all("url"), *options.operands]
-    if not urls:
+    if not (urls := [*options.all("url"), *options.operands]):
         raise Refusal("no URL specified", 2)
     quiet, retries = options.has("s") and not options.has("S"), options.whole("retry", 0)
 
@@ -265,7 +256,6 @@ def _name_of(url: str) -> str:
 
 
 def _deliver(call: Call, text: str, target: str) -> int:
-    """To a file where one is named, else to standard output."""
     if target in ("", "-"):
         return call.print(text)
     try:

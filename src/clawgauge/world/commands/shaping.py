@@ -1,5 +1,4 @@
-"""Commands that bashkit has in a form that would mislead here: those that cut what they print without a word or wait by
-the wall clock, and those a small server does not have. And `sudo`, which runs any of them."""
+"""Commands that bashkit has in a form that would mislead here, and `sudo`, which runs any of them."""
 
 import contextlib
 import re
@@ -11,14 +10,11 @@ from clawgauge.world.effects import FileFault, Refusal
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,9})?")
 _SED_LABEL = re.compile(r":\s*\w+\s*[;\n}]|:\w+\s*$|(?:^|[;{!\s'])[bt]\s*\w+")
-_MAX_LINES = 50_000
-_MAX_SED_LINES = 900
-_MAX_NESTING = 200
+_MAX_LINES, _MAX_SED_LINES, _MAX_NESTING = 50_000, 900, 200
 
 
 @command("sudo", raw=True)
 def sudo(call: Call) -> int:
-    """Run a line as root, or as another user, where the world lets the user do so."""
     machine, first = call.machine, 0
     while first < len(call.args) and call.args[first].startswith("-"):
         first += 2 if call.args[first] in ("-u", "-g", "--user", "--group") else 1
@@ -30,8 +26,7 @@ def sudo(call: Call) -> int:
         raise Refusal("a password is required")
     if all(re.match(r"[A-Za-z_]\w*=", word) for word in words):
         raise Refusal("there is no terminal for a root shell; give a command")
-    user = options.value("u", "root")
-    if user not in machine.users():
+    if (user := options.value("u", "root")) not in machine.users():
         raise Refusal(f"unknown user {user[:40]}")
     before, machine.ledger.user = machine.ledger.user, user
     try:
@@ -50,8 +45,7 @@ def which(call: Call) -> int:
 def sleep(call: Call) -> int:
     total_s = 0.0
     for arg in call.args or [""]:
-        found = _DURATION.fullmatch(arg)
-        if found is None:
+        if (found := _DURATION.fullmatch(arg)) is None:
             raise Refusal(f"invalid time interval '{arg[:40]}'")
         total_s += float(found[1]) * {"m": 60, "h": 3_600, "d": 86_400}.get(found[2], 1)
     if total_s > 600:
@@ -87,8 +81,8 @@ def guarded(call: Call) -> int:
         case "sed" if _SED_LABEL.search(" ".join(words)) and re.search(r":\s*\w", " ".join(words)):
             # Its branches stop after a thousand rounds.
             if max(text.count("\n") for text in [call.stdin, *_texts(call)]) > _MAX_SED_LINES:
-                too_long = f"a loop over more than {_MAX_SED_LINES} lines"
-                raise NotSimulated(f"{too_long} is not supported here; use tr, awk or paste")
+                what = f"a loop over more than {_MAX_SED_LINES} lines is"
+                raise NotSimulated(f"{what} not supported here; use tr, awk or paste")
         case "split" if any(word.startswith(("-n", "--number")) for word in words):
             raise NotSimulated("option '-n' is not supported here; use '-l' or '-b'")
         case "tail":

@@ -53,8 +53,7 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
     rest = re.sub(r"[\s,]+", " ", text.strip().lower())
     try:
         while rest:
-            found = _TOKEN.match(rest)
-            if found is None:
+            if (found := _TOKEN.match(rest)) is None:
                 raise ValueError(text)
             rest, word = rest[found.end() :].removeprefix(" "), found["word"] or ""
             if found["epoch"]:
@@ -112,7 +111,6 @@ def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.da
 
 
 def format_moment(moment: dt.datetime, form: str) -> str:
-    """`form` filled as date(1) fills it."""
     # Beside what C has, and where C would go by the host.
     special = {
         "s": str(int(moment.timestamp())), "k": f"{moment.hour:>2}", "l": f"{(moment.hour - 1) % 12 + 1:>2}",
@@ -155,8 +153,7 @@ def df(call: Call) -> int:
         if name not in _DF_COLUMNS:
             raise Refusal(f"option --output: field '{name[:40]}' unknown")
     block, is_human = options.value("B", "1M" if options.has("m") else "1K"), options.has("h")
-    found = re.fullmatch("([1-9][0-9]{0,8})?([KMGT]?)", block)
-    if found is None:
+    if (found := re.fullmatch("([1-9][0-9]{0,8})?([KMGT]?)", block)) is None:
         raise NotSimulated(f"blocks of '{block[:40]}' are not supported here")
     unit = int(found[1] or 1) * 1024 ** " KMGT".index(found[2] or " ")
     titles = _DF_COLUMNS | {"size": "Size" if is_human else f"{block}-blocks"}
@@ -214,7 +211,6 @@ def uptime(call: Call) -> int:
 
 
 def summary_line(machine: Machine) -> str:
-    """The first line of uptime and top."""
     days, rest = divmod(machine.uptime_s, 86_400)
     up = f"{machine.clock.moment():%H:%M:%S} up {days} days, {rest // 3600:>2}:{rest // 60 % 60:02}"
     return f" {up},  1 user,  load average: {', '.join(f'{load:.2f}' for load in machine.loads())}"

@@ -22,6 +22,7 @@ function drawAnswer() {
         { class: "run-findings" },
         severalRuns ? html("h3", {}, visible(run.id), html("span", { class: "about" }, ` ${run.about}`)) : null,
         jobsTable(run),
+        tradeoff(run),
         html("div", { class: "cards" }, run.findings.map(findingCard)),
       ),
     ),

@@ -17,27 +17,24 @@ function setUpDialog() {
   });
   dialog.element.addEventListener("close", () => {
     dialog.shown = null;
-    if (location.hash.startsWith("#call=")) history.replaceState(null, "", location.href.split("#")[0]);
+    if (addressed("call") !== null) writeAddress();
+    // The row it was opened from may have been drawn anew meanwhile, as after a scroll.
+    if (document.activeElement === document.body) rowAt(list.current)?.querySelector("a").focus({ preventScroll: true });
   });
   addEventListener("hashchange", openLinkedCall);
   openLinkedCall();
 }
 
 function openLinkedCall() {
-  if (!location.hash.startsWith("#call=")) return;
-  let key = location.hash.slice("#call=".length);
-  try {
-    key = decodeURIComponent(key);
-  } catch {
-    return;
-  }
+  const key = addressed("call");
+  if (key === null) return;
   const call = callWithKey(key);
   if (call === undefined) showAbsentCall(key);
   else if (call !== dialog.shown) showCall(call);
 }
 
 function openCall(call) {
-  history.replaceState(null, "", callAddress(call));
+  writeAddress(call);
   showCall(call);
 }
 

@@ -10,8 +10,11 @@ function callParts(call, detail, prompt) {
     textPart("Reasoning", detail.reasoning, {}),
     textPart("Prompt", joinTexts(detail.prefix, prompt.prompt), {
       open: true,
-      empty: "The prompt’s text was not recorded with this run.",
+      empty: wholeText(prompt.messages)
+        ? "The model goes on from the messages before."
+        : "The prompt’s text was not recorded with this run.",
     }),
+    textPart("Messages before it", prompt.messages, {}),
     textPart("System prompt", prompt.system, {}),
     textPart("Check", prompt.validator, {}),
     textPart("Tools offered", prompt.tools, {}),

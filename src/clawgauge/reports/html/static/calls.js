@@ -1,6 +1,8 @@
 // The list of calls. Only the rows in sight are in the document, so that twenty thousand scroll like twenty.
 
-const ROW_HEIGHT = 36;
+const ROW_HEIGHT = 46;
+const PHONE_ROW_HEIGHT = 104;
+const PHONE = matchMedia("screen and (max-width: 46rem)");
 const SPARE_ROWS = 8;
 const MAX_WINDOW_HEIGHT = 640;
 const MAX_PRINTED = 200;
@@ -11,23 +13,23 @@ const CALL_COLUMNS = [
   {
     name: "model",
     label: "Model",
-    class: "model",
+    class: "model wide",
     value: (call) => callTarget(call).label,
-    cell: (call) => visible(targetTitle(callTarget(call))),
+    cell: (call) => clamped(visible(targetTitle(callTarget(call)))),
   },
   {
     name: "prompt",
     label: "Prompt",
     class: "prompt",
     value: (call) => promptTitle(calls.prompt[call]),
-    cell: (call) => visible(promptTitle(calls.prompt[call])) + (calls.repeat[call] ? ` #${calls.repeat[call]}` : ""),
+    cell: promptCell,
   },
   {
     name: "why",
     label: "Why",
     class: "why wide",
     value: (call) => callString("why", call),
-    cell: (call) => visible(callString("why", call)),
+    cell: (call) => clamped(visible(whyWords(callString("why", call)))),
   },
   {
     name: "tools",
@@ -66,6 +68,33 @@ const CALL_COLUMNS = [
     cell: (call) => count(calls.tokensOut[call]),
   },
 ];
+
+function rowHeight() {
+  return PHONE.matches ? PHONE_ROW_HEIGHT : ROW_HEIGHT;
+}
+
+// At most two lines of it; all of it at the pointer, and on paper.
+function clamped(text, name = "") {
+  return html("span", { class: `clamped ${name}`, title: text }, text);
+}
+
+// The id whole, whatever the width; on a phone it has the model and the reason under it.
+function promptCell(call) {
+  const [suite, id, name] = report.prompts[calls.prompt[call]].map(visible);
+  const repeat = calls.repeat[call] ? ` #${calls.repeat[call]}` : "";
+  return [
+    html("span", { class: "prompt-id" }, `${suite ? `${suite}/` : ""}${id}${repeat}`),
+    name && name !== id ? html("span", { class: "prompt-name" }, ` ${name}`) : null,
+    html("span", { class: "phone-only soft" }, visible(targetTitle(callTarget(call)))),
+    clamped(visible(whyWords(callString("why", call))), "phone-only"),
+  ];
+}
+
+// What went wrong first, then what was not answered; what passed is the least to look at.
+function concern(call) {
+  const name = outcomeName(call);
+  return name === "fail" ? 0 : name === "no_verdict" ? 2 : name === "pass" ? 3 : 1;
+}
 
 function callLink(call) {
   return html("a", { href: callAddress(call), tabindex: -1, class: "open-call" }, outcomeBadge(outcomeName(call)));
@@ -117,7 +146,7 @@ function drawCalls() {
 
 function sortCalls() {
   const sorting = CALL_COLUMNS.find((column) => column.name === list.order.column);
-  list.sorted = sorting ? sortRows(matching, sorting.value, list.order.descending) : matching;
+  list.sorted = sortRows(matching, sorting ? sorting.value : concern, sorting ? list.order.descending : false);
 }
 
 function drawHeadings() {
@@ -140,8 +169,8 @@ function sortCallsBy(column) {
 function drawRowsInSight() {
   // Never less than the window can grow to: it is as high as its rows, and those are about to be drawn.
   const height = Math.max(list.box.clientHeight, MAX_WINDOW_HEIGHT);
-  const first = Math.max(0, Math.floor(list.box.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
-  const last = Math.min(list.sorted.length, Math.ceil((list.box.scrollTop + height) / ROW_HEIGHT) + SPARE_ROWS);
+  const first = Math.max(0, Math.floor(list.box.scrollTop / rowHeight()) - SPARE_ROWS);
+  const last = Math.min(list.sorted.length, Math.ceil((list.box.scrollTop + height) / rowHeight()) + SPARE_ROWS);
   drawRows(first, last);
 }
 
@@ -167,7 +196,7 @@ function drawRows(first, last) {
 
 function spacerRow(n) {
   const cell = html("td");
-  cell.style.height = `${n * ROW_HEIGHT}px`;
+  cell.style.height = `${n * rowHeight()}px`;
   return html("tr", { class: "spacer", "aria-hidden": "true" }, cell);
 }
 
@@ -185,7 +214,7 @@ function rowAt(place) {
 }
 
 function moveInList(event) {
-  const page = Math.max(1, Math.floor(list.box.clientHeight / ROW_HEIGHT) - 2);
+  const page = Math.max(1, Math.floor(list.box.clientHeight / rowHeight()) - 2);
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
   const step = steps[event.key];
   if (step === undefined) return;
@@ -198,8 +227,8 @@ function moveInList(event) {
 // Bring a row into sight and give it the focus.
 function showInList(place) {
   list.current = place;
-  const top = place * ROW_HEIGHT;
-  const room = list.box.clientHeight - list.head.offsetHeight - ROW_HEIGHT;
+  const top = place * rowHeight();
+  const room = list.box.clientHeight - list.head.offsetHeight - rowHeight();
   if (top < list.box.scrollTop) list.box.scrollTop = top;
   else if (top > list.box.scrollTop + room) list.box.scrollTop = top - room;
   drawRowsInSight();

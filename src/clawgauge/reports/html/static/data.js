@@ -9,7 +9,13 @@ for (const [name, column] of Object.entries(report.calls.columns)) {
 
 const severalRuns = report.runs.length > 1;
 const suites = [...new Set(report.prompts.map(([suite]) => suite))];
-const labels = [...new Set(report.targets.map((target) => target.label))];
+// In the verdict's order, the best first.
+const labels = [
+  ...new Set([
+    ...report.runs.flatMap((run) => run.models.map(([label]) => label)),
+    ...report.targets.map((target) => target.label),
+  ]),
+];
 
 function callTarget(call) {
   return report.targets[calls.target[call]];

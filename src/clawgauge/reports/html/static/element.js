@@ -1,5 +1,8 @@
 // Elements. The only place that makes any: text goes in as text nodes, so nothing a model wrote can become markup.
 
+// What is for those without scripts is hidden by it, and what needs them shown.
+document.documentElement.dataset.scripted = "true";
+
 const SVG_SPACE = "http://www.w3.org/2000/svg";
 
 function fillElement(element, attributes, children) {
@@ -28,6 +31,14 @@ function byId(id) {
 
 function fill(id, ...children) {
   byId(id).replaceChildren(...children.flat(Infinity).filter(Boolean));
+}
+
+// Charts are drawn to the width they have: that of the page, or of paper.
+const PAPER_WIDTH = 680;
+let isPrinting = false;
+
+function chartWidth(id) {
+  return isPrinting ? PAPER_WIDTH : byId(id).clientWidth || 900;
 }
 
 // A chart a screen reader meets as one image, with what it shows in words.

@@ -10,6 +10,10 @@ function setUpFilters(onChange) {
     readFilters();
     search(onChange);
   };
+  const choose = () => {
+    writeAddress();
+    change();
+  };
   const options = (values) => values.map((value) => [value, visible(value) || "(none)"]);
   setOptions("filter-run", [["", "all"], ...report.runs.map((run, number) => [String(number), visible(run.id)])]);
   setOptions("filter-suite", [["", "all"], ...options(suites).map(([value, word]) => [`=${value}`, word])]);
@@ -24,15 +28,60 @@ function setUpFilters(onChange) {
   document.querySelector(".for-runs").hidden = !severalRuns;
   const form = byId("filters");
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("change", change);
-  form.addEventListener("reset", () => setTimeout(change));
+  form.addEventListener("change", choose);
+  form.addEventListener("reset", () => setTimeout(choose));
   let pause = 0;
   byId("filter-text").addEventListener("input", () => {
     clearTimeout(pause);
-    pause = setTimeout(change, SEARCH_PAUSE_MS);
+    pause = setTimeout(choose, SEARCH_PAUSE_MS);
   });
+  addEventListener("hashchange", () => {
+    if (readAddress()) change();
+    else if (!location.hash.includes("=")) writeAddress();
+  });
+  readAddress();
   readFilters();
   match();
+  if (view.words && view.inAnswers) search(onChange);
+}
+
+// The filters stand in the address, behind its hash sign, so that what is seen can be passed on.
+const ADDRESSED = [
+  ["run", "filter-run", (value) => String(report.runs.findIndex((run) => run.id === value)), (value) => report.runs[value].id],
+  ["suite", "filter-suite", (value) => `=${value}`, (value) => value.slice(1)],
+  ["model", "filter-model", String, String],
+  ["outcome", "filter-outcome", String, String],
+  ["words", "filter-text", String, String],
+];
+
+function addressed(name) {
+  return location.hash.includes("=") ? new URLSearchParams(location.hash.slice(1)).get(name) : null;
+}
+
+// Whether the address says other than the filters do. A name of a section says nothing of them.
+function readAddress() {
+  if (!location.hash.includes("=")) return false;
+  const before = filterWords();
+  for (const [name, id, read] of ADDRESSED) {
+    const said = addressed(name);
+    byId(id).value = said === null ? "" : read(said);
+    // A choice that is not there, as of another run.
+    if (byId(id).selectedIndex === -1) byId(id).value = "";
+  }
+  byId("filter-answers").checked = addressed("answers") !== null;
+  return filterWords() !== before;
+}
+
+function filterWords() {
+  const words = new URLSearchParams();
+  for (const [name, id, , write] of ADDRESSED) if (byId(id).value.trim()) words.set(name, write(byId(id).value.trim()));
+  if (words.has("words") && byId("filter-answers").checked) words.set("answers", "1");
+  return words.toString();
+}
+
+function writeAddress(call = null) {
+  const address = [filterWords(), call === null ? "" : callAddress(call).slice(1)].filter(Boolean).join("&");
+  history.replaceState(null, "", address ? `#${address}` : location.href.split("#")[0]);
 }
 
 function setOptions(id, options) {
@@ -40,11 +89,6 @@ function setOptions(id, options) {
     id,
     options.map(([value, word]) => html("option", { value }, shortened(word, 60))),
   );
-}
-
-function setFilter(id, value) {
-  byId(id).value = value;
-  byId("filters").dispatchEvent(new Event("change"));
 }
 
 function readFilters() {
@@ -77,10 +121,10 @@ function isSuiteShown(suite) {
   return view.suite === "" || view.suite === `=${suite}`;
 }
 
-// In the order of the runs' own summaries; of several runs, those of one model stand together.
+// The best first; of several runs, those of one model stand together.
 function shownTargets() {
   const shown = report.targets.map((target, number) => ({ ...target, number })).filter(isTargetShown);
-  return severalRuns ? sortRows(shown, (target) => labels.indexOf(target.label), false) : shown;
+  return sortRows(shown, (target) => labels.indexOf(target.label), false);
 }
 
 // Whether a figure of a whole model is what is asked for, and not one of some of its calls.

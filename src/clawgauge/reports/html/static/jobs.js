@@ -8,17 +8,20 @@ const FITS = {
 
 function jobsTable(run) {
   if (!run.jobs.length) return null;
-  const heading = [html("th", { scope: "col" }, "job"), html("th", { scope: "col" }, "take")];
-  const models = run.models.map((model) => html("th", { scope: "col", class: "job-model" }, visible(model[1])));
+  // The roles are said, for on a phone the rows are no longer laid out as a table.
+  const column = (words, name) => html("th", { scope: "col", role: "columnheader", class: name }, words);
+  const heading = [column("job"), column("take")];
+  const models = run.models.map((model) => column(html("span", {}, visible(model[1])), "job-model"));
+  const many = run.models.length > 8 ? " many" : "";
   return html(
     "div",
-    { class: "jobs-frame" },
+    { class: "jobs-frame", tabindex: 0, role: "region", "aria-label": "Which model for which job" },
     html(
       "table",
-      { class: "jobs" },
+      { class: `jobs${many}`, role: "table" },
       html("caption", {}, "Which model for which job"),
-      html("thead", {}, html("tr", {}, ...heading, ...models)),
-      html("tbody", {}, ...run.jobs.map((job) => jobRow(job, run.models))),
+      html("thead", { role: "rowgroup" }, html("tr", { role: "row" }, ...heading, ...models)),
+      html("tbody", { role: "rowgroup" }, ...run.jobs.map((job) => jobRow(job, run.models))),
     ),
   );
 }
@@ -26,16 +29,22 @@ function jobsTable(run) {
 function jobRow(job, models) {
   return html(
     "tr",
-    {},
-    html("th", { scope: "row" }, visible(job.job)),
-    html("td", { class: "job-choice" }, html("strong", {}, visible(job.use)), html("span", { class: "about" }, ` ${visible(job.why)}`)),
-    ...models.map(([label]) => {
+    { role: "row" },
+    html("th", { scope: "row", role: "rowheader" }, visible(job.job)),
+    html(
+      "td",
+      { class: "job-choice", role: "cell" },
+      html("strong", {}, visible(job.use)),
+      html("span", { class: "about" }, ` ${visible(job.why)}`),
+    ),
+    ...models.map(([label, name]) => {
       const [fit, why] = job.fits[label] ?? ["cannot_tell", ""];
       const { mark, tone, words } = FITS[fit] ?? FITS.cannot_tell;
       return html(
         "td",
-        { class: `job-fit ${tone}`, title: visible(why) },
+        { class: `job-fit ${tone}`, role: "cell", title: visible(why) },
         html("span", { "aria-hidden": "true" }, mark),
+        html("span", { class: "job-name", "aria-hidden": "true" }, visible(name)),
         html("span", { class: "hidden" }, `${words}: ${visible(why)}`),
       );
     }),

@@ -21,10 +21,10 @@ function drawLatency() {
   const cold = rows.some((row) => row.calls.some((call) => calls.cold[call] === 1));
   byId("latency-lead").textContent =
     `Every point is one successful call (${count(drawn)} drawn); it is further from the line where more calls ` +
-    "took as long. The long mark is the median, the dotted one p95." +
+    "took as long. The long mark is the median, the dotted one p95; in both a timeout is longer than any answer." +
     (cold ? " Diamonds are cold calls: the model had to be loaded first." : "");
   fill("latency-chart", drawn ? latencyStrips(rows) : html("p", { class: "empty" }, "No successful call to show."));
-  fill("latency-table", latencyTable(rows));
+  fill("latency-table", latencyTable(rows), anatomyTable(rows));
 }
 
 function latencyRows() {
@@ -32,13 +32,13 @@ function latencyRows() {
     ...target,
     title: visible(targetTitle(target)),
     calls: [],
-    timeouts: 0,
+    deadlines: [],
   }));
   const byNumber = new Map(rows.map((row) => [row.number, row]));
   for (const call of matching) {
     const row = byNumber.get(calls.target[call]);
     if (isAnswered(call) && calls.sampled[call] && calls.e2e[call] !== null) row.calls.push(call);
-    else if (callString("why", call) === "timeout") row.timeouts++;
+    else if (callString("why", call) === "timeout" && calls.sampled[call]) row.deadlines.push(calls.e2e[call] ?? 0);
   }
   for (const row of rows) addPercentiles(row);
   return rows;
@@ -46,22 +46,15 @@ function latencyRows() {
 
 // Of all recorded calls where a whole model is shown; else of the calls in this file that fit the filters.
 function addPercentiles(row) {
-  if (isWholeModel() && row.figures) {
-    Object.assign(row, row.figures.latency_ms, { n: row.figures.n_success, timeouts: row.figures.n_timeouts });
-    return;
-  }
-  const times = row.calls.map((call) => calls.e2e[call]).sort((a, b) => a - b);
-  Object.assign(row, {
-    n: times.length,
-    p50: percentile(times, 0.5),
-    p95: percentile(times, 0.95),
-    p99: percentile(times, 0.99),
-    mean: times.length ? times.reduce((sum, time) => sum + time, 0) / times.length : null,
-  });
+  const whole = isWholeModel() && row.figures;
+  const times = row.calls.map((call) => calls.e2e[call]);
+  row.times = whole ? timedOf(row.figures) : describeTimes(times, row.deadlines);
+  row.n = row.times.n;
+  row.timeouts = whole ? row.figures.n_timeouts : row.deadlines.length;
 }
 
 function latencyStrips(rows) {
-  const width = byId("latency-chart").clientWidth || 900;
+  const width = chartWidth("latency-chart");
   const narrow = width < 620;
   const left = narrow ? 10 : Math.min(300, width * 0.3);
   const right = width - 16;
@@ -81,7 +74,7 @@ function latencyStrips(rows) {
     rows
       .map(
         (row) =>
-          `${row.title}: median ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}, ` +
+          `${row.title}: median ${timeFigure(row.times, "p50")}, p95 ${timeFigure(row.times, "p95")}, ` +
           `${row.n} calls, ${row.timeouts} timeouts`,
       )
       .join("; "),
@@ -140,10 +133,10 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
 
 // The median's words stand above its mark and to the left, those of p95 below and to the right, where there is room.
 function percentileMark(name, row, scale, middle, spread, right) {
-  const value = row[name];
+  const value = row.times[name];
   if (value === null || value === undefined) return svg("g", {});
-  const x = scale.place(value);
-  const indicative = name === "p95" && isIndicative(0.95, row.n);
+  const x = Math.min(right, scale.place(value));
+  const words = timeFigure(row.times, name);
   const leftward = name === "p50" ? x > 110 : x > right - 90;
   return svg(
     "g",
@@ -157,9 +150,9 @@ function percentileMark(name, row, scale, middle, spread, right) {
         y: name === "p50" ? middle - spread - 3 : middle + spread + 3,
         "text-anchor": leftward ? "end" : "start",
       },
-      `${name} ${milliseconds(value)}${indicative ? "†" : ""}`,
+      `${name} ${words}`,
     ),
-    svg("title", {}, `${name} ${milliseconds(value)}${indicative ? " (indicative: few calls)" : ""}`),
+    svg("title", {}, `${name} ${words}${words.endsWith("†") ? " (indicative: few calls)" : ""}`),
   );
 }
 
@@ -184,13 +177,36 @@ function crowd(shown, scale, middle, spread) {
   return points;
 }
 
+// Where the time went, of the servers that tell: the mean of each part, and its share.
+function anatomyTable(rows) {
+  const told = rows.filter((row) => row.figures?.server_ms?.load);
+  if (!told.length) return null;
+  const mean = (row, part) => row.figures.server_ms[part]?.mean ?? 0;
+  const parts = ["load", "queue", "prefill", "decode", "wire"];
+  const whole = (row) => parts.reduce((sum, part) => sum + mean(row, part), 0) || 1;
+  return sortableTable(
+    "Where the time goes",
+    [
+      { name: "model", label: "Model", class: "name", value: (row) => row.title },
+      ...parts.map((part) => ({
+        name: part,
+        label: part[0].toUpperCase() + part.slice(1),
+        class: "number",
+        value: (row) => mean(row, part),
+        cell: (row) => `${milliseconds(mean(row, part))} (${Math.round((100 * mean(row, part)) / whole(row))}%)`,
+      })),
+    ],
+    told,
+  );
+}
+
 function latencyTable(rows) {
-  const time = (name, label, p) => ({
+  const time = (name, label) => ({
     name,
     label,
     class: "number",
-    value: (row) => row[name] ?? null,
-    cell: (row) => daggered(row[name], p, row.n),
+    value: (row) => row.times[name] ?? null,
+    cell: (row) => timeFigure(row.times, name),
   });
   return sortableTable(
     "Latency by model",
@@ -204,10 +220,10 @@ function latencyTable(rows) {
         value: (row) => row.n ?? null,
         cell: (row) => count(row.n),
       },
-      time("p50", "p50", 0.5),
-      time("p95", "p95", 0.95),
-      time("p99", "p99", 0.99),
-      time("mean", "Mean", 0),
+      time("p50", "p50"),
+      time("p95", "p95"),
+      time("p99", "p99"),
+      time("mean", "Mean"),
       {
         name: "cold",
         label: "Cold p50",

@@ -1,24 +1,35 @@
 // The order of things: header and answer first, then what is in sight, then the rest.
 
 function drawAll() {
-  drawAnswer();
+  drawCharts();
   drawModels();
+  drawCalls();
+}
+
+// What has a width of its own.
+function drawCharts() {
+  drawAnswer();
   drawRates();
   drawLatency();
   drawFirstToken();
+  drawCapacity();
   drawMatrix();
-  drawCalls();
 }
 
 function setUpPrinting() {
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("main details:not([open])")];
+    isPrinting = true;
+    drawCharts();
+    closed = [...document.querySelectorAll("main details:not([open])")];
     for (const details of closed) details.open = true;
     printCalls();
   });
   addEventListener("afterprint", () => {
+    isPrinting = false;
     for (const details of closed) details.open = false;
+    drawCharts();
     drawRowsInSight();
   });
 }
@@ -32,9 +43,7 @@ function followWidth() {
     clearTimeout(pause);
     pause = setTimeout(() => {
       width = document.documentElement.clientWidth;
-      drawRates();
-      drawLatency();
-      drawFirstToken();
+      drawCharts();
       drawRowsInSight();
     }, 100);
   });

@@ -1,6 +1,8 @@
 // Model by prompt: which checks each model meets. Counts are of all recorded calls, sampled or not.
 
 const MAX_PROMPTS = 300;
+// So many stand beside each other on paper, which does not scroll.
+const PRINTED_PROMPTS = 20;
 
 function drawMatrix() {
   const targets = shownTargets();
@@ -63,10 +65,21 @@ function matrixBlock(suite, targets, cells) {
         )
       : null;
   const title = visible(suite) || "prompts";
+  const pieces = isPrinting ? Math.ceil(prompts.length / PRINTED_PROMPTS) : 1;
+  const step = Math.ceil(prompts.length / pieces);
+  const tables = [];
+  for (let from = 0; from < prompts.length; from += step) {
+    const about = from ? " continued" : ` ${plural(all.length, "prompt")}`;
+    tables.push(matrixTable(title, about, asked, prompts.slice(from, from + step), cells));
+  }
+  return html("div", {}, tables.map((table) => html("div", { class: "scrolls" }, table)), cut);
+}
+
+function matrixTable(title, about, asked, prompts, cells) {
   const table = html(
     "table",
     { class: "matrix", keydown: moveInMatrix },
-    html("caption", {}, title, html("span", { class: "about" }, ` ${plural(all.length, "prompt")}`)),
+    html("caption", {}, title, html("span", { class: "about" }, about)),
     html(
       "thead",
       {},
@@ -78,7 +91,7 @@ function matrixBlock(suite, targets, cells) {
           html(
             "th",
             { scope: "col", title: visible(promptTitle(prompt)) },
-            html("span", { class: "turned" }, shortened(visible(report.prompts[prompt][1]), 10)),
+            html("span", { class: "turned" }, shortened(visible(report.prompts[prompt][1]), 24)),
             html("span", { class: "hidden" }, ` ${visible(report.prompts[prompt][2])}`),
           ),
         ),
@@ -91,7 +104,7 @@ function matrixBlock(suite, targets, cells) {
     ),
   );
   table.querySelector("button")?.setAttribute("tabindex", "0");
-  return html("div", {}, html("div", { class: "scrolls" }, table), cut);
+  return table;
 }
 
 function telling(prompts, targets, cells) {

@@ -14,11 +14,19 @@ function modelColumns() {
     n
       ? [
           html("span", { class: "strong" }, percent(k / n)),
-          html("span", { class: "under" }, `${count(k)}/${count(n)}${bounds ? ` · ${interval(bounds)}` : ""}`),
+          html(
+            "span",
+            { class: "under" },
+            `${count(k)}/${count(n)} `,
+            bounds ? html("span", { class: "whole" }, `· ${interval(bounds)}`) : null,
+          ),
         ]
       : ABSENT;
-  const timeCell = (read, p, n) => (target) =>
-    target.figures ? daggered(read(target.figures), p, n(target.figures)) : ABSENT;
+  const time = (name, label, of, options = {}) =>
+    figure(options.name ?? name, label, (f) => of(f)?.[name], {
+      cell: ({ figures: f }) => (f ? timeFigure(of(f), name) : ABSENT),
+      ...options,
+    });
   return [
     { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
     { name: "tier", label: "Tool use", title: TIER_NOTE, class: "tier", value: tierOrder, cell: tierCell },
@@ -27,51 +35,35 @@ function modelColumns() {
       title: "of the judged answers, with its 95% interval",
       cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_judged, f.objective_pass_ci95) : ABSENT),
     }),
-    figure("scheduled", "Of scheduled", (f) => f.pass_rate_scheduled, {
+    figure("asked", "Of asked", (f) => (f.n_asked_judged ? f.n_passed / f.n_asked_judged : null), {
       bestFirst: true,
-      title: "of all planned calls with a verdict, answered or not",
-      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_scheduled_judged) : ABSENT),
+      title: "of all prompts asked that have a verdict, answered or not",
+      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_asked_judged) : ABSENT),
     }),
     figure("answered", "Answered", (f) => (f.n_total ? f.n_ok / f.n_total : null), {
       bestFirst: true,
       cell: ({ figures: f }) => (f ? rateCell(f.n_ok, f.n_total) : ABSENT),
     }),
-    figure("p50", "p50", (f) => f.latency_ms?.p50, {
-      cell: timeCell(
-        (f) => f.latency_ms?.p50,
-        0.5,
-        (f) => f.n_success,
-      ),
-      title: "median time to the whole answer",
-    }),
-    figure("p95", "p95", (f) => f.latency_ms?.p95, {
-      cell: timeCell(
-        (f) => f.latency_ms?.p95,
-        0.95,
-        (f) => f.n_success,
-      ),
-    }),
-    figure("p99", "p99", (f) => f.latency_ms?.p99, {
-      cell: timeCell(
-        (f) => f.latency_ms?.p99,
-        0.99,
-        (f) => f.n_success,
-      ),
-    }),
-    figure("ttft", "First token", (f) => f.ttft_ms?.p50, {
-      title: "median time to the first token",
-      cell: timeCell(
-        (f) => f.ttft_ms?.p50,
-        0.5,
-        (f) => f.ttft_ms?.n ?? 0,
-      ),
-    }),
+    time("p50", "p50", timedOf, { title: "median time to the whole answer; a timeout is longer than any" }),
+    time("p95", "p95", timedOf),
+    time("p99", "p99", timedOf),
+    time("p50", "First token", (f) => f.ttft_ms, { name: "ttft", title: "median time to the first token" }),
     figure("tps", "Tokens/s", (f) => f.output_tps?.p50, {
       bestFirst: true,
       cell: ({ figures: f }) => decimals(f?.output_tps?.p50, 1),
     }),
-    figure("cost", "Cost", (f) => f.cost_usd, { cell: ({ figures: f }) => dollars(f?.cost_usd) }),
+    figure("cost", "Cost", (f) => f.cost?.per_call_usd, {
+      class: "number cost",
+      title: "of a call, and of all of them",
+      cell: costCell,
+    }),
   ].filter((column) => column.name !== "cost" || report.targets.some((target) => target.figures?.cost_usd != null));
+}
+
+function costCell(target) {
+  const words = report.runs[target.run].models.find(([label]) => label === target.label)?.[3] ?? ABSENT;
+  const all = target.figures?.cost_usd;
+  return [words, all == null ? null : html("span", { class: "under" }, `${dollars(all)} in all`)];
 }
 
 function modelName(target) {
@@ -146,7 +138,7 @@ function drawModels() {
   fill(
     "models-table",
     rows.length
-      ? sortableTable("Figures of every model", modelColumns(), rows, { column: "tier", descending: false })
+      ? sortableTable("Figures of every model, the best first", modelColumns(), rows)
       : html("p", { class: "empty" }, "No model to show."),
   );
 }

@@ -26,6 +26,11 @@ const METRICS = {
     of: (f) => rateOf(f.restraint),
     lead: "How often a model held back where no call was wanted.",
   },
+  agreement: {
+    label: "Agreement",
+    of: (f) => rateOf(f.agreement),
+    lead: "How often a model did what the incumbent did, in moments of your own history. Agreement is not truth.",
+  },
   tasks: { label: "Tasks", of: (f) => rateOf(f.tasks), lead: "Tasks of several turns brought to the wanted end." },
 };
 
@@ -39,7 +44,7 @@ function suiteOrWhole(figures) {
       k: figures.n_passed,
       n: figures.n_judged,
       ci: figures.objective_pass_ci95,
-      scheduled: figures.n_scheduled_judged,
+      asked: figures.n_asked_judged,
     };
   }
   const part = (figures.suites || []).find((suite) => isSuiteShown(suite.suite));
@@ -94,7 +99,7 @@ function drawCategories() {
 }
 
 function rateBars(metric, rows) {
-  const width = byId("rates-chart").clientWidth || 900;
+  const width = chartWidth("rates-chart");
   const narrow = width < 620;
   const left = narrow ? 4 : Math.min(300, width * 0.3);
   const right = narrow ? width - 8 : width - 215;
@@ -173,18 +178,18 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
       rx: 2,
     }),
   );
-  if (row.scheduled) {
+  if (row.asked) {
     group.append(
       svg(
         "rect",
         {
-          class: "bar-scheduled",
+          class: "bar-asked",
           x: place(0),
           y: middle + 9,
-          width: Math.max(1, place(row.k / row.scheduled) - place(0)),
+          width: Math.max(1, place(row.k / row.asked) - place(0)),
           height: 3,
         },
-        svg("title", {}, `of scheduled: ${rate(row.k, row.scheduled)}`),
+        svg("title", {}, `of asked: ${rate(row.k, row.asked)}`),
       ),
     );
   }
@@ -222,6 +227,6 @@ function rateColumns(metric, rows) {
     value: (row) => row.ci?.[0] ?? null,
     cell: (row) => interval(row.ci),
   };
-  const scheduled = share("scheduled", "Of scheduled", (row) => row.scheduled);
-  return [share("rate", metric.label, (row) => row.n), low, ...(rows.some((row) => row.scheduled) ? [scheduled] : [])];
+  const asked = share("asked", "Of asked", (row) => row.asked);
+  return [share("rate", metric.label, (row) => row.n), low, ...(rows.some((row) => row.asked) ? [asked] : [])];
 }

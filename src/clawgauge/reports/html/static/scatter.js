@@ -40,7 +40,7 @@ function firstTokenRows(shown) {
 }
 
 function firstTokenScatter(rows, shown) {
-  const width = byId("first-token-chart").clientWidth || 900;
+  const width = chartWidth("first-token-chart");
   const height = Math.round(Math.min(440, Math.max(300, width * 0.45)));
   const [left, right, top, bottom] = [58, width - 14, 12, height - 42];
   const across = timeScale(

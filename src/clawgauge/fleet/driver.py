@@ -1,0 +1,364 @@
+"""The driver's side: who is there, which targets they have, the work handed out, and the one folder written.
+
+What a node sends is trusted no more than what a server sends: it may only add records of its own targets, of cells that
+were planned and have none, and files and events by names that are known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec.structs import asdict
+from msgspec.structs import replace as change
+
+from clawgauge.config.providers import Tell
+from clawgauge.config.settings import Configuration
+from clawgauge.errors import CallFailure, ConfigError, TargetError
+from clawgauge.fleet import wire
+from clawgauge.fleet.wire import Member, NodeLost, Order, Talk, talking
+from clawgauge.journal import cell_key, encode_line, iter_results, resource_tag
+from clawgauge.journal.disk import INVENTORY
+from clawgauge.journal.folder import RunFolder
+from clawgauge.plan import Plan
+from clawgauge.prices import host_of
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.proxies import is_loopback
+from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
+from clawgauge.run_data import Run
+from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
+from clawgauge.runner.record import Source, answered_result
+from clawgauge.runner.target import Observer
+from clawgauge.timeline import Completion
+
+# Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
+_SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=3")
+# After Ctrl-C: what is recorded there by then comes along.
+_LEAVE_S = 10.0
+_EVENTS = ("target_started", "target_finished", "warm_up", "retry", "skip", "decided", "undecided", "budget_spent")
+_SENT = ("schema_version", "run_id", "created_at_ms", "clawgauge_version", "prompts_sha256")
+# What a node may tell of each of its cells, and of each retry; and no time is beyond this.
+_EVENT_BYTES, FAR_MS = 1024, 1 << 53
+
+
+class Elsewhere(Provider):
+    """A provider of a node, as far as planning needs one. It is asked there, never here."""
+
+    def __init__(self, member: Member, facts: wire.Facts, settings: ProviderSettings) -> None:
+        super().__init__(settings)
+        self._member, self._facts = member, facts
+        for name in facts.__struct_fields__[3:]:
+            setattr(self, name, getattr(facts, name))
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        raise CallFailure("error", "exception", f"{self.name} is asked on its node")
+
+    async def probe(self) -> ProviderProbe:
+        return change(self._facts.probe, provider=self.name)
+
+    async def models(self) -> list[ModelInfo]:
+        if not self._facts.probe.reachable:
+            raise CallFailure("skipped_unavailable", "connection_refused", self._facts.probe.detail)
+        return self._facts.probe.models
+
+    def check_here(self, model: str) -> None:
+        """An Ollama lists all it has: what it has not is not asked."""
+        listed = {one.name.removesuffix(":latest") for one in self._facts.probe.models}
+        if self.settings.type.startswith("ollama") and listed and model.removesuffix(":latest") not in listed:
+            raise CallFailure("skipped_unavailable", "model_not_found", f"no model {model!r} on {self._member.name}")
+
+    def describe(self) -> dict[str, Any]:
+        """As the node does; its own loopback is nobody else's, and has an address for others or none."""
+        told: dict[str, Any] = {**self._facts.described, "node": self._member.name}
+        url, there = str(told.get("base_url")), f"//{self._member.address or 'localhost'}"
+        if is_loopback(host_of(url)):
+            url = re.sub(r"//([^/?#]*@)?(\[.*?\]|[^:/?#]*)", lambda _: there, url, count=1)
+            told["base_url"] = None if is_loopback(host_of(url)) else url
+        return told
+
+
+def find_members(configuration: Configuration, names: Sequence[str]) -> list[Member]:
+    """The nodes of these names. Of a cluster's, which are called by its name and their own, one stands for all."""
+    clusters = [name for name, table in configuration.nodes.items() if table.ray]
+    found = (next((name for name in clusters if node.startswith(f"{name}-")), node) for node in names)
+    members: list[Member] = []
+    for name in dict.fromkeys(found):
+        table = configuration.find_node(name)
+        if table.ray is not None:
+            from clawgauge.fleet.rays import find_machines
+
+            members += find_machines(name, table)
+        else:
+            members.append(Member(name, [*_SSH, "--", table.ssh or "", f"{table.command} node"], table.address))
+    return members
+
+
+async def look(member: Member, tell: Tell) -> None:
+    """Ask a node what it has, and read its clock."""
+    async with talking(member, tell) as talk:
+        talk.say(Order(look=True))
+        member.seen = (await talk.hear()).seen or []
+        await talk.read_clock()
+    tell(member.describe())
+
+
+async def probe_nodes(configuration: Configuration, names: Sequence[str], tell: Tell) -> list[ProviderProbe]:
+    """What these nodes have, by the names that a run gives it, or why one cannot be had."""
+
+    async def ask(member: Member) -> list[ProviderProbe]:
+        try:
+            await look(member, tell)
+        except NodeLost as lost:
+            return [ProviderProbe(provider=member.name, reachable=False, detail=str(lost))]
+        return [change(one.probe, provider=f"{member.name}.{one.probe.provider}") for one in member.seen]
+
+    members = find_members(configuration, [name.strip() for name in names])
+    return [probe for found in await asyncio.gather(*map(ask, members)) for probe in found]
+
+
+async def join(plan: Plan, config: Configuration, names: Sequence[str], tell: Tell, *, together: bool = False) -> Plan:
+    """The plan with the providers of these nodes, which run it. Who cannot be had is refused: nothing is paid for.
+
+    With `together`, a provider without a node's name before it is one that all of them ask at once.
+    """
+    members = find_members(config, names)
+    if plan.settings.interleave:
+        what = "--swap changes between models" if together else "--interleave takes turns"
+        raise ConfigError(f"{what} on one machine: leave it out with --nodes")
+    if plan.settings.max_cost_usd is not None and (together or len(members) > 1):
+        other = "load what is paid for from here alone" if together else "give it to one, or use --max-calls"
+        raise ConfigError(f"--max-cost cannot be kept by several nodes at once: {other}")
+    await asyncio.gather(*(look(member, tell) for member in members))
+    providers, shared = dict(plan.providers), dict[str, list[wire.Facts]]()
+    for member in members:
+        for facts in member.seen:
+            name, kind = f"{member.name}.{facts.probe.provider}", str(facts.described.get("type"))
+            why, make = facts.unusable and f"node {member.name}: {facts.unusable}", partial(Elsewhere, member, facts)
+            providers[name] = ProviderSettings(name, kind, unusable=why, make=make)
+            shared.setdefault(facts.probe.provider, []).append(facts)
+    all_of_them = Member(",".join(member.name for member in members), [], members[0].address)
+    for name, (facts, *_) in shared.items() if together else ():
+        why, make = _why_not_one(name, members, providers), partial(Elsewhere, all_of_them, facts)
+        providers[name] = ProviderSettings(name, str(facts.described.get("type")), unusable=why, make=make)
+    return replace(plan, providers=providers, drive=partial(_drive, members, tell))
+
+
+def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, ProviderSettings]) -> str | None:
+    """Why what nodes have under one name is not one server that all of them can load; None where it is."""
+    places: dict[str, tuple[str | None, str]] = {}
+    for member in members:
+        if (one := providers.get(f"{member.name}.{name}")) is None or one.unusable:
+            return one.unusable if one else f"node {member.name}: it has no provider {name!r}"
+        described = next(facts.described for facts in member.seen if facts.probe.provider == name)
+        url, host = described.get("base_url"), (member.hello or ("", "", ""))[2]
+        # Its own process is nobody else's, and its loopback that of its machine.
+        own = member.name if url is None else host if is_loopback(host_of(str(url))) else ""
+        places[member.name] = url, own
+    at = ", ".join(f"{node} has it {f'at {url}' if url else 'by itself'}" for node, (url, _) in places.items())
+    each = f"give them one address, or load each by itself with -t '*.{name}:MODEL'"
+    return None if len({*places.values()}) == 1 else f"{name} is not one server for all nodes ({at}): {each}"
+
+
+def spell_out(plan: Plan, texts: Sequence[str]) -> list[str]:
+    """Targets on the nodes, with every one that a `*` stands for."""
+    ours, spelled = [name for name, one in plan.providers.items() if one.make is not None], []
+    for text in texts or ["*.ollama_openai:*"]:
+        provider, _, model = text.removeprefix("!").partition(":")
+        if not (names := fnmatch.filter(ours, provider)):
+            raise TargetError(f"target {text!r} is on none of the nodes, which have {', '.join(ours)}")
+        spelled += [f"{'!' * text.startswith('!')}{name}:{model}" for name in names]
+    return spelled
+
+
+async def _drive_parts(members: Sequence[Member], options: RunOptions, plan: Plan, *run: Any) -> None:
+    """Have every node ask its targets, side by side."""
+    parts, cost = [Part(member, plan, *run) for member in members], cost_budget(plan)
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            if any(make_agenda(plan, target, cost).n_open for target in part.own.values()):
+                group.create_task(part.drive(options))
+
+
+async def _drive(
+    members: Sequence[Member], tell: Tell, plan: Plan, folder: RunFolder, observer: Observer,
+    load: Callable[..., Awaitable[None]] = _drive_parts,
+) -> None:  # fmt: skip
+    """A stretch of a run. Returns when all is recorded; cancelled, after a farewell."""
+    outcome = "interrupted"
+    options = RunOptions(**{name: getattr(plan.settings, name) for name in RunOptions.__struct_fields__})
+    note(folder, "stretch_started", stretch=plan.work.stretch, options=asdict(options))
+    try:
+        await load(members, options, plan, folder, observer, tell)
+        outcome = "finished"
+    finally:
+        note(folder, "stretch_ended", stretch=plan.work.stretch, outcome=outcome)
+
+
+class Part:
+    """One node's part of a run, and what may come of it."""
+
+    lost = "what it was still to ask is recorded as node_lost"
+
+    def __init__(
+        self, member: Member, plan: Plan, folder: RunFolder, observer: Observer, tell: Tell, *, shared: bool = False
+    ) -> None:
+        self._member, self._plan, self._folder, self._observer, self._tell = member, plan, folder, observer, tell
+        # By the names that the node knows them by.
+        prefix = f"{member.name}."
+        mine = [target for target in plan.targets if shared or target.provider.startswith(prefix)]
+        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in mine}
+        self._agendas = {target: make_agenda(plan, target) for target in self.own.values()}
+        self._prompts = {prompt.key: prompt for prompt in plan.asked}
+        self._recorded = set(plan.work.done)
+        # An event of a node is the same when it is told again, whatever its clock was taken to be meanwhile.
+        before = Run.open(folder.path).events if plan.work.stretch else []
+        self._told = {encode_line(change(event, at_ms=0)) for event in before}
+        n_cells = len(self.own) * len(plan.prompts) * plan.settings.repeats
+        self._event_bytes_left = _EVENT_BYTES * (n_cells + 16) * (plan.settings.max_retries + 2)
+        self._files = {INVENTORY: f"inventory_{member.name}.json"}
+        for moment in ("before", "after"):
+            there = {one: change(one, provider=f"{prefix}{one.provider}") for one in self.own}
+            tags = [(resource_tag(a), resource_tag(b)) for a, b in there.items()]
+            self._files |= {f"resources_{a}_{moment}.txt": f"resources_{b}_{moment}.txt" for a, b in tags}
+
+    async def drive(self, options: RunOptions) -> None:
+        """Hand out the work and record what comes of it, a lost node among that."""
+        member = self._member
+        try:
+            async with talking(member, self._tell) as talk:
+                hello = dict[str, Any](zip(("version", "python", "host", "nice"), member.hello or (), strict=False))
+                hello |= {"offset_ms": member.offset_ms, "error_ms": member.error_ms}
+                note(self._folder, "node_joined", node=member.name, **hello)
+                for target, agenda in self._agendas.items():
+                    self._observer.target_started(target, agenda.n_open)
+                talk.until_s = float("inf")
+                talk.say(Order(work=self.work(options)))
+                try:
+                    await self.take(talk)
+                except asyncio.CancelledError:
+                    talk.say(Order(stop=True))
+                    with suppress(NodeLost, TimeoutError):
+                        async with asyncio.timeout(_LEAVE_S):
+                            await self.take(talk)
+                    raise
+        except NodeLost as lost:
+            why = self._plan.redact(str(lost))
+            note(self._folder, "node_lost", node=member.name, why=why)
+            self._tell(f"{why}; {self.lost}")
+            await self._give_up(CallFailure("skipped_unavailable", "node_lost", why))
+
+    def work(self, options: RunOptions) -> wire.Work:
+        plan, work, config = self._plan, self._plan.work, Run.open(self._folder.path).config
+        assert config is not None  # noqa: S101  # the run was begun with it
+        plain, seen = {own: plain for plain, own in self.own.items()}, work.evidence
+        done = ((plain.get(Target(*key[:3])), key) for key in work.done)
+        known: dict[str, Any] = {"models": [], "suites": [], **{name: getattr(config, name) for name in _SENT}}
+        known["prices"] = {plain[own].label: price for own, price in plan.prices.items() if own in plain}
+        known |= {"prompts": plan.prompts, "capacity": plan.capacity}
+        return wire.Work(
+            config=RunConfig(**known, targets=list(self.own), options=options), asked=list(self._prompts),
+            free=[plain[own] for own in plan.free if own in plain], beside_usd=work.beside_usd, stretch=work.stretch,
+            done=[key._replace(provider=one.provider) for one, key in done if one is not None],
+            evidence=[(one, seen[own]) for own, one in plain.items() if own in seen],
+            has=[name for name, own in self._files.items() if self._folder.has(own)],
+        )  # fmt: skip
+
+    async def take(self, talk: Talk) -> None:
+        """Record what the node sends until it says that this was all; then it need keep it no longer."""
+        while not (item := await talk.hear()).end:
+            await self.keep(item)
+        await self.flush()
+        # A cell that counts as lost may be answered there: that is fetched once the cell is open again.
+        rows = iter_results(self._folder.path, CellRow) if self._plan.work.stretch else ()
+        lost = {row.provider for row in rows if row.failure_type == "node_lost"}
+        talk.say(Order(kept=not any(target.provider in lost for target in self._agendas)))
+
+    async def keep(self, item: wire.Item) -> None:
+        if item.result is not None:
+            result = self.check(item.result)
+            if (key := cell_key(result)) not in self._recorded:
+                self._recorded.add(key)
+                await self.record(result)
+        elif item.event is not None and item.event.event != "stretch_started":
+            self._keep_event(item.event)
+        elif item.file is not None:
+            self._write(*item.file)
+
+    def refuse(self, what: str) -> NoReturn:
+        raise NodeLost(f"node {self._member.name} sent {what}: nothing more is taken from it")
+
+    def check(self, result: Result, **ours: Any) -> Result:
+        """The record as it is ours; one that none may send is refused."""
+        target, prompt = self.own.get(result.target), self._prompts.get(result.prompt)
+        if prompt is not None and 0 <= result.repeat < self._plan.settings.repeats:
+            ours = {"prompt_name": prompt.name, "expected_tools": prompt.expected_tools}
+        if target is None or not ours:
+            self.refuse("a record of what is not its to ask")
+        shift_ms = round(self._member.offset_ms)
+        # Labels on our wall clock; durations are as they were measured there.
+        began_ms, over_ms = result.started_at_ms - shift_ms, result.ended_at_ms - shift_ms
+        if abs(began_ms) + abs(over_ms) > FAR_MS:
+            self.refuse("a time that cannot be")
+        ours |= {"run_id": self._folder.run_id, "provider": target.provider, "node": self._member.name}
+        return change(result, **ours, started_at_ms=began_ms, ended_at_ms=over_ms)
+
+    async def record(self, result: Result) -> None:
+        agenda = self._agendas[result.target]
+        if agenda.take(Cell(self._prompts[result.prompt], result.repeat)) is not None:
+            agenda.learn(result)
+        await self._folder.append(result)
+        self._observer.recorded(result.target, result)
+
+    async def flush(self) -> None:
+        """Until all that was taken is on disk."""
+
+    def _keep_event(self, event: Event) -> None:
+        target = next((own for plain, own in self.own.items() if plain.label == event.target), None)
+        if event.event != "stretch_ended" and (event.event not in _EVENTS or target is None):
+            self.refuse("an event that is not of its targets")
+        name = "node_left" if target is None else event.event
+        detail = {**event.detail, "node": self._member.name, "node_at_ms": event.at_ms}
+        kept = Event(event=name, at_ms=0, target=target.label if target else None, detail=detail)
+        if (line := encode_line(kept)) not in self._told:
+            self._told.add(line)
+            self._event_bytes_left -= len(line)
+            if self._event_bytes_left < 0 or abs(event.at_ms) > FAR_MS:
+                self.refuse("more events than its work can have, or one of a time that cannot be")
+            self._folder.event(change(kept, at_ms=event.at_ms - round(self._member.offset_ms)))
+            if target is not None and name == "target_finished":
+                self._observer.target_finished(target)
+            elif target is not None and "not_asked" in event.detail:
+                with suppress(KeyError, TypeError, ValueError):  # what a node says of itself may be anything
+                    self._observer.stopped(target, name, event.detail)
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            document = msgspec.json.decode(text, type=Inventory) if name == INVENTORY else text
+            self._folder.write(self._files[name], document)
+        except (KeyError, msgspec.DecodeError, RecursionError):
+            self.refuse("a file that is not of its work")
+
+    async def _give_up(self, failure: CallFailure) -> None:
+        await self.flush()
+        now_ms = time.time_ns() // 1_000_000
+        unasked = Completion(failure=failure, started_at_ms=now_ms, ended_at_ms=now_ms)
+        for target, agenda in self._agendas.items():
+            source = Source(self._folder.run_id, self._plan.work.stretch, target, self._plan.redact, None)
+            while (cell := agenda.take()) is not None:
+                result = change(answered_result(source, cell, unasked), node=self._member.name)
+                agenda.learn(result)
+                await self._folder.append(result)
+                self._observer.recorded(target, result)
+
+
+def note(folder: RunFolder, name: str, target: Target | None = None, **detail: Any) -> None:
+    at_ms, label = time.time_ns() // 1_000_000, target.label if target else None
+    folder.event(Event(event=name, at_ms=at_ms, target=label, detail=detail))

@@ -1,0 +1,1 @@
+"""Own history as a suite: `stores` reads it, `moments` rebuilds and chooses, `suite` masks and writes. And `bfcl`."""

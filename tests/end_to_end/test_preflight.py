@@ -1,0 +1,138 @@
+"""Before anything is asked: what was mistyped is told with what was meant, and what a run shows while it goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from faults.terminal import on_a_terminal
+from support.command import chat_config, clawgauge
+from support.rows import every_row
+from support.scripted_server import Hang, InstalledModel, ScriptedServer, Status, Text, model_not_found
+
+SMALL = ("-s", "small.json")
+
+
+def test_a_model_finds_its_provider(place: Path, server: ScriptedServer) -> None:
+    """`-t llama3.2:3b` or `-t gemma3` is asked of the one server that lists it, and that is said; where two or none do,
+    one sentence names them, or what is near."""
+    names = ["llama3.2:3b", "qwen3:8b", "org/my-talker-7b"]
+    with ScriptedServer(models=names) as first, ScriptedServer(models=["qwen3:8b"]) as second:
+        chat_config(place, first=first.v1_url, second=second.v1_url)
+        found = clawgauge(place, "run", "-t", "llama3.2:3b@high", *SMALL)
+        assert found.code == 0 and "llama3.2:3b@high is taken for first:llama3.2:3b@high\n" in found.stderr
+        assert {call.model for call in first.calls} == {"llama3.2:3b"}
+        both = clawgauge(place, "run", "-t", "qwen3:8b", *SMALL)
+        assert both.code == 2 and "name first:qwen3:8b or second:qwen3:8b" in both.stderr
+        near = clawgauge(place, "run", "-t", "talker", "-t", "llama3:3b", *SMALL)
+        assert near.code == 2 and "'talker' names no provider, and no server" in near.stderr
+        assert "mean first:org/my-talker-7b?\n" in near.stderr and "mean first:llama3.2:3b?\n" in near.stderr
+        with ScriptedServer(dialect="ollama", models=["gemma3:latest"]) as ollama:
+            plain = clawgauge(place, "run", "-t", "gemma3", *SMALL, env={"OLLAMA_HOST": ollama.base_url})
+            assert "gemma3 is taken for ollama_openai:gemma3\n" in plain.stderr and len(ollama.calls) == 4
+        assert len(first.calls) == 4 and second.calls == [] and len(list((place / "runs").iterdir())) == 2
+
+
+def test_an_unknown_provider_comes_with_the_table_it_lacks(place: Path) -> None:
+    """The lines can be pasted into clawgauge.toml; every wrong target is told."""
+    done = clawgauge(place, "run", "-t", "my.box:m", "-t", "ollma_openai:x", *SMALL)
+    assert done.code == 2 and "did you mean 'ollama_openai'" in done.stderr
+    table = done.stderr.partition("clawgauge.toml:\n")[2]
+    (place / "clawgauge.toml").write_text(table)
+    assert clawgauge(place, "run", "-t", "my.box:m", *SMALL, "--dry-run").code == 0, table
+
+
+def test_a_list_is_a_hint_and_no_refusal(place: Path, server: ScriptedServer) -> None:
+    """A name that is not on a server's list is said with what may be meant, and asked; it may well be there."""
+    server.reply_with(Text("yes"))
+    done = clawgauge(place, "run", "-t", "fake:scripted-modle", *SMALL)
+    assert done.code == 0 and len(server.calls) == 4
+    assert "fake:scripted-modle: not on the server's list, asked anyway; did you mean scripted-model" in done.stderr
+
+
+def test_a_server_that_never_answers_holds_nothing_up(place: Path, server: ScriptedServer) -> None:
+    """The list of models hangs; the run does not wait for it."""
+    server.route("/v1/models", Hang())
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", *SMALL)
+    assert done.code == 0 and len(done.records()) == 4
+    probes = json.loads((done.folder / "inventory.json").read_bytes())["providers"]
+    assert [probe["reachable"] for probe in probes] == [False]
+
+
+def test_what_a_model_cannot_do_is_said_before_it_is_asked(place: Path) -> None:
+    """Ollama says which models take no tools and how much each can read."""
+    with ScriptedServer(dialect="ollama", models=[InstalledModel("tiny:1b")]) as ollama:
+        told = {"capabilities": ["completion"], "model_info": {"general.architecture": "a", "a.context_length": 2048}}
+        ollama.route("/api/show", Status(200, told))
+        words = ("run", "-t", "ollama_openai:tiny:1b", "-s", "long_context", "-s", "native_tools")
+        ids = ("--prompt-ids", "long_context/P0,native_tools/P0")
+        done = clawgauge(place, *words, *ids, env={"OLLAMA_HOST": ollama.base_url})
+    assert "tiny:1b: the server says that it takes no tools, and 3 prompts offer some\n" in done.stderr
+    assert "tiny:1b: 1 prompt is longer than its window of 2048 tokens\n" in done.stderr
+    (probe,) = json.loads((done.folder / "inventory.json").read_bytes())["providers"]
+    assert (probe["models"][0]["context_tokens"], probe["models"][0]["takes_tools"]) == (2048, False)
+
+
+def test_resuming_with_no_key_leaves_the_run_as_it_was(place: Path, server: ScriptedServer) -> None:
+    """What was not answered stays recorded as it was: a slip is no reason to put lines aside."""
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\napi_key_env = "MY_KEY"\n'
+    )
+    server.reply_with(Status(400))
+    words = ("run", "-t", "fake:scripted-model", *SMALL)
+    first = clawgauge(place, *words, env={"MY_KEY": "a-key-of-the-test-1"})
+    before = (first.folder / "results.jsonl").read_bytes()
+    again = clawgauge(place, "run", "--resume", "latest", "--retry-errors")
+    assert again.code == 2 and "MY_KEY is not set" in again.stderr
+    assert (first.folder / "results.jsonl").read_bytes() == before
+    assert not (first.folder / "superseded.jsonl").exists()
+
+
+@every_row(
+    ("reply", "said", "n_lines"),
+    [
+        (Status(503, message="overloaded"), "small/P0 prompt_0: error (http_503)", 1),
+        (Status(401, message="no such key"), "fake:scripted-model cannot answer (http_401: HTTP 401: no such key)", 1),
+    ],
+)
+def test_an_error_is_told_once_with_its_reason(
+    place: Path, server: ScriptedServer, reply: Status, said: str, n_lines: int
+) -> None:
+    """Without a terminal each kind of error of a target has one line, whatever the number of prompts; so has -q."""
+    server.reply_with(reply)
+    words = ("run", "-t", "fake:scripted-model", *SMALL, "--max-retries", "0", "--repeats", "5")
+    progress = clawgauge(place, *words).stderr.partition("\nrun ")[0]
+    told = [line for line in progress.splitlines() if said in line]
+    assert len(told) == n_lines and progress.count("[") <= 1, progress
+    quiet = clawgauge(place, *words, "-q")
+    assert quiet.code == 3 and quiet.stderr.count("\n") == 1 and "20 × http_" in quiet.stderr
+
+
+def test_a_terminal_shows_the_whole_run_and_what_is_done_already(place: Path, server: ScriptedServer) -> None:
+    """One bar over all targets; one that an earlier session finished is done, and the last line is the folder's."""
+    server.reply_with(lambda request: Status(503) if request.model == "other-model" else Text("yes"))
+    targets = ("-t", "fake:scripted-model", "-t", "fake:other-model")
+    clawgauge(place, "run", *targets, *SMALL, "--max-retries", "0", "--run-id", "r")
+    server.reply_with(Text("yes"))
+    drawn = on_a_terminal(place, "run", "--resume", "r", "--retry-errors").decode()
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+    assert re.search(r"scripted-model +4/4 +2/3 passed .*done", plain) and re.search(r"[4-8]/8 +\d+ s", plain)
+    assert plain.rstrip().endswith("runs/r")
+
+
+def test_a_slip_beside_a_right_target_is_recorded(place: Path, server: ScriptedServer) -> None:
+    """Where another can be asked, the wrong one is told before the first call, and has its rows."""
+    server.reply_with(lambda r: Text("yes") if r.model == "scripted-model" else model_not_found(r.model))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-t", "fake:nobody", "-t", "openai_responses:x", *SMALL)
+    before = done.stderr.partition("[1/4]")[0]
+    assert "openai_responses:x: OPENAI_API_KEY is not set\n" in before and "fake:nobody: not on the" in before
+    assert len(done.records()) == 12 and done.code == 0
+
+
+def test_doctor_says_what_it_did_not_check(place: Path, server: ScriptedServer) -> None:
+    """A server without a list, and a protocol without an address, are no `ok`."""
+    server.route("/v1/models", Status(404))
+    said = clawgauge(place, "doctor").stdout
+    assert re.search(r"fake at .*which it has is not checked", said)
+    assert "openai_chat: not checked: it has no address" in said

@@ -1,0 +1,50 @@
+"""What is left of a run, as a person who waits is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawgauge.console.plain import PlainLines, Progress, Tally
+from clawgauge.errors import CallFailure
+from clawgauge.records import Target
+
+ONE, TWO = Target("fake", "one"), Target("fake", "two")
+
+
+def asked(n_done: int, took_s: float, **known: float) -> Progress:
+    """Ten calls, of which some took so long."""
+    return Progress(n_calls=10, n_done=n_done, started_s=100.0, newest_s=100.0 + took_s, **known)  # type: ignore[arg-type]
+
+
+def test_what_came_counts_more_and_more() -> None:
+    """Earlier runs say how long it will take until this one does."""
+    assert Tally({ONE: Progress(n_calls=10, past_s=2.0)}).left_s() == pytest.approx(20.0)
+    assert Tally({ONE: asked(5, 20.0, past_s=2.0)}).left_s() == pytest.approx(5 * 3.0)
+    assert Tally({ONE: asked(10, 40.0, past_s=2.0)}).left_s() == 0
+
+
+def test_targets_to_come_are_taken_to_be_like_those_that_came() -> None:
+    """Without a pace of its own; as long as there is none at all, nothing is said."""
+    assert Tally({ONE: asked(5, 20.0), TWO: Progress(n_calls=10)}).left_s() == pytest.approx(15 * 4.0)
+    assert Tally({ONE: Progress(n_calls=10)}).left_s() is None
+
+
+def test_a_target_that_cannot_answer_takes_no_time_and_sets_no_pace() -> None:
+    rows = {ONE: asked(5, 0.001), TWO: asked(5, 20.0)}
+    dead = {ONE: CallFailure("skipped_unavailable", "connection_refused")}
+    assert Tally(rows, ended=dead).left_s() == pytest.approx(20.0)
+
+
+def test_targets_that_take_turns_share_their_time() -> None:
+    rows = {ONE: asked(5, 20.0), TWO: asked(5, 20.0)}
+    assert Tally(rows, interleaved=True).left_s() == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("n_calls", "said"), [(1, "(gone: why)\n"), (2, "other prompt is not"), (3, "prompts are not")]
+)
+def test_a_dead_target_speaks_of_other_prompts_where_it_has_some(
+    capsys: pytest.CaptureFixture[str], n_calls: int, said: str
+) -> None:
+    PlainLines({ONE: Progress(n_calls)}).target_skipped(ONE, CallFailure("error", "gone", "why"), 0)
+    assert said in capsys.readouterr().err

@@ -1,0 +1,284 @@
+"""What the model saw is rebuilt as it was sent, and only moments in which the incumbent was right are asked again."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clawgauge.checks import Answer, check_spec, judge
+from clawgauge.own_work import moments as own
+from clawgauge.own_work.moments import Mask, Moment, choose, find_effect, find_moments
+from clawgauge.own_work.stores import Session
+from clawgauge.records import ToolInvocation
+from clawgauge.world import can_run
+from support.openclaw_store import DATA, Record, answer, as_records, read_moments, result, user
+from support.rows import every_row
+
+LS = ("exec", {"command": "ls notes"})
+
+
+def look(*messages: Record, since: str = "") -> tuple[list[Moment], Counter[str]]:
+    left_out: Counter[str] = Counter()
+    session = Session("s1", as_records(messages), [])
+    return list(find_moments([session], since, left_out)), +left_out
+
+
+def test_the_moments_of_two_real_histories_and_what_is_left_out_by_reason() -> None:
+    old, left_out_of_old = read_moments(DATA / "2026.7.1")
+    new, left_out_of_new = read_moments(DATA / "2026.9.6")
+    assert (len(old), left_out_of_old) == (17, {"answers that the user corrected": 7, "failed calls": 5})
+    assert len(new) == 36
+    assert left_out_of_new == {
+        "answers that the user corrected": 8,
+        "rewound answers": 5,
+        "failed or empty answers": 5,
+        "answers of the gateway": 4,
+        "failed calls": 3,
+        "stopped calls": 2,
+        "announcements of subagents": 1,
+        "answers cut by the token limit": 1,
+        "searches for tools": 1,
+    }
+    tools = Counter(moment.tools or "no call" for moment in new)
+    called = {"ls": 7, "read": 3, "edit": 1, "sessions_spawn": 1, "memory_search": 1, "memory_get": 1}
+    assert tools == called | {"no call": 22}
+
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_utc")
+def test_a_request_is_rebuilt_as_it_was_sent() -> None:
+    """But for what OpenClaw adds to it without storing it: the frame around the first and behind the last message."""
+    sent = json.loads((DATA / "request.json").read_text())["messages"][1:-1]
+    wanted = [_plain(message) for message in sent]
+    records = [json.loads(line) for line in (DATA / "main_decoded.jsonl").read_text().splitlines()]
+    thread = own.Thread()
+    for record in records[: _place_of_last_call(records)]:
+        thread.add(own.message_of(record))
+    rebuilt = [
+        (one["role"], one["content"] or None, [call["arguments"] for call in one.get("calls", [])])
+        for one in thread.messages
+    ]
+    assert rebuilt == wanted
+
+
+def _plain(message: Record) -> tuple[str, str | None, list[Any]]:
+    text = re.sub(r"\n\nRuntime: .*\Z", "", message["content"]) if message["content"] else None
+    calls = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+    return message["role"], text, calls
+
+
+def _place_of_last_call(records: list[Record]) -> int:
+    places = [n for n, one in enumerate(records) if own.calls_of(own.message_of(one))]
+    return next(n for n in range(places[-1] + 1, len(records)) if own.message_of(records[n]).get("role") == "assistant")
+
+
+def nested(depth: int) -> Any:
+    return {"a": nested(depth - 1)} if depth else 1
+
+
+# Neither a moment with such a call can be asked again, nor one that comes after it.
+UNHELD: dict[str, list[tuple[str, Any]]] = {
+    "a null in a list": [("x", {"n": [1, None]})],
+    "a huge number alone": [("x", {"n": [10**30]})],
+    "no name": [("", {"n": 1})],
+    "deep": [("x", nested(150))],
+    "deeper": [("x", nested(450))],
+    "deep in tool search": [("tool_call", {"id": "x", "args": nested(450)})],
+}
+FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
+
+
+@every_row(
+    "messages, n_moments, reason",
+    [
+        pytest.param([*FINE, answer("One file.")], 2, None, id="a call and an answer"),
+        pytest.param([*FINE, answer("One file."), user("Thanks! No problem.")], 2, None, id="thanks"),
+        pytest.param(
+            [*FINE, answer("One file."), user("No, that is not what I asked.")],
+            0,
+            "answers that the user corrected",
+            id="no",
+        ),
+        pytest.param(
+            [*FINE, answer("One file."), user("Das ist falsch.")], 0, "answers that the user corrected", id="falsch"
+        ),
+        pytest.param([user("Hi"), answer("Ho"), user("Wait a bit, then go on.")], 1, None, id="wait a bit"),
+        pytest.param([user("Hi"), answer("", LS), user("Still there?")], 0, "stopped calls", id="no result"),
+        pytest.param([user("Hi"), answer("", LS), result("x", isError=True)], 0, "failed calls", id="an error"),
+        pytest.param(
+            [user("Hi"), answer("", LS), result("x", details={"exitCode": 2})], 0, "failed calls", id="exit code 2"
+        ),
+        pytest.param(
+            [user("Hi"), answer("", LS), result('{"status": "error"}')], 0, "failed calls", id="an error in words"
+        ),
+        pytest.param([*FINE, answer("", LS), result("a.md")], 1, "calls that were repeated", id="the same call again"),
+        pytest.param(
+            [
+                user("Hi"),
+                answer("", ("write", {"path": "a", "content": "x"})),
+                result("ok"),
+                answer("", ("edit", {"path": "a"})),
+                result("ok"),
+            ],
+            1,
+            "calls that were repeated",
+            id="the same file again",
+        ),
+        pytest.param(
+            [
+                user("Hi"),
+                answer("", ("read", {"path": "a", "limit": 9})),
+                result("x"),
+                answer("", ("read", {"path": "a", "offset": 9})),
+                result("y"),
+            ],
+            2,
+            None,
+            id="another page",
+        ),
+        pytest.param([user("/status"), answer("All is well.")], 0, "slash commands", id="a slash command"),
+        pytest.param([user("The key is sk-ant…DEFG, use it"), answer("Done?")], 0, "masked secrets", id="a masked key"),
+        pytest.param(
+            [user("Hi"), answer("", ("exec", {"command": "login ***"})), result("ok")],
+            0,
+            "masked secrets",
+            id="a masked argument",
+        ),
+        pytest.param(
+            [user("Hi"), answer("Ho", model="gateway-injected", provider="openclaw")],
+            0,
+            "answers of the gateway",
+            id="gateway",
+        ),
+        pytest.param([user("Hi"), answer("Ho", stopReason="length")], 0, "answers cut by the token limit", id="length"),
+        pytest.param(
+            [user("Hi"), answer("", stopReason="error")], 0, "failed or empty answers", id="an error of the model"
+        ),
+        pytest.param(
+            [user("Hi"), answer("Ho", __openclaw={"runId": "announce:v1:x"})],
+            0,
+            "announcements of subagents",
+            id="announced",
+        ),
+        pytest.param([user("Hi"), answer("Ho"), answer("Also.")], 1, "announcements of subagents", id="nobody asked"),
+        pytest.param([*FINE[:2], result("x" * 32_000), answer("Long.")], 1, "results that were cut", id="a cut result"),
+        pytest.param(
+            [user("Hi"), answer("", ("tool_search", {"query": "x"})), result("[]")],
+            0,
+            "searches for tools",
+            id="tool search",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", ("x", {"n": 10**19})), result("ok")],
+            0,
+            "calls that a suite cannot hold",
+            id="a huge number",
+        ),
+        *(
+            pytest.param(
+                [user("Hi"), answer("", *calls), *[result("ok")] * len(calls), user("And?"), answer("Done.")],
+                0,
+                "calls that a suite cannot hold",
+                id=name,
+            )
+            for name, calls in UNHELD.items()
+        ),
+        pytest.param(
+            [user("Hi", content=[{"type": "image", "data": ""}, {"type": "text", "text": "?"}]), answer("A cat.")],
+            0,
+            "answers to images",
+            id="image",
+        ),
+    ],
+)
+def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moments: int, reason: str | None) -> None:
+    moments, left_out = look(*messages)
+    assert len(moments) == n_moments, left_out
+    assert reason is None or reason in left_out
+    assert reason is not None or not left_out
+
+
+def test_a_call_through_tool_search_is_the_call_it_makes() -> None:
+    given = {"id": "openclaw:memory-core:memory_get", "args": {"path": "MEMORY.md", "from": None}}
+    (moment,), _ = look(user("Hi"), answer("", ("tool_call", given)), result("x"))
+    assert moment.calls == [("memory_get", {"path": "MEMORY.md"})]
+
+
+def test_a_run_that_had_to_ask_again_is_left_out_by_its_time() -> None:
+    records = as_records([user("Hi"), answer("Ho"), user("Then?"), answer("Then.")])
+    left_out: Counter[str] = Counter()
+    session = Session("s1", records, [("2026-11-15T10:00:00Z", "2026-11-15T10:00:01Z")])
+    assert [one.asked for one in find_moments([session], "", left_out)] == ["Then?"]
+    assert left_out["retried runs"] == 1
+
+
+def test_a_reset_and_a_compaction_cut_off_what_was_before() -> None:
+    cut = {"type": "compaction", "summary": "They said hello.", "firstKeptEntryId": "r2"}
+    moments, _ = look(user("Hi"), answer("Ho"), user("Kept"), answer("Yes."), cut, user("Then?"), answer("Then."))
+    first, *others = [one["content"] for one in moments[-1].messages]
+    assert first.startswith("They said hello.\n\n[")
+    assert first.endswith("] Kept")
+    assert [one.rpartition("] ")[2] for one in others] == ["Yes.", "Then?"]
+    moments, _ = look(user("Hi"), answer("Ho"), {"type": "reset", "reason": "reset"}, user("Then?"), answer("Then."))
+    assert [one["role"] for one in moments[-1].messages] == ["user"]
+
+
+def test_moments_before_since_do_not_count() -> None:
+    moments, left_out = look(*FINE, answer("One file."), since="2026-11-15T10:00:02Z")
+    assert [one.tools for one in moments] == [""]
+    assert not left_out
+
+
+def test_the_chosen_ones_are_spread_over_tools_and_sessions_and_nothing_is_asked_twice() -> None:
+    def moment(session: str, tool: str, number: int, n_chars: int = 10) -> Moment:
+        said = [{"role": "user", "content": f"Job {'x' * n_chars}"}]
+        words = "abcdefghij"[number % 10] * (number // 10 + 2)
+        return Moment(session, f"{number:03}", "m", "/", said, words, [own.Call(tool, {"path": words})], False, "")
+
+    many = [moment(f"s{n % 4}", "exec", n, 10 * n) for n in range(60)]
+    few = [moment("s9", "read", n) for n in range(3)]
+    left_out: Counter[str] = Counter()
+    chosen = choose([*many, *few, *many[:5]], 15, left_out)
+    assert Counter(one.tools for one in chosen) == {"exec": 12, "read": 3}
+    assert Counter(one.session for one in chosen if one.tools == "exec") == {"s0": 3, "s1": 3, "s2": 3, "s3": 3}
+    assert left_out == {"near-duplicates": 5, "more than --max": 48}
+    long_ones = sum(len(one.messages[0]["content"]) > 310 for one in choose(many, 30, Counter()))
+    assert 8 <= long_ones <= 22
+
+
+def test_a_long_word_is_gone_through_once() -> None:
+    assert own.MASKED.search("a" * 400_000) is None
+    assert own.MASKED.search("abcdefgh…wxyz") is not None
+
+
+@pytest.mark.skipif(not can_run(), reason="bashkit has no build here")
+def test_printing_the_same_figure_by_chance_is_no_agreement() -> None:
+    """Nearly every listing holds a 2 somewhere: what was printed must stand there as it did."""
+    write = ("write", {"path": "notes.md", "content": "tea\n2 cups of tea\n"})
+    count = ("exec", {"command": "grep -c tea notes.md"})
+    messages = user("Note it."), answer("", write), result("ok"), user("How many?"), answer("", count), result("2")
+    (_, moment), _ = look(*messages)
+    effect = find_effect(moment, Mask([], None, []))
+    assert effect is not None
+    wanted = [{"name": "exec", "arguments": count[1]}]
+    spec = {"type": "agreement", "expected_calls": wanted, "cwd": moment.cwd, "effect": effect}
+    check_spec(spec)
+    tools = [{"type": "function", "function": {"name": "exec", "parameters": {"properties": {"command": {}}}}}]
+    lines = {"grep tea notes.md | wc -l": True, "ls -l": False, "cat notes.md": False, "wc notes.md": False}
+    for line, agrees in lines.items():
+        call = ToolInvocation(name="exec", arguments={"command": line}, channel="native")
+        assert judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass is agrees, line

@@ -1,0 +1,93 @@
+"""How many subagents at once: from the records of a capacity run to OpenClaw's setting, by the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clawgauge.records import CapacitySummary, Percentiles, Target
+from clawgauge.records.summary import WithinSlo
+from clawgauge.run_data import Run
+from clawgauge.summary import summarize_folder
+from clawgauge.verdict.load import compare_capacity
+from support import written_runs
+from support.command import clawgauge
+from support.measured_models import OLLAMA, Measured, MeasuredRun
+
+
+def write_load(folder: Path, target: Target, slower: float = 1.0, output: int = 8) -> None:
+    """A capacity run with prompts of 16k tokens: at 1, 2 and 4 at once first tokens took 1, 1.5 and 3 seconds."""
+    options = {
+        "contexts": [16_000],
+        "output_tokens": output,
+        "slo": {"ttft_ms": 2000.0},
+        "max_concurrency": 4,
+        "rates": [],
+    }
+    options |= {"duration_s": 60.0, "shared_prefix": 0, "shape": "plain", "swap": False, "max_time_s": 900.0}
+    records, events = [], [("capacity_context", {"context_tokens": 16_000, "truncated": False})]
+    for level, ttft_ms in ((1, 1000), (2, 1500), (4, 3000)):
+        ttft_us = round(1000 * ttft_ms * slower)
+        name, times = f"16000/c{level}", {"ttft": ttft_us, "e2e": ttft_us + 100_000}
+        window = {"step": name, "context_tokens": 16_000, "concurrency": level, "from_ms": 0.0, "to_ms": 1e9}
+        events.append(("capacity_step", window))
+        calls = [{"client": n % level, "due_us": 4_000_000 * n, "queued_us": 0} for n in range(60)]
+        how = {"suite": "capacity", "timings_us": times, "provider": target.provider, "model": target.model}
+        records += [written_runs.record(name, None, repeat=n, load=load, **how) for n, load in enumerate(calls)]
+    planned = written_runs.config([], [target.model], capacity=options)
+    written_runs.write_run(folder, records, config=planned | {"providers": {target.provider: OLLAMA}})
+    lines = [{"event": name, "at_ms": 1, "target": target.label, "detail": detail} for name, detail in events]
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_a_capacity_run_sets_how_many_subagents_and_is_read_once(tmp_path: Path) -> None:
+    """Beside a run that says who may be a subagent at all, it becomes OpenClaw's maxConcurrent, with its reason."""
+    model, loads = Measured(Target("ollama_openai", "qwen3:8b"), OLLAMA), list[Path]()
+    MeasuredRun([model], for_subagents=True).write(tmp_path / "runs")
+    write_load(tmp_path / "runs" / "load", model.target)
+    done = clawgauge(tmp_path, "route", "measured", "load", "--json")
+    assert done.code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["configuration"]["agents"]["defaults"]["subagents"]["maxConcurrent"] == 2
+    [why] = [one for one in told["reasons"] if "maxConcurrent" in str(one)]
+    assert "2 at once at 16k: first token p95 1.50 s" in str(why) and "at 4 it breaks your 2.00 s" in str(why)
+    batches = Run.batches
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "batches", lambda run, *words: loads.append(run.path) or batches(run, *words))
+        summary = summarize_folder(tmp_path / "runs" / "load")
+    assert len(loads) == 1 and [step.n for step in summary.capacity[0].steps] == [60, 60, 60]
+
+
+def test_two_capacity_runs_are_compared_figure_by_figure_unless_their_loads_differ(tmp_path: Path) -> None:
+    target = Target("ollama_openai", "qwen3:8b")
+    for name, slower, output in (("before", 1.0, 8), ("after", 1.5, 8), ("longer", 1.0, 64)):
+        write_load(tmp_path / "runs" / name, target, slower, output)
+    done = clawgauge(tmp_path, "compare", "before", "after", "--json")
+    told = {(one["load"], one["figure"]): (one["a"], one["b"], one["verdict"]) for one in json.loads(done.stdout)}
+    assert told["16k", "at once"][:2] == (2, 1) and told["16k, 1", "ttft p50 ms"] == (1000, 1500, "changed")
+    shown = clawgauge(tmp_path, "compare", "before", "after").stdout
+    assert shown.startswith("what it can carry\n  ollama_openai:qwen3:8b at 16k: 2 at once in A, 1 at once in B\n"), (
+        shown
+    )
+    refused = clawgauge(tmp_path, "compare", "before", "longer")
+    assert refused.code == 2 and "differ in --output: compare them anyway with --force" in refused.stderr
+
+
+def test_rates_and_changes_of_models_are_compared_in_their_own_words() -> None:
+    """What arrives is carried by the second; a change of models is its time. Neither is clients at once."""
+    rates = [
+        CapacitySummary(target="a:m", mode="open", context_tokens=2_000, within_slo=WithinSlo(rate=rate))
+        for rate in (4.0, 2.0)
+    ]
+    (change,) = compare_capacity(rates[:1], rates[1:])
+    assert change[1:] == ("2k", "a second", 4.0, 2.0, "")
+    swaps = [
+        CapacitySummary(
+            target="a:m", mode="swap", context_tokens=0, swap_ms={"cold": Percentiles(n=1, p50=ms, p50_ci95=(ms, ms))}
+        )
+        for ms in (900.0, 1200.0)
+    ]
+    (change,) = compare_capacity(swaps[:1], swaps[1:])
+    assert change[1:] == ("cold", "ttft p50 ms", 900.0, 1200.0, "changed")
