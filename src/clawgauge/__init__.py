@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __version__ = "0.1.0"
 
@@ -17,6 +19,8 @@ def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict
     >>> calls = pd.DataFrame(clawgauge.load("latest"))
     """
     # Loaded only now: `clawgauge --help` needs none of it.
+    from pathlib import Path
+
     from clawgauge.export import COLUMNS, ResultStream
     from clawgauge.journal import locate_run
 

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# First of all: a signal may ask for it while the rest of this module is loaded.
+_live: set[int] = set()
 _SCRIPT = Path(__file__).with_name("supervisor.py")
 _FAREWELL_S = 1.0
 _START = (
@@ -142,7 +144,6 @@ class _Supervisor:
             process.wait()
 
 
-_live: set[int] = set()
 _changing = threading.Lock()
 _supervisor = _Supervisor()
 atexit.register(_supervisor.dismiss)

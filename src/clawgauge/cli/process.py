@@ -13,11 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from traceback import format_exception, walk_stack
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TextIO, TypeVar
 
-from clawgauge.child_processes import kill_all_groups
 from clawgauge.errors import DiskFailure, MachineError
 from clawgauge.reports.clean import clean_lines, one_row
 
@@ -33,6 +31,8 @@ T = TypeVar("T")
 def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     """From now on no run folder, no output and no traceback of this process shows one of these values."""
     # Loaded only now: a help text needs none of it.
+    from traceback import format_exception
+
     from clawgauge.journal import withhold
     from clawgauge.secrets import Redactor, SecretMask, mask_shapes
 
@@ -156,6 +156,13 @@ class Interrupted(KeyboardInterrupt):
     """
 
 
+def _loading_a_module() -> bool:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
 class Interruption:
     happened = ends_with_reader = reader_left = False
     _cancel: Callable[[], object] | None = None
@@ -191,7 +198,7 @@ class Interruption:
         self.happened = True
         if self._cancel is not None:
             self._cancel()
-        elif not any(f.f_code.co_filename.startswith("<frozen importlib") for f, _ in walk_stack(sys._getframe())):
+        elif not _loading_a_module():
             # An exception while a module is loaded can crash an extension module, and with it the interpreter; loading
             # is soon over, and whoever comes after it asks whether something `happened`.
             raise Interrupted
@@ -210,7 +217,9 @@ class Interruption:
         if self._first_signal_s is None:
             self._first_signal_s = now_s
         elif number == signal.SIGINT or now_s - self._first_signal_s > _ONE_BREATH_S:
-            kill_all_groups()
+            # Not imported by a help text, and not here: a signal may come while it is being loaded.
+            if end_children := getattr(sys.modules.get("clawgauge.child_processes"), "kill_all_groups", None):
+                end_children()
             if os.isatty(2):
                 with suppress(OSError):
                     os.write(2, b"\x1b[?25h\n")
