@@ -20,7 +20,7 @@ import uvloop
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
-from clawgauge.runner.agenda import Agenda, Cell
+from clawgauge.runner.agenda import Agenda, OpenCells
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.judging import Judge
 from clawgauge.runner.target import Observer, RunContext, TargetRun
@@ -84,7 +84,7 @@ def ask_provider(
         context = RunContext(
             plan, run_folder, Observer(), clock or Clock(), rng=random.Random(1), judge=judge or Judge()
         )
-        agenda = Agenda([Cell(prompt, 0) for prompt in prompts], None, [])
+        agenda = Agenda(OpenCells(prompts, 1), None, [])
         with ClientClock() as client:
             async with provider:
                 await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, client).ask()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ SpendingKey: TypeAlias = tuple[str, str, int]
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """One prompt, once. A plan may hold a hundred thousand, which the collector need not walk while calls are out."""
+    """One prompt, once."""
 
     prompt: Prompt
     repeat: int
@@ -41,6 +41,45 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
     def key(self, target: Target) -> CellKey:
         return CellKey(target.provider, target.model, target.thinking_level, *self.spending_key)
+
+
+class OpenCells:
+    """The cells of some prompts that are not taken yet, in the order of asking: all prompts once, then all again. A
+    plan may hold a hundred thousand: here each is a byte."""
+
+    def __init__(self, prompts: Sequence[Prompt], repeats: int) -> None:
+        self._prompts, self._open = prompts, bytearray(b"\1") * (len(prompts) * repeats)
+        self._places = {prompt.key: place for place, prompt in enumerate(prompts)}
+        self._n, self._begin = len(self._open), 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Cell]:
+        place = self._open.find(1, self._begin)
+        # What lies before it is taken, and never looked through again.
+        self._begin = place if place >= 0 else len(self._open)
+        while place >= 0:
+            repeat, of_prompt = divmod(place, len(self._prompts))
+            yield Cell(self._prompts[of_prompt], repeat)
+            place = self._open.find(1, place + 1)
+
+    def __contains__(self, cell: Cell) -> bool:
+        of_prompt = self._places.get(cell.prompt.key)
+        if of_prompt is None or cell.repeat < 0:
+            return False
+        place = cell.repeat * len(self._prompts) + of_prompt
+        return place < len(self._open) and self._open[place] == 1
+
+    def remove(self, cell: Cell) -> None:
+        self._open[cell.repeat * len(self._prompts) + self._places[cell.prompt.key]] = 0
+        self._n -= 1
+
+    def drop(self, unwanted: Callable[[Cell], bool]) -> list[Cell]:
+        dropped = [cell for cell in self if unwanted(cell)]
+        for cell in dropped:
+            self.remove(cell)
+        return dropped
 
 
 def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
@@ -231,19 +270,18 @@ class Agenda:
     """Open cells, taken one at a time. Those that a tier rests on come first, and only until its search is over."""
 
     def __init__(
-        self, cells: list[Cell], search: TierSearch | None, budgets: list[Budget], skipped: Sequence[Outcome] = ()
+        self, cells: OpenCells, search: TierSearch | None, budgets: list[Budget], skipped: Sequence[Outcome] = ()
     ) -> None:
-        self._search, self._budgets, self._skipped = search, budgets, skipped
+        self._planned, self._search, self._budgets, self._skipped = cells, search, budgets, skipped
         self.left_out = [f"{one.detail['not_asked']} left out: {why_left_out(one.detail)}" for one in skipped]
         pool = {} if search is None else search.families
-        planned = [cell for cell in cells if cell.prompt.key not in pool] if pool else cells
-        self._planned = OrderedDict(((cell.prompt.suite, cell.prompt.id, cell.repeat), cell) for cell in planned)
+        of_pool = cells.drop(lambda cell: cell.prompt.key in pool) if pool else []
         # The cells of a family that has no answer yet: one is out, or may go, while the others wait. None, once the
         # search is over. Each is asked once, in the pool's order.
         self._waiting: dict[PromptKey, list[Cell]] = {}
         self._out: dict[PromptKey, list[Cell]] = {}
         if search is not None and not search.is_over:
-            once = {cell.prompt.key: cell for cell in cells if cell.repeat == 0}
+            once = {cell.prompt.key: cell for cell in of_pool if cell.repeat == 0}
             for key, family in pool.items():
                 if key in once and family in search.unanswered:
                     self._waiting.setdefault(family, []).append(once[key])
@@ -255,7 +293,7 @@ class Agenda:
         return min([len(self._planned) + len(self._waiting), *lefts])
 
     def holds(self, cell: Cell) -> bool:
-        return cell.spending_key in self._planned or cell in self._waiting.get(cell.prompt.family, ())
+        return cell in self._planned or cell in self._waiting.get(cell.prompt.family, ())
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
@@ -263,8 +301,9 @@ class Agenda:
             return None
         if only is not None and not self.holds(only):
             return None
-        if not self._waiting or (only is not None and only.spending_key in self._planned):
-            cell = self._planned.pop(only.spending_key if only else next(iter(self._planned)))
+        if not self._waiting or (only is not None and only in self._planned):
+            cell = only or next(iter(self._planned))
+            self._planned.remove(cell)
         else:
             family = only.prompt.family if only else next(iter(self._waiting))
             others = self._out[family] = self._waiting.pop(family)
@@ -302,15 +341,15 @@ class Agenda:
 def make_agenda(plan: Plan, target: Target, cost: CostBudget | None = None, window: int | None = None) -> Agenda:
     """A target's open cells. The `cost` budget is the whole run's: what one target spends, the next has not."""
     settings, before = plan.settings, plan.work.evidence.get(target, Evidence())
-    every, done = (Cell(prompt, repeat) for repeat in range(settings.repeats) for prompt in plan.asked), plan.work.done
-    open_cells = [cell for cell in every if not done or cell.key(target) not in done]
-    cells, skipped = _leave_out(plan, target, open_cells, window)
+    cells, done = OpenCells(plan.asked, settings.repeats), plan.work.done
+    if done:
+        cells.drop(lambda cell: cell.key(target) in done)
+    skipped, beyond = _leave_out(plan, target, cells, window)
     budgets: list[Budget] = [] if cost is None or target in plan.free else [cost]
     if settings.max_calls is not None:
         budgets.append(CallBudget(settings.max_calls, before.n_calls))
     search = None
     if settings.until_decided:
-        beyond = {cell.prompt.key for cell in open_cells} - {cell.prompt.key for cell in cells}
         pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in beyond]
         search = TierSearch(pool, settings.repeats, before)
     return Agenda(cells, search, budgets, skipped)
@@ -323,10 +362,9 @@ def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Targ
     pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
     first = {prompt.key for prompt in pool}
     asked = {prompt.key: prompt for prompt in plan.asked}
-    cells = [Cell(asked[prompt.key], 0) for prompt in pool if prompt.key in asked]
-    rest = [prompt for prompt in plan.asked if prompt.key not in first]
-    cells += [Cell(prompt, repeat) for repeat in range(plan.settings.repeats) for prompt in rest]
-    for cell in cells:
+    cells = (Cell(asked[prompt.key], 0) for prompt in pool if prompt.key in asked)
+    rest = OpenCells([prompt for prompt in plan.asked if prompt.key not in first], plan.settings.repeats)
+    for cell in chain(cells, rest):
         targets = list(plan.targets)
         random.Random(f"{run_id} {cell.prompt.suite}/{cell.prompt.id} {cell.repeat}").shuffle(targets)
         yield cell, targets
@@ -338,10 +376,12 @@ def why_left_out(detail: Mapping[str, Any]) -> str:
     return f"{' and '.join(detail['keys'])} cannot be sent by this provider"
 
 
-def _leave_out(plan: Plan, target: Target, cells: list[Cell], window: int | None) -> tuple[list[Cell], list[Outcome]]:
-    """The cells that can be asked, and what is said of the others. Those are left out whose prompt is surely longer
-    than a window that is known, or asks for what the provider cannot send. Where the window is not known the server's
-    error is on record; the estimate is a fifth too high at most."""
+def _leave_out(
+    plan: Plan, target: Target, cells: OpenCells, window: int | None
+) -> tuple[list[Outcome], set[PromptKey]]:
+    """Take out cells that cannot be asked; what is said of them, and whose they were. Those are left out whose prompt
+    is surely longer than a window that is known, or asks for what the provider cannot send. Where the window is not
+    known the server's error is on record; the estimate is a fifth too high at most."""
     suspect: list[tuple[PromptKey, float, set[str]]] = []
     for prompt in plan.asked:
         # Only a text that may matter is looked at: most are a few lines.
@@ -352,7 +392,7 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell], window: int | None
         if keys or size > _SMALLEST_WINDOW:
             suspect.append((prompt.key, size, keys))
     if not suspect:
-        return cells, []
+        return [], set()
     provider = plan.provider(target.provider)
     window = window or provider.context_tokens
     beyond = {key for key, size, _ in suspect if window is not None and size > window}
@@ -364,4 +404,5 @@ def _leave_out(plan: Plan, target: Target, cells: list[Cell], window: int | None
         names = [f"{cell.prompt.suite}/{cell.prompt.id}" for cell in cells if cell.prompt.key in prompts]
         if names:
             skipped.append(Outcome("skip", {**why, "prompts": sorted(set(names)), "not_asked": len(names)}))
-    return [cell for cell in cells if cell.prompt.key not in beyond | lost.keys()], skipped
+    left_out = beyond | lost.keys()
+    return skipped, {cell.prompt.key for cell in cells.drop(lambda cell: cell.prompt.key in left_out)}

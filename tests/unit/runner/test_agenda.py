@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from clawgauge.journal import CellKey
 from clawgauge.plan import Evidence, OpenWork
 from clawgauge.records import Prompt
-from clawgauge.runner.agenda import Agenda, make_agenda
+from clawgauge.runner.agenda import Agenda, Cell, make_agenda
 from support.plans import plan_of
 
 from .prompts import TARGET, plain_prompt, result_of, tool_prompt
@@ -179,3 +180,29 @@ def test_a_plain_run_asks_all_in_the_planned_order() -> None:
     agenda = agenda_of(PROMPTS[:4], until_decided=False, repeats=2)
     assert ask_all(agenda) == ["N0", "N1", "N2", "T0"] * 2
     assert agenda.outcomes() == []
+
+
+def test_a_hundred_thousand_planned_calls_take_no_memory_to_speak_of() -> None:
+    """A cell that is only planned is a byte."""
+    prompts = [plain_prompt(f"N{n}") for n in range(100)]
+    tracemalloc.start()
+    try:
+        agenda = agenda_of(prompts, repeats=1000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert agenda.n_open == 100_000
+    assert kept < 1_000_000
+
+
+def test_only_a_planned_cell_can_be_taken_and_only_once() -> None:
+    """Another machine may report what it was never asked."""
+    first, second = OTHERS[:2]
+    agenda = agenda_of([first, second], repeats=2)
+    for strange in (Cell(first, 2), Cell(first, -1), Cell(OTHERS[2], 0), Cell(OTHERS[2], -1)):
+        assert agenda.take(strange) is None
+    assert agenda.take(Cell(second, 1)) == Cell(second, 1)
+    assert agenda.take(Cell(second, 1)) is None
+    left = [agenda.take() for _ in range(agenda.n_open)]
+    assert left == [Cell(first, 0), Cell(second, 0), Cell(first, 1)]
+    assert agenda.take() is None
