@@ -16,8 +16,7 @@ def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict
     `run` is a run id, a path to a run folder, or `latest`; `runs_dir` is where runs are kept.
 
     >>> import pandas as pd
-    >>> calls = pd.DataFrame(clawgauge.load("latest"))
-    """
+    >>> calls = pd.DataFrame(clawgauge.load("latest"))"""
     # Loaded only now: `clawgauge --help` needs none of it.
     from pathlib import Path
 

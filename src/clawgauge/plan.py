@@ -34,8 +34,7 @@ REPORTING_TYPE = "claude_code_cli"
 @dataclass(slots=True)
 class Evidence:
     """What earlier sessions of a run know of a target: `n_pool` cells of the tier's pool have a record. `asked` has
-    those that are no repeats, as they came, and whether an expected tool was called, None where there was no answer.
-    """
+    those that are no repeats, as they came, and whether an expected tool was called, None where there was no answer."""
 
     n_calls: int = 0
     n_pool: int = 0

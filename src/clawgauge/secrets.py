@@ -65,8 +65,7 @@ def looks_secret(value: str) -> bool:
 
 def looks_like_key(word: str) -> bool:
     """Whether a word of which nothing is known is a key by its shape alone: a known form, or drawn by lot. Names
-    of models (`gpt-4o-2024-08-06`, `Qwen2.5-Coder-32B-Instruct`) are not.
-    """
+    of models (`gpt-4o-2024-08-06`, `Qwen2.5-Coder-32B-Instruct`) are not."""
     if _KEY_ALONE.search(word):
         return True
     parts = re.split(r"[-_.~:+/= ]+", word)
@@ -162,8 +161,7 @@ def _spelled(text: str) -> str:
 
 def _sure(secrets: Iterable[str]) -> set[str]:
     """Those that can be nothing else, each also as a Basic header carries a key that is the user's name: without the
-    end, which depends on what follows. A variable may hold bytes that are no text.
-    """
+    end, which depends on what follows. A variable may hold bytes that are no text."""
     raw = [secret.encode("utf-8", "replace") for secret in filter(looks_secret, secrets)]
     return {one.decode() for one in raw} | {b64encode(one[: len(one) // 3 * 3]).decode() for one in raw}
 

@@ -55,8 +55,7 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file that takes the place of `path`, whole and synced, once the block ends well; else it leaves no trace.
-    It has the permissions of what was there, else `mode`, else those of any new file.
-    """
+    It has the permissions of what was there, else `mode`, else those of any new file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
     temp = Path(name)
     try:

@@ -33,8 +33,7 @@ class Completion(msgspec.Struct):
 
     From `failure` on the runner adds what came of asking, with every try in order. The wall-clock labels are the final
     attempt's; `total_ns` is what the user waited in all, `lag_ns` how late our own loop was, None where nothing was
-    sent. `prefix` is the line the prompt was sent with. The pieces of the text came at `stamps_ns`.
-    """
+    sent. `prefix` is the line the prompt was sent with. The pieces of the text came at `stamps_ns`."""
 
     text: str = ""
     reasoning_text: str = ""

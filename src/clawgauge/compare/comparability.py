@@ -88,8 +88,7 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
 
 def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> tuple[list[SharedPrompt], ...]:
     """Shared prompts that ask something else, and those that ask the same and are judged by something else; neither is
-    another drawing of the same suite, the same prompt with other values.
-    """
+    another drawing of the same suite, the same prompt with other values."""
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
     redrawn = _redrawn_suites(a.config, b.config)
     both = [s for s in shared if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn]

@@ -30,8 +30,7 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
     `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`, both corrected, and so do
     `verdict` and `smallest_change`, the smallest change that would have been found in 80% of cases. `reason` says why
-    nothing can be told.
-    """
+    nothing can be told."""
 
     n_prompts: int
     difference: float | None
@@ -46,8 +45,7 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 class PairedRate(Paired, frozen=True, kw_only=True):
     """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which
-    one side was better than the other.
-    """
+    one side was better than the other."""
 
     n_trials_a: int
     n_trials_b: int
@@ -63,8 +61,7 @@ class PairedShift(Paired, frozen=True, kw_only=True):
 
     `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by the signed ranks
     of calls made `side_by_side` or by the spread `between_runs`. None is not at all: `p` is 1, without an interval.
-    `smallest_change` is a share of A.
-    """
+    `smallest_change` is a share of A."""
 
     median_a: float | None
     median_b: float | None
@@ -100,8 +97,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired test behind it, if
-    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given.
-    """
+    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given."""
 
     name: str
     a: float | None
@@ -128,8 +124,7 @@ class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
 
 class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One target of A beside one of B. The times are null where they cannot be compared. `stopped` names the sides that
-    ended early on purpose; rates over what they left out have no interval.
-    """
+    ended early on purpose; rates over what they left out have no interval."""
 
     target_a: str
     target_b: str

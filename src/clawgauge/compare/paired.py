@@ -40,8 +40,7 @@ def measure_rate(
 ) -> Callable[[float], PairedRate]:
     """The rates of both sides over the prompts that have a trial on both, as a measurement at a level.
 
-    Without `fixed_size` the results themselves decided how many prompts there are: no interval, and no verdict.
-    """
+    Without `fixed_size` the results themselves decided how many prompts there are: no interval, and no verdict."""
     trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
     trials = [(key, a, b) for key, a, b in trials if a.trials and b.trials]
     rates_a, rates_b = [a.passes / a.trials for _, a, _ in trials], [b.passes / b.trials for _, _, b in trials]
@@ -137,8 +136,7 @@ def measure_times(
 def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | None:
     """A's time and B's, moved by the median ratio of the calls that were made side by side; None where there were none.
 
-    Who went first was drawn for each pair: without a difference either sign is as likely, whatever the machine did.
-    """
+    Who went first was drawn for each pair: without a difference either sign is as likely, whatever the machine did."""
     calls_a, calls_b = shared.a.moments, shared.b.moments
     both = [(calls_a[key][place] or 0, calls_b[key][place] or 0) for key in calls_a.keys() & calls_b.keys()]
     timed = [(x, y) for x, y in both if x > 0 and y > 0]
@@ -153,8 +151,7 @@ def _run_levels(
     a: RunSide, b: RunSide, pair: Pair, values: Callable[[PromptTally], Sequence[float]]
 ) -> tuple[list[float], list[float]]:
     """How slow each run was: the median, over the prompts that every run has timed, of the logarithm of a time against
-    the prompt's mean of all runs; with no such prompt, both are empty.
-    """
+    the prompt's mean of all runs; with no such prompt, both are empty."""
     columns: list[list[float]] = []
     n_runs = len(a.runs) + len(b.runs)
     for shared in pair.shared:

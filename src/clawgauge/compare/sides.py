@@ -28,8 +28,7 @@ class PromptTally:
 
     `n_planned` are those that could not be done without. `first_at` tells where the first line with each verdict
     begins. `moments` has the warm times (e2e, first token) of calls that were made side by side with another target's,
-    by what they have in common: run, stretch and repeat.
-    """
+    by what they have in common: run, stretch and repeat."""
 
     name: str
     n_planned: int = 0
@@ -97,8 +96,7 @@ class RunSide(Run):
     """One side of a comparison: a run, or several of one plan (`runs`), of which this is the first.
 
     `tallies` are of all of them, `by_run` of each. `judged_by` holds the versions of the validators behind each
-    target's verdicts (None is an unknown one), `reported` the models that its servers say answered.
-    """
+    target's verdicts (None is an unknown one), `reported` the models that its servers say answered."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -160,8 +158,7 @@ class RunSide(Run):
 
     def summarize_shared(self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]) -> list[GroupSummary]:
         """The summaries of some targets, each over the prompts beside it alone: out of the one pass where these are all
-        that it has records of; else the records are gone through once more, for all such targets together.
-        """
+        that it has records of; else the records are gone through once more, for all such targets together."""
         strata = []
         for target, prompts in chosen:
             recorded = {key for key, tally in self.tallies[target].items() if tally.n_recorded}

@@ -35,8 +35,7 @@ def provider_settings(
     configuration: Configuration, environ: Environ, tell: Tell, named: Collection[str] | None = None
 ) -> dict[str, ProviderSettings]:
     """Settings of every provider a target may name. One that an untrusted file has a table for is not to be had: its
-    own address would not be what was meant. Where all that are `named` are built in, plug-ins are not looked for.
-    """
+    own address would not be what was meant. Where all that are `named` are built in, plug-ins are not looked for."""
     own, withheld = configuration.providers, configuration.withheld["providers"]
     types = {table.type or name for name, table in own.items()}
     wanted = None if named is None else types | (set(named) - set(own) - withheld)

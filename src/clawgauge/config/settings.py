@@ -104,8 +104,7 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[nodes.NAME]`: a machine by its `ssh` destination, where clawgauge is called `command`, or the machines of a
-    `ray` cluster that bear these `labels`. At `address` others reach the servers there, which `route` needs.
-    """
+    `ray` cluster that bear these `labels`. At `address` others reach the servers there, which `route` needs."""
 
     ssh: str | None = None
     ray: str | None = None

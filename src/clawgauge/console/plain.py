@@ -73,8 +73,7 @@ class Progress:
 @dataclass
 class Tally(Observer):
     """Counts what comes back and shows nothing. `reasons` has the words of the first error of each kind and target;
-    `ended` are the targets that have shown that they cannot answer.
-    """
+    `ended` are the targets that have shown that they cannot answer."""
 
     rows: Mapping[Target, Progress]
     interleaved: bool = False

@@ -26,8 +26,7 @@ from clawgauge.summary import Strata, summarize
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """One run in the table of runs. `passes` has what each target passed of what it was asked, the best one first.
-    `load` is what a capacity run says, a line each target and length of prompt; nothing else of it counts here.
-    """
+    `load` is what a capacity run says, a line each target and length of prompt; nothing else of it counts here."""
 
     run_id: str
     path: str
@@ -51,8 +50,7 @@ class UnreadableRun(msgspec.Struct, frozen=True, kw_only=True):
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One target's figures in one run: `n_passed` of `n_asked` prompts with a verdict, `n_judged` of them answered.
-    `pass_rate` and its interval are of the answers. The percentiles `beyond` are longer than the deadline given.
-    """
+    `pass_rate` and its interval are of the answers. The percentiles `beyond` are longer than the deadline given."""
 
     run_id: str
     started_at_ms: float
@@ -113,8 +111,7 @@ class FillCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """Everything `history` says. `jobs` judges each target by the newest run that can tell; its `why` names it.
-    `no_key` has the targets that no command of `fill` asks, as a key is not set here: which, and how many prompts.
-    """
+    `no_key` has the targets that no command of `fill` asks, as a key is not set here: which, and how many prompts."""
 
     schema_version: int
     runs_dir: str

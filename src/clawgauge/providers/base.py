@@ -164,8 +164,7 @@ class Sink(Protocol):
     `note`: facts for the record. `model_reported`, `cost_usd`, `cli_overhead_ms`; `server_ns` (what the server says of
     its own time: `load`, `queue`, `prefill`, `decode`, and `total`); `refusal` (the words of a refusal that came
     instead of an answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so
-    that its arrival is no first-token time.
-    """
+    that its arrival is no first-token time."""
 
     def start(self, at_ns: int) -> None: ...
     def connected(self, took_ns: int | None) -> None: ...
@@ -192,8 +191,7 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     of them are made than this machine can hold. A reply may have `default_max_tokens` where neither the user nor the
     prompt says how many; of the models in `fixed_max_tokens` it has those, whatever a prompt says. `default_context` is
     how many tokens fit a model's window, where the provider decides that. `cannot_send` names what of a prompt would
-    be lost (`tool_choice`, `response_format`): prompts that need it are not asked.
-    """
+    be lost (`tool_choice`, `response_format`): prompts that need it are not asked."""
 
     local = runs_tasks = False
     streams = takes_thinking = True

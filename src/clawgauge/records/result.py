@@ -40,8 +40,7 @@ class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
     """The final attempt in microseconds. `connect` is null when a connection was reused.
 
     `lag` is the most that this program's own event loop was seen to be late while the call was under way: how late its
-    stamps may be. Hold-ups under 5 ms may go unseen. Null where nothing was sent or nobody watched.
-    """
+    stamps may be. Hold-ups under 5 ms may go unseen. Null where nothing was sent or nobody watched."""
 
     e2e: int
     ttft: int | None = None
@@ -53,8 +52,7 @@ class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
 class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True):
     """One detected call. `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call.
 
-    `turn` counts the model's turns of a task from 1; null where there was one turn.
-    """
+    `turn` counts the model's turns of a task from 1; null where there was one turn."""
 
     name: str
     arguments: Any = None
@@ -76,8 +74,7 @@ class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call's place in a capacity run: due at `due_us` since its stretch began, and sent `queued_us` later.
 
-    `gaps_us` are the times between the pieces of its answer.
-    """
+    `gaps_us` are the times between the pieces of its answer."""
 
     client: int
     due_us: int
@@ -88,8 +85,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every view of a result line reads, in these types: a line that does not fit them is no record to anyone.
 
-    Of all other fields a view takes what fits its own types; what does not is unknown to it.
-    """
+    Of all other fields a view takes what fits its own types; what does not is unknown to it."""
 
     record_type: Literal["result"] = "result"
     provider: str

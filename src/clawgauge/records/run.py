@@ -70,8 +70,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `world` is a task: the model takes turns, at most `max_turns`, and the simulated world answers its calls.
     One with `in_context` is another prompt inside the user's own context: system prompt and tools have that in them.
     `messages` come before `prompt`, which is empty where they end with a tool's result. `context` names what the
-    prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
-    """
+    prompt has in common with others: on disk that is kept once, in memory every prompt is whole."""
 
     id: str
     name: str
@@ -141,8 +140,7 @@ class Option(NamedTuple):
     A number that is not from `low` to `high` is refused, and `meaning` says what it must be. `name` is the option's own
     where the field has another. A `variable` of the environment sets what no flag and no file can. On resuming, a
     `fixed` option cannot change without making records incomparable; a `free` one can; one of the `extent` can, and
-    decides how many cells there are; `more` is the extent too, and may only grow.
-    """
+    decides how many cells there are; `more` is the extent too, and may only grow."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -191,8 +189,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says.
 
-    Above `max_input_tokens` in one request the price does not hold.
-    """
+    Above `max_input_tokens` in one request the price does not hold."""
 
     model: str
     vendor: str | None = None
@@ -210,8 +207,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The lower end of each
     rate's interval must reach `at_least`; `recommended` is held to what a recommendation for subagents asks.
-    `column` is the job's name where there is little room.
-    """
+    `column` is the job's name where there is little room."""
 
     needs: list[
         Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local", "agreement"]
@@ -262,8 +258,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are those of the user.
     `context` says whose context some prompts were asked in: the folder is then for the user alone.
-    `contexts`, by suite and name, is how prompts that name one begin.
-    """
+    `contexts`, by suite and name, is how prompts that name one begin."""
 
     schema_version: int
     run_id: str

@@ -19,8 +19,7 @@ class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     """The same for our own additions, with the n they rest on and 95% intervals (null where n is too small).
     `indicative` names the percentiles that rest on too few independent calls to be more than a hint. `beyond` names
-    those that lie among calls cut off at a deadline: they are longer than the value given.
-    """
+    those that lie among calls cut off at a deadline: they are longer than the value given."""
 
     n: int
     p50: float | None = None
@@ -75,8 +74,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%? `rescued` counts the answers to
     prompts that offer tools whose call came as text only: seen, recorded, no success. `formats` counts the text formats
     the calls came in. `caution` says what a reader of the tier must also know. `recommended_for_subagents` holds where
-    all `needs` are met; `evidence_command` would show those that are not known.
-    """
+    all `needs` are met; `evidence_command` would show those that are not known."""
 
     source: str | None
     n: int
@@ -115,8 +113,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`). The
-    intervals are by prompt family; null where there is only one.
-    """
+    intervals are by prompt family; null where there is only one."""
 
     k: int
     n_prompts: int
@@ -129,8 +126,7 @@ class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
 class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
     """How far the timings of a group can be trusted. `n_flagged` of the `n_watched` calls had this program's own loop
     late by more than 1 ms, or by more than 1% of a figure it could have moved. A machine is `busy` when it had more to
-    run than cores before the first call.
-    """
+    run than cores before the first call."""
 
     n_watched: int
     n_flagged: int
@@ -158,8 +154,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """One suite's share of a group; `by_category` has the passes of each category that has a verdict.
-    `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is to say.
-    """
+    `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is to say."""
 
     suite: str
     n_total: int
@@ -194,8 +189,7 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
     """Calling and leaving alone in one figure: the mean of both rates, where tools are offered. `k_call` answers made a
     native call where one was wanted, `k_no_call` made none where none was. A model that always calls, or never does,
-    has a `rate` of 0.5. Null where only one of the two was asked for.
-    """
+    has a `rate` of 0.5. Null where only one of the two was asked for."""
 
     n_call: int
     k_call: int
@@ -216,8 +210,7 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
 class InContext(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of the same `n` prompts, bare and inside the user's own context. Rates (`calls`, `restraint`, `tasks`,
     `other`) are means over prompts, with the interval of their difference and its exact paired p-value, corrected for
-    the others. `first_token` (median, ms) and `harm` (tasks) are described only.
-    """
+    the others. `first_token` (median, ms) and `harm` (tasks) are described only."""
 
     what: str
     n: int
@@ -230,8 +223,7 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
     prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
-    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all.
-    """
+    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all."""
 
     provider: str
     model: str
@@ -321,8 +313,7 @@ def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on. `tie`: fit,
-    and by its figures no worse than the best.
-    """
+    and by its figures no worse than the best."""
 
     target: str
     fit: str
@@ -333,8 +324,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one. It
-    asks the `suites` of the `targets`.
-    """
+    asks the `suites` of the `targets`."""
 
     job: str
     ranking: list[Fit]
@@ -348,8 +338,7 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A steady load, so many clients at once or arrivals a second, and what came of it. What failed is slower than any
     answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is the longest. `attained` is the share
     within all SLOs. `untrusted` says how this program was late, `growing` that more arrived than was answered. Token
-    counts are means, and so is `server_ms`: where the time went, as a server tells.
-    """
+    counts are means, and so is `server_ms`: where the time went, as a server tells."""
 
     step: str
     concurrency: int | None
@@ -409,8 +398,7 @@ class TtftFit(msgspec.Struct, frozen=True):
 class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
     nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
-    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens.
-    """
+    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens."""
 
     target: str
     mode: str

@@ -41,8 +41,7 @@ class ChainForecast:
     """What the chain would have done on the prompts all its members were asked. `answered_by` counts who answered.
     `n_answered_together` is how many would be answered if all on one machine, or of one vendor, failed together, and
     `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared. With
-    `unseen` the passes are of prompts that had no part in choosing the chain.
-    """
+    `unseen` the passes are of prompts that had no part in choosing the chain."""
 
     chain: Chain
     n_cells: int
@@ -121,8 +120,7 @@ def best_chain(decision: Decision) -> ChainForecast | None:
     """The chain with the best lower end of its pass rate among what the policy kept; of equals the faster, the shorter.
     Of models that were asked the same prompts as the best placed one; None where no model was kept. The best of many
     looks better than it is, so its pass rate is told from prompts it was not chosen on: of each of three random
-    halvings, by family, one half is scored by the chain that the other would have chosen.
-    """
+    halvings, by family, one half is scored by the chain that the other would have chosen."""
     ranked = decision.ranked[:_MAX_CANDIDATES]
     candidates = [one for one in ranked if one.cells and one.cells.keys() == ranked[0].cells.keys()]
     longest = min(_MAX_LENGTH, 1 + decision.policy.max_fallbacks, len(candidates))

@@ -130,8 +130,7 @@ def word_agreement(evidence: Evidence) -> str:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One model's place. `main` judges it as main agent, `removed_by` holds every limit it broke, `scores` what its
-    place rests on, `best_share` the share of resamplings in which it had the highest score of all that may be first.
-    """
+    place rests on, `best_share` the share of resamplings in which it had the highest score of all that may be first."""
 
     evidence: Evidence
     main: Fit
@@ -149,8 +148,7 @@ class Standing:
 class Decision:
     """Every model that was measured: the kept ones best first, then the removed ones, by fitness and score too. `jobs`
     judges them, as the run of the last one measured defines the jobs. `tied` are the first where none is surely the
-    best; `in_use` the models in use now, as far as measured.
-    """
+    best; `in_use` the models in use now, as far as measured."""
 
     policy: Policy
     standings: tuple[Standing, ...]

@@ -137,8 +137,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
 
 class Stop(NamedTuple):
     """Cells left out because they could change nothing; whether the end of a tier's search was why; a spent budget;
-    whether how much was asked hung on the answers; and what the search told, if it did.
-    """
+    whether how much was asked hung on the answers; and what the search told, if it did."""
 
     n_not_needed: int = 0
     early: bool = False
@@ -149,8 +148,7 @@ class Stop(NamedTuple):
 
 def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Stop:
     """Why some of a target's `n_missing` cells were left out on purpose, if they were. The last event of each kind
-    counts: a resumed run tells it anew.
-    """
+    counts: a resumed run tells it anew."""
     last = {_SEARCH_ENDS.get(event.event, event.event): event for event in events if event.target == target_label}
     search, budget = last.get("searched"), last.get("budget_spent")
     decided = search is not None and search.event == "decided"

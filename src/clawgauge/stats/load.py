@@ -181,8 +181,7 @@ def find_knee(steps: Iterable[StepSummary]) -> Knee | None:
 def _find_limit(alone: StepSummary, knee: StepSummary, most: StepSummary, best: float) -> str:
     """What more clients run into: who refuses them, or where a call's time goes that it did not take alone.
 
-    A server that tells where the time went is believed; of another, what its first tokens and their pace tell.
-    """
+    A server that tells where the time went is believed; of another, what its first tokens and their pace tell."""
     if most.n_failed > (1 - ATTAINED) * most.n:
         return "refusals"
     first, at_knee, last = (step.ttft_ms.p50 or 0.0 for step in (alone, knee, most))

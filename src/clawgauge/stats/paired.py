@@ -95,8 +95,7 @@ def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float =
     """The interval of a mean difference of paired rates; None without a prompt. Where every prompt was asked once
     (`single`) and stands alone this is Bonett & Price (2012): Wald's after adding one prompt that only A passed and one
     that only B did. Under repeats the two are as large as the largest move seen, the spread is that of families, and
-    the quantile Student's.
-    """
+    the quantile Student's."""
     n_families = len(moved)
     if not n_families:
         return None
@@ -114,8 +113,7 @@ def paired_rate_interval(moved: Sequence[Moved], *, single: bool, alpha: float =
 def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> float | None:
     """The smallest change of a paired rate that its test finds in 80% of cases; None where it could find none. Connor
     (1987), from the prompts that move both ways anyway: a change δ adds to their share in steps of the largest move
-    seen, which is a whole prompt where each was asked once or none moved.
-    """
+    seen, which is a whole prompt where each was asked once or none moved."""
     n = len(moved)
     if not n:
         return None
@@ -153,8 +151,7 @@ class Shift(NamedTuple):
 
 def signed_rank(values: Sequence[float], *, alpha: float = ALPHA) -> Shift:
     """Wilcoxon's signed ranks (1945) of one value or more, exact with ties; estimate and interval are Hodges and
-    Lehmann's (1963), from the means of all pairs. Of more than a thousand values the signs alone are enough.
-    """
+    Lehmann's (1963), from the means of all pairs. Of more than a thousand values the signs alone are enough."""
     if len(values) > _RANKED_MAX:
         p = mcnemar_exact(sum(x < 0 for x in values), sum(x > 0 for x in values))
         return Shift(median(values), median_interval(values, alpha=alpha), p)
@@ -231,8 +228,7 @@ def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> i
     e-detector (Shin, Ramdas & Rinaldo 2022): for every run at which the level may have changed, the evidence that it
     did, all added up. Were there no change, that sum would be t after t runs on average, so it reaches 1,000 within 50
     runs in at most 5% of all rows. The evidence is a Bayes factor of two means (Gönen et al. 2005), its spread that
-    between the runs. `usual_sd`, what values commonly differ by, counts as `n_usual` runs would: for the first few.
-    """
+    between the runs. `usual_sd`, what values commonly differ by, counts as `n_usual` runs would: for the first few."""
     begin, found = 0, None
     for end in range(2, len(values) + 1):
         evidence = _evidence(values[begin:end], usual_sd, n_usual)

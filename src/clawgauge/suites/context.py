@@ -122,8 +122,7 @@ def load_context(path: Path) -> Context:
 
 def add_context(prompts: list[Prompt], context: Context) -> list[Prompt]:
     """The prompts, and after them those that offer tools once more, inside the context. They come last, not in turns: a
-    server that keeps the beginning of a prompt can then do so, as in use. `agreement` is in its context already.
-    """
+    server that keeps the beginning of a prompt can then do so, as in use. `agreement` is in its context already."""
     inside = []
     for prompt in prompts:
         if prompt.tools and prompt.validator.get("type") != "agreement":

@@ -87,8 +87,7 @@ _HEADER = shape.Fields({"prompts": HEADER_KEYS["prompts"]}, HEADER_KEYS)
 
 class SuiteContext(NamedTuple):
     """What a prompt takes from its suite. A built-in one is checked by the tests: a run need not find out again that it
-    is sound, nor load the simulated world for it. `validator_defaults` are keys by the type of a validator.
-    """
+    is sound, nor load the simulated world for it. `validator_defaults` are keys by the type of a validator."""
 
     name: str
     sampling: Mapping[str, Any]
@@ -180,8 +179,7 @@ def _check_validator(validator: Mapping[str, Any], tools: list[Tool], place: Pla
 
 def prompts_sha256(prompts: Iterable[Prompt]) -> str:
     """One hash over all that can change an answer or a verdict, and over the order of prompts and of keys in `tools`.
-    Values that are not set are left out, so a field added later leaves the hash of older suites alone.
-    """
+    Values that are not set are left out, so a field added later leaves the hash of older suites alone."""
     digest = hashlib.sha256()
     contexts, lean = share_contexts(prompts)
     for prompt in lean:

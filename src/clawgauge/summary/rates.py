@@ -35,8 +35,7 @@ def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
 class PooledRate(NamedTuple):
     """Passes among trials. `effective` is None where the trials say nothing about other prompts. Where how much was
     asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed to the share its
-    members passed, and the interval is one that holds whenever the asking stopped.
-    """
+    members passed, and the interval is one that holds whenever the asking stopped."""
 
     k: int
     n: int

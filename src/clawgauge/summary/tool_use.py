@@ -28,8 +28,7 @@ def judge_tool_use(
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
     Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
-    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be.
-    """
+    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be."""
     apart = schedule.apart
     pool = find_pool(group.endings, apart)
     native = any(e.tools_offered for e in pool)
@@ -82,8 +81,7 @@ def _word_caution(
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
     """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were still out may have gone
-    the other way: but not on its word alone.
-    """
+    the other way: but not on its word alone."""
     if evidence is None:
         return "cannot_tell"
     told, fixed = tiers.tell_tier_1(*evidence), tiers.judge_tier_1(*evidence)
