@@ -44,42 +44,40 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenCells:
-    """The cells of some prompts that are not taken yet, in the order of asking: all prompts once, then all again. A
-    plan may hold a hundred thousand: here each is a byte."""
+    """The `n` cells of some prompts that are not taken yet, in the order of asking: all prompts once, then all again.
+    A plan may hold a hundred thousand: here each is a byte."""
 
     def __init__(self, prompts: Sequence[Prompt], repeats: int) -> None:
         self._prompts, self._open = prompts, bytearray(b"\1") * (len(prompts) * repeats)
         self._places = {prompt.key: place for place, prompt in enumerate(prompts)}
-        self._n, self._begin = len(self._open), 0
-
-    def __len__(self) -> int:
-        return self._n
+        # None of those before `_begin` is open.
+        self.n, self._begin = len(self._open), 0
 
     def __iter__(self) -> Iterator[Cell]:
-        place = self._open.find(1, self._begin)
-        # What lies before it is taken, and never looked through again.
-        self._begin = place if place >= 0 else len(self._open)
-        while place >= 0:
-            repeat, of_prompt = divmod(place, len(self._prompts))
-            yield Cell(self._prompts[of_prompt], repeat)
-            place = self._open.find(1, place + 1)
+        n_prompts = len(self._prompts)
+        for place, is_open in enumerate(self._open):
+            if is_open:
+                yield Cell(self._prompts[place % n_prompts], place // n_prompts)
 
     def __contains__(self, cell: Cell) -> bool:
-        of_prompt = self._places.get(cell.prompt.key)
-        if of_prompt is None or cell.repeat < 0:
+        first = self._places.get(cell.prompt.key)
+        if first is None or cell.repeat < 0:
             return False
-        place = cell.repeat * len(self._prompts) + of_prompt
+        place = cell.repeat * len(self._prompts) + first
         return place < len(self._open) and self._open[place] == 1
 
-    def remove(self, cell: Cell) -> None:
-        self._open[cell.repeat * len(self._prompts) + self._places[cell.prompt.key]] = 0
-        self._n -= 1
+    def take(self, only: Cell | None = None) -> Cell:
+        """The first of them, or that one, which has to be open."""
+        if only is None:
+            place = self._begin = self._open.index(1, self._begin)
+        else:
+            place = only.repeat * len(self._prompts) + self._places[only.prompt.key]
+        self._open[place] = 0
+        self.n -= 1
+        return Cell(self._prompts[place % len(self._prompts)], place // len(self._prompts))
 
     def drop(self, unwanted: Callable[[Cell], bool]) -> list[Cell]:
-        dropped = [cell for cell in self if unwanted(cell)]
-        for cell in dropped:
-            self.remove(cell)
-        return dropped
+        return [self.take(cell) for cell in self if unwanted(cell)]
 
 
 def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
@@ -290,20 +288,19 @@ class Agenda:
     def n_open(self) -> int:
         """How many cells would be asked from here, if no answer changed that."""
         lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
-        return min([len(self._planned) + len(self._waiting), *lefts])
+        return min([self._planned.n + len(self._waiting), *lefts])
 
     def holds(self, cell: Cell) -> bool:
         return cell in self._planned or cell in self._waiting.get(cell.prompt.family, ())
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or that one. None where it is not open, or until one in flight has come back."""
-        if not (self._planned or self._waiting) or not all(budget.is_open() for budget in self._budgets):
+        if not (self._planned.n or self._waiting) or not all(budget.is_open() for budget in self._budgets):
             return None
         if only is not None and not self.holds(only):
             return None
         if not self._waiting or (only is not None and only in self._planned):
-            cell = only or next(iter(self._planned))
-            self._planned.remove(cell)
+            cell = self._planned.take(only)
         else:
             family = only.prompt.family if only else next(iter(self._waiting))
             others = self._out[family] = self._waiting.pop(family)
@@ -330,7 +327,7 @@ class Agenda:
         found = list(self._skipped)
         if self._search is not None:
             found.append(Outcome("decided" if self._search.is_decided else "undecided", self._search.describe()))
-        n_wanted = len(self._planned) + len(self._waiting)
+        n_wanted = self._planned.n + len(self._waiting)
         for budget in self._budgets:
             if budget.calls_left == 0 and n_wanted:
                 detail = {"budget": budget.name, "limit": budget.limit, "spent": round(budget.spent, 6)}
