@@ -50,6 +50,14 @@ def test_what_needs_no_table_loads_no_layout(place: Path, server: ScriptedServer
     assert done.stderr.endswith("False\n"), done.stderr
 
 
+def test_a_help_text_loads_none_of_what_runs_and_reads() -> None:
+    """Whoever asks for help waits for the interpreter, argparse and little else."""
+    script = "import sys; sys.argv[1:] = ['--help']; from clawgauge.cli import main\ntry: main()\n"
+    script += "finally: print(*{'asyncio', 'msgspec', 'subprocess', 'traceback'} & sys.modules.keys(), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stderr == "\n"
+
+
 def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(place: Path, server: ScriptedServer) -> None:
     """No escapes where a table has our own signs; a name that cannot be shown is escaped."""
     clawgauge(place, *SMALL)

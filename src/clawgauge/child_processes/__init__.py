@@ -36,7 +36,7 @@ _NEEDED = (
     *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "ROCM_", "GGML_", "VK_", "ONEAPI_", "SYCL_", "ZE_", "MTL_", "OMP_"),
     *("KMP_", "OPENBLAS_", "MKL_", "GOMP_", "MALLOC_"),
 )
-_KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION")
+KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION")
 
 
 def isolated_module(module: str, *arguments: str) -> list[str]:
@@ -53,7 +53,7 @@ def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_be_key(name: str) -> bool:
-    return any(word in name.upper() for word in _KEY_WORDS)
+    return any(word in name.upper() for word in KEY_WORDS)
 
 
 def _is_here(folder: str) -> bool:

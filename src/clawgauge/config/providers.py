@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from clawgauge.child_processes import KEY_WORDS
 from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.errors import ConfigError, TargetError
 from clawgauge.providers.base import BUILT_IN, ProviderSettings, is_vendor, provider_types, unknown_provider
@@ -21,8 +22,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
 _VENDORS = {"anthropic_messages": "anthropic", "openai_chat": "openai", "openai_responses": "openai"}
 _PASSED_ON = ("extra_body", "command", "chat_template_file", "context", "keep_alive")
-_NAMES = "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTHORIZATION"
-_SECRET_NAME = re.compile(rf"(?:{_NAMES})S?(?=$|[_0-9])", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?:{'|'.join(KEY_WORDS)})S?(?=$|[_0-9])", re.IGNORECASE)
 # What such a variable names is not itself the secret.
 _PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|URI|HOST|NAME|ENV|TYPE|MODEL)$", re.IGNORECASE)
 _SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
