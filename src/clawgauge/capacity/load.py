@@ -58,8 +58,7 @@ class Go(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Of the clients that ask in turn those from `level` on leave after the answer under way, and `starts` come. Of
     `arrivals` each is one call, and is dropped where `at_most` are out; the next `Go` ends them. Both are
-    (number, due), the latter in nanoseconds since the load began.
-    """
+    (number, due), the latter in nanoseconds since the load began."""
 
     step: str = ""
     tokens: int = 0
@@ -247,8 +246,7 @@ class Crowd:
         """Be so many, wait until the load is steady, call `opened`, and go on until what was seen is `enough`.
 
         None where it is not steady in time. Where it is, what has been seen by then is all there is. With `apart_ms`
-        everyone leaves first and comes back so far apart: a server that is never idle keeps the gaps it once had.
-        """
+        everyone leaves first and comes back so far apart: a server that is never idle keeps the gaps it once had."""
         if apart_ms is not None:
             await self.leave()
             self.recent_ms, self._last_due_ns = deque([apart_ms * level], maxlen=64), perf_counter_ns()
@@ -274,8 +272,7 @@ class Crowd:
     ) -> Held:
         """Have everything sent when it is due, in seconds from now, whatever is still out.
 
-        What is due after the window keeps the load up until all that was due in it is answered, or was dropped.
-        """
+        What is due after the window keeps the load up until all that was due in it is answered, or was dropped."""
         begin_ns = perf_counter_ns() - self._origin_ns + _LEAD_NS
         from_ns, to_ns = (begin_ns + round(at_s * 1e9) for at_s in window_s)
         due = [(number, begin_ns + round(at_s * 1e9)) for number, at_s in enumerate(arrivals)]

@@ -51,8 +51,7 @@ class Made(NamedTuple):
 def make_prompt(n_chars: int, key: str, shared_chars: int = 0) -> Made:
     """A text of so many characters, or as few as its instructions take. Texts of one key begin alike.
 
-    Those of two differ from their first word on, but for what all of them are to share.
-    """
+    Those of two differ from their first word on, but for what all of them are to share."""
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
     first, last = f"K{digest[:8]}", f"Z{digest[8:]}"
     opening, ending = _OPENING.format(code=first), _ENDING.format(code=last)

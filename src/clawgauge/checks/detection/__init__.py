@@ -44,8 +44,7 @@ def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.ma
 def take_calls(text: str, finds: Iterable[Find], limit: int) -> tuple[str, list[Call]]:
     """The calls of a step, and the text left for the next one: every find blanked, line breaks kept in their places.
 
-    Finds are used as they come and none is kept: an answer may hold millions. With the `limit` the text ends.
-    """
+    Finds are used as they come and none is kept: an answer may hold millions. With the `limit` the text ends."""
     left, calls = io.StringIO(), list[Call]()
     kept_until, text_end = 0, len(text)
     for find in finds:

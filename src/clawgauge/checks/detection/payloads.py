@@ -91,8 +91,7 @@ def read_payload(text: str, start: int, stop: Pattern, *, most: int | None = Non
     """The values from `start` up to a closing mark (None where it is not JSON), their text, and where the mark ends.
 
     Where the closing mark is left out, the payload is the first value and those joined to it by a comma or semicolon.
-    One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing.
-    """
+    One that cannot be read ends at `stop` or with the text. A closing mark inside a JSON string closes nothing."""
     start = position = skip(_BEFORE_PAYLOAD, text, start)
     values: list[Any] = []
     ends: list[int] = []

@@ -244,8 +244,7 @@ class Choice(NamedTuple):
 
 def choose_calls(survey: Survey, max_calls: int = MAX_CALLS) -> Choice:
     """All calls where they fit. Else an even sample of each target's, and the first of each target's that went wrong,
-    in at most half of the room. It is shared so that no target crowds out another.
-    """
+    in at most half of the room. It is shared so that no target crowds out another."""
     n_calls, n_to_look_at = (sum(map(len, some.values())) for some in (survey.digests, survey.digests_to_look_at))
     if n_calls <= max_calls:
         return Choice(everything=True, n_calls=n_calls, n_to_look_at=n_to_look_at)
