@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,17 @@ import pytest
 
 from support.command import Outcome, chat_config, clawgauge
 from support.incumbent import Incumbent
-from support.openclaw_store import answer, as_records, copy_store, hashes, result, user, write_lines
+from support.openclaw_store import (
+    answer,
+    as_records,
+    copy_store,
+    database_of,
+    hashes,
+    result,
+    user,
+    write_database,
+    write_lines,
+)
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
 
@@ -146,14 +158,21 @@ def test_secrets_and_names_of_a_history_appear_nowhere(place: Path, server: Scri
 def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: Path, tmp_path: Path) -> None:
     """In a file that the settings include, in .env, in an agent's logins; and what cannot be read is said."""
     next_one = [user("Thanks, what is next?"), answer("", ("read", {"path": "a"})), result("x"), answer("Lunch.")]
-    keys = [f"plum-orchard-gate-{n}-lantern7" for n in range(4)]
+    keys = [f"plum-orchard-gate-{n}-lantern7" for n in range(7)]
     talk = [part for key in keys for part in (user(f"Is {key} still the word?"), answer(f"It is {key}, yes."))]
-    state = write_lines(tmp_path / "state", as_records([*talk, *next_one]))
+    state = write_lines(tmp_path / "state", as_records([*talk, *next_one], "s2"))
     (state / "openclaw.json").write_text("{ broken")
     (tmp_path / "mine.json").write_text('{"$include": "more.json"}')
     (tmp_path / "more.json").write_text(json.dumps({"gateway": {"auth": {"token": keys[0]}}}))
-    (state / ".env").write_text(f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]}\n")
-    (state / "agents/main/agent").mkdir(parents=True)
+    (state / ".env").write_text(f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]} # mine\n")
+    write_database(state, [])
+    with closing(sqlite3.connect(database_of(state))) as connection, connection:
+        connection.execute("CREATE TABLE auth_profile_store (store_key, store_json, updated_at)")
+        login = json.dumps({"profiles": {"x": {"type": "token", "token": keys[4]}}})
+        connection.execute("INSERT INTO auth_profile_store VALUES ('primary', ?, 1)", (login,))
+    (state / "credentials").mkdir()
+    (state / "credentials/chat.json").write_text(json.dumps({"token": keys[5]}))
+    (state / "agents/main/agent/models.json").write_text(json.dumps({"providers": {"x": {"apiKey": keys[6]}}}))
     (state / "agents/main/agent/auth-profiles.json").write_text(json.dumps({"profiles": {"x": {"key": keys[3]}}}))
     words = ["suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)]
     made = clawgauge(place, *words, env={"OPENCLAW_CONFIG_PATH": str(tmp_path / "mine.json")})

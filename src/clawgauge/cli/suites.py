@@ -10,12 +10,14 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from clawgauge.cli.files import output_file
 from clawgauge.cli.process import DONE, keep_secrets, print_json
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
+from clawgauge.secrets import looks_like_key
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites import BUILTIN_SUITES, list_builtin, load_suite, suite_path
 from clawgauge.suites.context import load_context
@@ -111,10 +113,12 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     capture = load_context(arguments.capture) if arguments.capture else None
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
-    keep_secrets(secrets)
     left_out: Counter[str] = Counter()
-    sessions = read_sessions(state, arguments.agent, left_out)
+    logins: list[Any] = []
+    sessions = read_sessions(state, arguments.agent, left_out, logins)
     moments = choose(find_moments(sessions, _read_since(arguments.since), left_out), arguments.max, left_out)
+    secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
+    keep_secrets(secrets)
     redacted = arguments.redact_names
     names = None if redacted is None else [one for one in redacted.split(",") if one.strip()]
     n, data = make_suite(moments, path.stem, Mask(secrets, names, moments), capture, left_out)
@@ -142,12 +146,14 @@ def _find_openclaw_secrets(state: Path) -> set[str]:
 
     found: set[str] = set()
     settings = [Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()]
-    for path in {*settings, state / "openclaw.json", *state.glob("agents/*/agent/auth-profiles.json"), state / ".env"}:
+    stored = [*state.glob("agents/*/agent/*.json"), *state.glob("credentials/**/*.json")]
+    for path in {*settings, state / "openclaw.json", *stored, state / ".env"}:
         try:
             if path.name == ".env" and path.exists():
                 lines = read_small_file(path, 1 << 20, "over 1 MiB").decode("utf-8", "replace").splitlines()
                 pairs = (line.removeprefix("export ").partition("=")[::2] for line in lines)
-                found |= set(find_secrets({}, {name.strip(): value.strip().strip("\"'") for name, value in pairs}))
+                given = {name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs}
+                found |= {*find_secrets({}, given), *filter(looks_like_key, given.values())}
             elif path.exists():
                 found |= set(secrets_of_settings(read_config(path, path.resolve().parent)))
         except (ConfigError, UnfitFile, OSError, RuntimeError, ValueError) as fault:

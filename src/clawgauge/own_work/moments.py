@@ -41,7 +41,8 @@ Message = dict[str, Any]
 RULES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 MASKED = re.compile(RULES["masked"])
 _AT_FIRST, _ANYWHERE = ("|".join(RULES[name]) for name in ("taken_back_at_first", "taken_back"))
-_TAKEN_BACK = re.compile(rf"(?i)\A\W*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})")
+_TAKEN_BACK = re.compile(rf"(?i)\A\W*(?:(?:{RULES['fillers']})\b\W*)*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})")
+_SLASH_COMMAND = re.compile(r"/[a-z][\w-]*(?:\s|:|\Z)")
 _UNHELD = "calls that a suite cannot hold"
 _MAX_DEPTH = 24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
 # OpenClaw cuts a stored result at about 32,000 characters: the model may have seen more.
@@ -206,7 +207,7 @@ def _what_followed(path: Sequence[Record], place: int) -> tuple[list[Record | No
     results: dict[str, Record | None] = dict.fromkeys(calls_of(message_of(path[place])))
     later: list[Call] = []
     for message in map(message_of, islice(path, place + 1, None)):
-        if message.get("role") == "user":
+        if message.get("role") == "user" and not _SLASH_COMMAND.match(text_of(message)):
             return list(results.values()), later, text_of(message)
         if (call_id := str(message.get("toolCallId"))) in results:
             results[call_id] = message
@@ -227,7 +228,7 @@ def _why_not(message: Record, before: Thread, came: list[Record | None], later: 
         "failed or empty answers": stopped == "error" or not (calls or said),
         "answers cut by the token limit": stopped == "length",
         "announcements of subagents": is_announced or is_unasked,
-        "slash commands": re.match(r"/[a-z][\w-]*(?:\s|:|\Z)", before.asked),
+        "slash commands": _SLASH_COMMAND.match(before.asked),
         "masked secrets": MASKED.search(f"{before.asked} {made}"),
         "contexts that are too long": sum(len(one["content"]) for one in before.messages) > _MAX_CONTEXT_CHARS,
         "stopped calls": None in came,
@@ -325,9 +326,10 @@ def make_suite(
             shared = moment.messages
             contexts.append({"tools": list(tools), "messages": mask_strings(shared, mask)})
         kind = "expected_calls" if calls else "ask" if moment.asks else "no_call"
-        # The words of the user that came back in a call, grammar left out.
+        # The words of the user that came back in a call, grammar left out: "Yes, do it" speaks of what was said before.
+        asked = mask(" ".join([one["content"] for one in moment.messages if one["role"] == "user"][-2:]))
         made = {*WORD.findall(str(calls).replace("\\n", " ").casefold())} - load_lexicon().function_words
-        told = sorted(made.intersection(WORD.findall(mask(moment.asked).casefold())))
+        told = sorted(made.intersection(WORD.findall(asked.casefold())))
         effect = find_effect(moment, mask) if calls else None
         made_calls = [call._asdict() for call in calls] or True
         validator = {"type": "agreement", kind: made_calls, "telling": told, "effect": effect, "cwd": mask(moment.cwd)}
@@ -373,7 +375,7 @@ def find_effect(moment: Moment, mask: Mask) -> dict[str, Any] | None:
     world = {"user": posixpath.basename(home), "files": there}
     with suppress(Exception):  # a history may hold any name: then there is no such machine
         if World(world).call("exec", {"command": command}).text.split() == moment.printed.split():
-            output = {"contains_all": [_apart(mask(line)) for line in lines]}
+            output = {"contains_all": [_apart(mask(line)) for line in lines], "contains_none": RULES["not_looked_at"]}
             return {"expected_tools": ["exec"], "world": mask_strings(world, mask), "output": output}
     return None
 
