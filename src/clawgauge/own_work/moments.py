@@ -49,6 +49,8 @@ _MAX_DEPTH = 24  # of arguments: a suite may be 64 deep, and a schema is twice a
 _CUT_CHARS = 31_500
 _MAX_CONTEXT_CHARS = 2_000_000
 _NO_RESULT = "Error: there is no result, the run was stopped."
+# OpenClaw sends an image in its own turn and while three later ones follow; then this stands in its place.
+_IMAGE_TURNS, _PAST_IMAGE = 4, "[image data removed - already processed by model]"
 
 
 class Moment(NamedTuple):
@@ -72,7 +74,9 @@ class Moment(NamedTuple):
 def text_of(message: Record) -> str:
     """The text of a message, thinking and calls left out."""
     content = message.get("content")
-    blocks = [look_up(block, "text") for block in content] if isinstance(content, list) else [content]
+    blocks = [content] if not isinstance(content, list) else [
+        _PAST_IMAGE if look_up(block, "type") == "image" else look_up(block, "text") for block in content
+    ]  # fmt: skip
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 
@@ -99,6 +103,8 @@ class Thread:
     """The messages so far, what the user said last, and what spoils it. A call's result is filled in as it comes."""
 
     spoilt: str = ""
+    turn: int = 0
+    sees_until: int = 0
     asked: str = ""
     messages: list[Message] = field(default_factory=list)
     waiting: dict[str, Message] = field(default_factory=dict)
@@ -107,7 +113,7 @@ class Thread:
         """Take in one more message; neighbours of one speaker are joined, as they are sent."""
         role, text, calls, content = message.get("role"), text_of(message), calls_of(message), message.get("content")
         if isinstance(content, list) and any(look_up(block, "type") == "image" for block in content):
-            self.spoilt = "answers to images"
+            self.sees_until = self.turn + _IMAGE_TURNS + (role == "user")
         if role == "toolResult" and (result := self.waiting.pop(str(message.get("toolCallId")), None)) is not None:
             result["content"] = text
             self.spoilt = "results that were cut" if len(text) >= _CUT_CHARS else self.spoilt
@@ -118,6 +124,7 @@ class Thread:
         if not all(call.name.strip() for call in calls.values()):
             self.spoilt = _UNHELD
         last = self.messages[-1] if self.messages else {}
+        self.turn += role == "user" != last.get("role")
         if not calls and last.get("role") == role and "calls" not in last:
             text = f"{self.messages.pop()['content']}\n\n{text}"
         made = {"calls": [call._asdict() for call in calls.values()]} if calls else {}
@@ -225,6 +232,7 @@ def _why_not(message: Record, before: Thread, came: list[Record | None], later: 
     reasons = {
         "answers of the gateway": message.get("model") == "gateway-injected",
         before.spoilt: before.spoilt,
+        "answers to images": before.turn < before.sees_until,
         "failed or empty answers": stopped == "error" or not (calls or said),
         "answers cut by the token limit": stopped == "length",
         "announcements of subagents": is_announced or is_unasked,

@@ -100,6 +100,7 @@ UNHELD: dict[str, list[tuple[str, Any]]] = {
     "deeper": [("x", nested(450))],
     "deep in tool search": [("tool_call", {"id": "x", "args": nested(450)})],
 }
+PICTURE = result("Read image file") | {"content": [{"type": "text", "text": "Read"}, {"type": "image", "data": ""}]}
 FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
 
 
@@ -210,6 +211,12 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "answers to images",
             id="image",
         ),
+        pytest.param(
+            [*FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4],
+            2,
+            "answers to images",
+            id="an image that is no longer sent",
+        ),
     ],
 )
 def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moments: int, reason: str | None) -> None:
@@ -264,6 +271,12 @@ def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moment
 def test_people_take_back_in_many_words(text: str, is_taken_back: bool) -> None:
     moments, left_out = look(user("Hi"), answer("Ho"), user(text))
     assert (len(moments), left_out["answers that the user corrected"]) == ((0, 1) if is_taken_back else (1, 0))
+
+
+def test_an_image_is_sent_for_three_more_turns_and_then_words_in_its_place() -> None:
+    moments, _ = look(*FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4)
+    seen = [message["content"] for message in moments[-1].messages if message["role"] == "tool"]
+    assert seen == ["Read\n[image data removed - already processed by model]"]
 
 
 def test_what_was_said_before_a_yes_must_be_in_the_call_too() -> None:
