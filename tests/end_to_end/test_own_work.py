@@ -183,6 +183,16 @@ def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: 
     assert "openclaw.json cannot be read" in made.stderr
 
 
+def test_moments_with_secrets_take_no_other_moments_place(place: Path, tmp_path: Path) -> None:
+    def read(what: str, where: str) -> list[dict[str, Any]]:
+        return [user(f"Read the note about {what}"), answer("", ("read", {"path": where})), result("x"), answer("So.")]
+
+    words = ["tea", "milk", "rice", "salt"]
+    talk = [part for word in words for part in (*read(f"{word}, password: {word}7", "b"), *read(word, f"{word}.md"))]
+    made = make_suite(place, write_lines(tmp_path / "state", as_records(talk)), "--max", "8")
+    assert "8 moments" in made.stderr and "8 masked secrets" in made.stderr
+
+
 def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(place: Path, tmp_path: Path) -> None:
     """What a suite cannot hold is left out and told; tools whose names differ in case alone are one."""
     talk = [user("Read a"), answer("", ("Read", {"path": "a"})), result("x"), answer("It says x.")]

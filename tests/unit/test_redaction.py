@@ -37,6 +37,7 @@ KEY = "Canary7-0123456789-vault"
         ("https://hooks.slack.com/services/T01/B02/abc", "https://hooks.slack.com/services/***"),
         ("https://h/x?X-Amz-Signature=0a1b&page=2", "https://h/x?X-Amz-Signature=***&page=2"),
         ("AccountName=a;AccountKey=ab/c+d==; api key: 0a1b2c", "AccountName=a;AccountKey=*** api key: ***"),
+        (f"seed phrase: {'ribbon ' * 11}zebra, so", "seed phrase: ***, so"),
         ("Set-Cookie: theme=dark; sid=0a1b2c", "Set-Cookie: ***"),
         ("the password is tr0ubador, and DB_PASS=abc", "the password is *** and DB_PASS=***"),
         ("Passwort: abc mot de passe : def", "Passwort: *** mot de passe : ***"),

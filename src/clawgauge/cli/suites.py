@@ -103,7 +103,7 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
 
 
 def make_own_suite(arguments: argparse.Namespace) -> None:
-    from clawgauge.own_work.moments import Mask, choose, find_moments, make_suite
+    from clawgauge.own_work.moments import Mask, choose, comparable, find_moments, make_suite
     from clawgauge.own_work.stores import read_sessions
 
     path, state = arguments.output, arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw")
@@ -116,15 +116,17 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     left_out: Counter[str] = Counter()
     logins: list[Any] = []
     sessions = read_sessions(state, arguments.agent, left_out, logins)
-    moments = choose(find_moments(sessions, _read_since(arguments.since), left_out), arguments.max, left_out)
+    found = list(find_moments(sessions, _read_since(arguments.since), left_out))
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
     keep_secrets(secrets)
     redacted = arguments.redact_names
     names = None if redacted is None else [one for one in redacted.split(",") if one.strip()]
-    n, data = make_suite(moments, path.stem, Mask(secrets, names, moments), capture, left_out)
+    mask = Mask(secrets, names, found)
+    moments = choose(comparable(found, mask, left_out), arguments.max, left_out)
     said = "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left) or "nothing"
-    if not n:
+    if not moments:
         raise ConfigError(f"{state} has no moment to ask about again, and nothing was written; left out: {said}")
+    data = make_suite(moments, path.stem, mask, capture)
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
         # As `run` will read it: a suite that would be refused then is not written.
@@ -136,7 +138,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
             raise ConfigError(f"no suite can be made of this history, and nothing was written: {why}") from None
     with output_file(path) as file:
         file.write(data)
-    made = f"{plural(n, 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
+    made = f"{plural(len(moments), 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
     sys.stderr.write(clean_lines(f"{path}: {made}, for your eyes alone\nleft out: {said}"))
 
 

@@ -315,10 +315,17 @@ def _is_public(address: str) -> bool:
     return False
 
 
-def make_suite(
-    moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None, left_out: Counter[str]
-) -> tuple[int, bytes]:
-    """How many moments it holds, and the file: those moments that masking makes incomparable are left out."""
+def comparable(moments: Iterable[Moment], mask: Mask, left_out: Counter[str]) -> Iterator[Moment]:
+    """Those moments whose question and calls are the same when secrets are masked."""
+    for moment in moments:
+        made = [mask_strings(call.arguments, mask) for call in moment.calls]
+        if MASKED.search(json.dumps([made, mask(moment.asked)], ensure_ascii=False)):
+            left_out["masked secrets"] += 1
+        else:
+            yield moment
+
+
+def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None) -> bytes:
     tools = _make_toolbox(moments, capture)
     if moments and not tools:
         raise ConfigError("no tool was called in these moments, so none can be offered: give them with --capture")
@@ -327,9 +334,6 @@ def make_suite(
     shared: list[Message] = []
     for moment in moments:
         calls = [Call(name, mask_strings(given, mask)) for name, given in moment.calls]
-        if MASKED.search(json.dumps([calls, mask(moment.asked)], ensure_ascii=False)):
-            left_out["masked secrets"] += 1
-            continue
         if not shared or moment.messages[: len(shared)] != shared:
             shared = moment.messages
             contexts.append({"tools": list(tools), "messages": mask_strings(shared, mask)})
@@ -358,7 +362,7 @@ def make_suite(
     data = "\n".join([*lines, ""]).encode()
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"these moments come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max")
-    return len(prompts), data
+    return data
 
 
 def find_effect(moment: Moment, mask: Mask) -> dict[str, Any] | None:

@@ -282,9 +282,8 @@ def test_an_image_is_sent_for_three_more_turns_and_then_words_in_its_place() -> 
 def test_what_was_said_before_a_yes_must_be_in_the_call_too() -> None:
     tell = ("message", {"message": "tell alice the printer works"})
     talk = user("Could you tell alice about it?"), answer("Shall I?"), user("Yes, do it."), answer("", tell), result("")
-    moments, left_out = look(*talk)
-    _, data = make_suite(moments, "mine", Mask([], None, []), None, left_out)
-    validator = tomllib.loads(data.decode())["prompts"][-1]["validator"]
+    moments, _ = look(*talk)
+    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())["prompts"][-1]["validator"]
     assert "alice" in validator["telling"]
 
 
