@@ -32,11 +32,7 @@ _NO_SCHEMA: Spec = {}
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("agreement.toml").read_text("utf-8"))
 _RE = {name: re.compile(pattern, re.DOTALL) for name, pattern in _KNOWN["patterns"].items()}
 _TOKEN = re.compile(_RE["token"].pattern.replace("QUOTED", _RE["quoted"].pattern))
-# An address, a figure with its sign, or a box to tick: the same, or another.
-_EXACT = re.compile(r"\b\w{1,20}://[^\s<>\"'`]*[\w/]|(?<!\w)[-−]?\d(?:[.:/-]?\w)*%?|\[[ xX]\]")
-_HOST = re.compile(r"(?i)\A(http(s)?://)([^/?#]*@)?([^/?#@]+?)(?(2)(?::443)?|(?::80)?)(?:/|(?=[?#]|\Z))")
-_OPPOSITES = [[re.compile(one) for one in group.split()] for group in _KNOWN["opposites"]]
-_BLANKS = re.compile(r"(\"[^\"]*\"|'[^']*')| +")
+_OPPOSITES = [re.compile("|".join(f"({one})" for one in group.split())) for group in _KNOWN["opposites"]]
 _ORDINARY = r"\w./:@%+=,-"
 _MIN_OVERLAP = 0.5
 WORD = re.compile(r"\w+(?:[.:/@-]\w+)*")
@@ -114,9 +110,9 @@ def _is_same(value: Any, wanted: Any, key: str, spec: Spec) -> bool:
     if _RE["path"].fullmatch(key):
         return _resolve(value, cwd) == _resolve(wanted, cwd)
     if _RE["address"].fullmatch(key):
-        bare = partial(_HOST.sub, lambda host: f"{host[1].lower()}{host[3] or ''}{host[4].lower()}/")
+        bare = partial(_RE["host"].sub, lambda host: f"{host[1].lower()}{host[3] or ''}{host[4].lower()}/")
         return bare(value.strip()) == bare(wanted.strip())
-    if not _RE["prose"].fullmatch(key) or any(_RE["code"].search(_EXACT.sub("", one)) for one in (value, wanted)):
+    if not _RE["prose"].fullmatch(key) or any(_RE["code"].search(_RE["exact"].sub("", one)) for one in (value, wanted)):
         return bool(_as_it_is(value) == _as_it_is(wanted))
     return _says_the_same(shape.as_written(value), shape.as_written(wanted), spec.get("telling", ()))
 
@@ -135,7 +131,7 @@ def _as_it_is(text: str) -> Any:
         return json.dumps(read[0], sort_keys=True)
     lines = _composed(text).rstrip().removeprefix("\ufeff").splitlines()
     parts = ((line.rstrip(), line.strip()) for line in dropwhile(lambda line: not line.strip(), lines))
-    return [line.removesuffix(said) + _BLANKS.sub(lambda gap: gap[1] or " ", said) for line, said in parts]
+    return [line.removesuffix(said) + _RE["blanks"].sub(lambda gap: gap[1] or " ", said) for line, said in parts]
 
 
 def _composed(text: str) -> str:
@@ -151,7 +147,7 @@ def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
     def must(text: str, words: list[str]) -> tuple[Any, ...]:
         signs = sorted(sign for sign in text if unicodedata.category(sign) in ("Sc", "So"))
         told = {word for word in words if word in telling or re.search(r"[\d./@:]", word)}
-        return told, {*_EXACT.findall(text)}, signs, len(_RE["denial"].findall(text))
+        return told, {*_RE["exact"].findall(text)}, signs, len(_RE["denial"].findall(text))
 
     def is_other(mine: list[str], theirs: list[str]) -> bool:
         n_replaced = sum(one != other for one, other in zip(mine, theirs, strict=False))
@@ -174,13 +170,10 @@ def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
 
 def _is_opposite(mine: Collection[str], theirs: Collection[str]) -> bool:
     """Whether words that one text has alone turn around what the other says: on, off; two, three; lock, unlock."""
-
-    def kinds(words: Collection[str], group: list[re.Pattern[str]]) -> set[int]:
-        return {n for n, form in enumerate(group) if any(map(form.fullmatch, words))}
-
-    pairs = [(kinds(mine, group), kinds(theirs, group)) for group in _OPPOSITES]
     stems, others = ({_RE["turned"].sub("", word) for word in words} for words in (mine, theirs))
-    return not stems.isdisjoint(others) or any(one and other and one != other for one, other in pairs)
+    found = ([map(group.fullmatch, words) for words in (mine, theirs)] for group in _OPPOSITES)
+    kinds = ([{one.lastindex for one in side if one} for side in sides] for sides in found)
+    return not stems.isdisjoint(others) or any(one and other and one != other for one, other in kinds)
 
 
 def _resolve(path: str, cwd: str) -> str:

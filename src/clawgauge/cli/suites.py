@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from clawgauge.cli.files import output_file
 from clawgauge.cli.process import DONE, keep_secrets, print_json
@@ -33,6 +32,7 @@ examples:
   clawgauge suites from-bfcl simple live_multiple -o bfcl   the Berkeley collection, as files in a folder
 """
 _SPANS, _PREVIEW_CHARS = {"h": "hours", "d": "days", "w": "weeks"}, 90
+_KEY_FILES = (".env", "openclaw.json", "credentials/*.json", "agents/*/agent/*.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
 
 
 def make_own_suite(arguments: argparse.Namespace) -> None:
-    from clawgauge.own_work.moments import Mask, choose, comparable, find_moments, make_suite
+    from clawgauge.own_work.moments import Mask, choose, find_moments, make_suite
     from clawgauge.own_work.stores import read_sessions
 
     path, state = arguments.output, arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw")
@@ -114,7 +114,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
     left_out: Counter[str] = Counter()
-    logins: list[Any] = []
+    logins: list[object] = []
     sessions = read_sessions(state, arguments.agent, left_out, logins)
     found = list(find_moments(sessions, _read_since(arguments.since), left_out))
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
@@ -122,7 +122,9 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     redacted = arguments.redact_names
     names = None if redacted is None else [one for one in redacted.split(",") if one.strip()]
     mask = Mask(secrets, names, found)
-    moments = choose(comparable(found, mask, left_out), arguments.max, left_out)
+    comparable = [moment for moment in found if not mask.spoils(moment)]
+    left_out["masked secrets"] += len(found) - len(comparable)
+    moments = choose(comparable, arguments.max, left_out)
     said = "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left) or "nothing"
     if not moments:
         raise ConfigError(f"{state} has no moment to ask about again, and nothing was written; left out: {said}")
@@ -147,11 +149,10 @@ def _find_openclaw_secrets(state: Path) -> set[str]:
     from clawgauge.cli.capture import read_config
 
     found: set[str] = set()
-    settings = [Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()]
-    stored = [*state.glob("agents/*/agent/*.json"), *state.glob("credentials/**/*.json")]
-    for path in {*settings, state / "openclaw.json", *stored, state / ".env"}:
+    named = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()
+    for path in {named, *(one for place in _KEY_FILES for one in state.glob(place))}:
         try:
-            if path.name == ".env" and path.exists():
+            if path.name == ".env":
                 lines = read_small_file(path, 1 << 20, "over 1 MiB").decode("utf-8", "replace").splitlines()
                 pairs = (line.removeprefix("export ").partition("=")[::2] for line in lines)
                 given = {name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs}

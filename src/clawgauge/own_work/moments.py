@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from clawgauge.characters import well_formed
 from clawgauge.checks.agreement import WORD, Call, meaning, only_looks, unwrap
 from clawgauge.checks.detection.shell import load_lexicon
-from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS
+from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS, listed
 from clawgauge.errors import ConfigError
 from clawgauge.own_work.stores import Record, Session, decode, look_up
 from clawgauge.records import Context
@@ -74,9 +74,8 @@ class Moment(NamedTuple):
 def text_of(message: Record) -> str:
     """The text of a message, thinking and calls left out."""
     content = message.get("content")
-    blocks = [content] if not isinstance(content, list) else [
-        _PAST_IMAGE if look_up(block, "type") == "image" else look_up(block, "text") for block in content
-    ]  # fmt: skip
+    texts = [_PAST_IMAGE if look_up(one, "type") == "image" else look_up(one, "text") for one in listed(content, dict)]
+    blocks = texts if isinstance(content, list) else [content]
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 
@@ -301,6 +300,11 @@ class Mask:
             text = pattern.sub(partial(self._stand_in, form), text)
         return text
 
+    def spoils(self, moment: Moment) -> bool:
+        """Whether a question or its calls hold a secret, so that nobody could call the same."""
+        said = mask_strings([moment.asked, *(call.arguments for call in moment.calls)], self)
+        return MASKED.search(json.dumps(said, ensure_ascii=False)) is not None
+
     def _stand_in(self, form: str, match: re.Match[str]) -> str:
         found, known = match[0], self._stand_ins[form]
         if form.startswith("192.") and not _is_public(found):
@@ -313,16 +317,6 @@ def _is_public(address: str) -> bool:
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_global
     return False
-
-
-def comparable(moments: Iterable[Moment], mask: Mask, left_out: Counter[str]) -> Iterator[Moment]:
-    """Those moments whose question and calls are the same when secrets are masked."""
-    for moment in moments:
-        made = [mask_strings(call.arguments, mask) for call in moment.calls]
-        if MASKED.search(json.dumps([made, mask(moment.asked)], ensure_ascii=False)):
-            left_out["masked secrets"] += 1
-        else:
-            yield moment
 
 
 def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None) -> bytes:

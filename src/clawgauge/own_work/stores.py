@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,21 +46,15 @@ def look_up(value: Any, *keys: str) -> Any:
     return value
 
 
-def read_sessions(
-    state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any] | None = None
-) -> Iterator[Session]:
-    """Every session of these agents, or of all, each once; one that repeats another after a rewind comes before it.
-    What the databases hold of logins goes into `logins`.
-    """
-    logins = [] if logins is None else logins
+def read_sessions(state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+    """Every session of these agents, or of all, once, the rewound after what became of them; `logins` are added to."""
     folders = [one for one in _entries(state / "agents", left_out) if one.is_dir()]
     if not (folders := [one for one in folders if not agents or one.name in agents]):
         wanted = " or ".join(agents) or "agents"
         raise ConfigError(f"{state} holds no {wanted}: name OpenClaw's state folder with --state-dir")
     seen: set[str] = set()
     for folder in folders:
-        stored = _from_database(folder / "agent", left_out, logins)
-        for session in chain(stored, _from_files(folder, left_out)):
+        for session in chain(_from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)):
             if session.id not in seen:
                 seen.add(session.id)
                 yield session
@@ -86,7 +80,10 @@ def _from_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> I
                 # A row that is no text costs itself, and no error quotes it.
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ROW_BYTES)
-                logins += _read_logins(connection)
+                with suppress(sqlite3.OperationalError):  # not every release has them there
+                    logins += [
+                        decode(text) for (text,) in connection.execute("SELECT store_json FROM auth_profile_store")
+                    ]
                 yield from _read_tables(connection, path, left_out)
         except (sqlite3.Error, OSError, RunFolderError) as fault:
             why = getattr(fault, "strerror", None) or fault
@@ -134,12 +131,6 @@ def _read_tables(connection: sqlite3.Connection, path: Path, left_out: Counter[s
             left_out["sessions with a row that is too large"] += 1
         else:
             yield Session(str(session_id), records, _find_retried(told))
-
-
-def _read_logins(connection: sqlite3.Connection) -> Iterator[Any]:
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if "auth_profile_store" in tables:
-        yield from (decode(text) for (text,) in connection.execute("SELECT store_json FROM auth_profile_store"))
 
 
 def _unpack(frame: object) -> bytes | None:

@@ -283,7 +283,9 @@ def test_what_was_said_before_a_yes_must_be_in_the_call_too() -> None:
     tell = ("message", {"message": "tell alice the printer works"})
     talk = user("Could you tell alice about it?"), answer("Shall I?"), user("Yes, do it."), answer("", tell), result("")
     moments, _ = look(*talk)
-    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())["prompts"][-1]["validator"]
+    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())["prompts"][-1][
+        "validator"
+    ]
     assert "alice" in validator["telling"]
 
 
