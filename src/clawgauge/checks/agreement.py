@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +33,7 @@ _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("agreement.toml"
 _RE = {name: re.compile(pattern, re.DOTALL) for name, pattern in _KNOWN["patterns"].items()}
 _TOKEN = re.compile(_RE["token"].pattern.replace("QUOTED", _RE["quoted"].pattern))
 _OPPOSITES = [re.compile("|".join(f"({one})" for one in group.split())) for group in _KNOWN["opposites"]]
-_ORDINARY = r"\w./:@%+=,-"
-_MIN_OVERLAP = 0.5
+_ORDINARY, _MIN_OVERLAP = r"\w./:@%+=,-", 0.5
 WORD = re.compile(r"\w+(?:[.:/@-]\w+)*")
 _INSIDE_A_SENTENCE = re.compile(rf"(?<=[\w,;)] ){WORD.pattern}")
 
@@ -163,8 +162,7 @@ def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
     named = [one for one in _INSIDE_A_SENTENCE.findall(f"{value}\n{wanted}") if one[0].isupper() and len(one) > 1]
     if len(both) < _MIN_OVERLAP * len({*mine, *theirs}) or not both.issuperset(map(str.casefold, named)):
         return False
-    here, there = ({*_RE["origin"].findall(one)} for one in plainly)
-    is_elsewhere = here and there and here != there
+    is_elsewhere = all(places := [{*_RE["origin"].findall(one)} for one in plainly]) and places[0] != places[1]
     return not (is_elsewhere or _is_opposite({*mine} - both, {*theirs} - both) or is_other(*map(WORD.findall, plainly)))
 
 
@@ -236,12 +234,8 @@ def _commands(line: str, cwd: str) -> list[Any]:
     """
     if (read := _read_line(line.strip())) is None:
         return [line.strip()]
-    tokens: list[Any] = []
-    for one in read:
-        if [*tokens[-1:], one] == [("2>",), "/dev/null"]:
-            tokens.pop()
-        else:
-            tokens.append(one)
+    silenced = {n for n, pair in enumerate(pairwise(read)) if pair == (("2>",), "/dev/null")}
+    tokens = [one for n, one in enumerate(read) if silenced.isdisjoint((n - 1, n))]
     if tokens[-2:] == [("2>&",), "1"] and not any(">" in one[0] for one in tokens[:-2] if isinstance(one, tuple)):
         tokens = tokens[:-2]
     if len(tokens) == 3 and _RE["in_a_shell"].fullmatch(" ".join(map(str, tokens[:2]))):
@@ -266,9 +260,8 @@ def _plainly(words: list[str], cwd: str) -> list[Any]:
         words = "".join([options, *files]).split("\0")
     switches = _KNOWN["switches"].get(name, "")
     for word in (_KNOWN["long"].get(f"{name} {one}", one) for one in words[1:]):
-        last = said[-1]
         # What follows an option that is not known may be its value.
-        is_bound = has_options and isinstance(last, str) and last.startswith("-")
+        is_bound = has_options and str(said[-1]).startswith("-")
         if switches and not is_bound and re.fullmatch(f"-[{switches}]+", word):
             said[1].update(word)
         elif word.startswith("-"):
@@ -280,8 +273,7 @@ def _plainly(words: list[str], cwd: str) -> list[Any]:
             is_file = is_file or (name in _KNOWN["file_first"] and len(said) == 2)
             said.append(_place(word, cwd, name not in _KNOWN["looks"]) if is_file else word)
     # Where one is already need not be named.
-    is_here = cwd and name in _KNOWN["here"] and n_operands == 1 and said[-1] == _resolve(".", cwd)
-    return said[:-1] if is_here else said
+    return said[:2] if cwd and name in _KNOWN["here"] and said[2:] == [_resolve(".", cwd)] else said
 
 
 def _place(word: str, cwd: str, keeps_slash: bool) -> str:

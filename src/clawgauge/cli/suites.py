@@ -113,8 +113,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     capture = load_context(arguments.capture) if arguments.capture else None
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
-    left_out: Counter[str] = Counter()
-    logins: list[object] = []
+    left_out, logins = Counter[str](), list[object]()
     sessions = read_sessions(state, arguments.agent, left_out, logins)
     found = list(find_moments(sessions, _read_since(arguments.since), left_out))
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
