@@ -55,7 +55,7 @@ def read_sessions(state: Path, agents: Collection[str], left_out: Counter[str], 
     seen: set[str] = set()
     for folder in folders:
         for session in chain(_from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)):
-            if session.id not in seen:
+            if session.records and session.id not in seen:
                 seen.add(session.id)
                 yield session
 

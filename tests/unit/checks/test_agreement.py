@@ -303,7 +303,9 @@ def test_no_call_is_agreement_where_none_was_made() -> None:
     assert verdict({"no_call": True}, ("ls", {}), text="Let me look.") == "unexpected_call: ls"
     assert verdict({"no_call": True}) is not None
     assert verdict({"ask": True}, text="Which folder?") is None
-    assert verdict({"ask": True}, text="I have moved it.") is not None
+    assert verdict({"ask": True}, text="Which one (or **both**)?") is None
+    for text in ("I have moved it.", "?", ". ?", "Sure! ?"):
+        assert verdict({"ask": True}, text=text) is not None, text
 
 
 @pytest.mark.skipif(not can_run(), reason="bashkit has no build here")

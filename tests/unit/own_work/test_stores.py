@@ -54,6 +54,12 @@ def test_a_session_that_was_moved_into_the_database_counts_once(tmp_path: Path) 
     assert len(list(read_sessions(state, [], Counter(), []))) == 9
 
 
+def test_a_session_that_the_database_only_names_is_read_from_its_file(tmp_path: Path) -> None:
+    state = write_lines(write_database(tmp_path, []), as_records([user("Hi"), answer("Ho")]))
+    (session,) = read_sessions(state, [], Counter(), [])
+    assert len(session.records) == 3
+
+
 def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_changes(tmp_path: Path) -> None:
     state = write_database(tmp_path, [])
     with sqlite3.connect(database_of(state)) as writer:
