@@ -60,6 +60,8 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
     assert "8 answers that the user corrected; 5 rewound answers" in made.stderr
     assert (place / "mine.toml").read_text().startswith("# PRIVATE. 34 moments of your own OpenClaw history")
     assert stat.S_IMODE((place / "mine.toml").stat().st_mode) == 0o600
+    shown = clawgauge(place, "suites", "show", "mine.toml").stdout
+    assert shown.startswith("mine: Agreement with the incumbent")
 
     same = run(place, server)
     (group,) = same.summary()["models"]

@@ -94,7 +94,8 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
     elif as_json:
         print_json(suite)
     else:
-        sys.stdout.write(one_row(f"{suite.name} v{suite.version}: {suite.description}"))
+        version = f" v{suite.version}" * bool(suite.version)
+        sys.stdout.write(one_row(f"{suite.name}{version}: {suite.description}"))
         sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
         for prompt in suite.prompts:
             named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"
@@ -118,9 +119,8 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     found = list(find_moments(sessions, _read_since(arguments.since), left_out))
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
     keep_secrets(secrets)
-    redacted = arguments.redact_names
-    names = None if redacted is None else [one for one in redacted.split(",") if one.strip()]
-    mask = Mask(secrets, names, found)
+    named = arguments.redact_names
+    mask = Mask(secrets, None if named is None else list(filter(str.strip, named.split(","))), found)
     comparable = [moment for moment in found if not mask.spoils(moment)]
     left_out["masked secrets"] += len(found) - len(comparable)
     moments = choose(comparable, arguments.max, left_out)
