@@ -5,6 +5,7 @@ Arguments are compared as what they are: paths by where they lead, commands by t
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import posixpath
@@ -33,7 +34,7 @@ _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("agreement.toml"
 _RE = {name: re.compile(pattern, re.DOTALL) for name, pattern in _KNOWN["patterns"].items()}
 _TOKEN = re.compile(_RE["token"].pattern.replace("QUOTED", _RE["quoted"].pattern))
 _OPPOSITES = [re.compile("|".join(f"({one})" for one in group.split())) for group in _KNOWN["opposites"]]
-_ORDINARY, _MIN_OVERLAP = r"\w./:@%+=,-", 0.5
+_ORDINARY, _MIN_OVERLAP, _MAX_WORDS = r"\w./:@%+=,-", 0.5, 500
 WORD = re.compile(r"\w+(?:[.:/@-]\w+)*")
 _INSIDE_A_SENTENCE = re.compile(rf"(?<=[\w,;)] ){WORD.pattern}")
 
@@ -139,8 +140,7 @@ def _composed(text: str) -> str:
 
 def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
     """Most words are the same; all figures, names of files, addresses, signs and words that the user gave; nothing more
-    is denied or turned around, nobody else is named. One word for another in its place, or all in another order, is
-    another text.
+    is denied or turned around, nobody else is named. Other words one for one, or all in another order: another text.
     """
 
     def must(text: str, words: list[str]) -> tuple[Any, ...]:
@@ -149,8 +149,10 @@ def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
         return told, {*_RE["exact"].findall(text)}, signs, len(_RE["denial"].findall(text))
 
     def is_other(mine: list[str], theirs: list[str]) -> bool:
-        n_replaced = sum(one != other for one, other in zip(mine, theirs, strict=False))
-        return (len(mine) == len(theirs) and n_replaced == 1) or (mine != theirs and sorted(mine) == sorted(theirs))
+        steps = difflib.SequenceMatcher(None, mine[:_MAX_WORDS], theirs[:_MAX_WORDS], autojunk=False).get_opcodes()
+        pairs = [(mine[start:end], theirs[since:to]) for step, start, end, since, to in steps if step == "replace"]
+        sizes = {(len(new), len(old)) for new, old in pairs if both.isdisjoint((*new, *old))}
+        return sizes == {(1, 1)} or (mine != theirs and sorted(mine) == sorted(theirs))
 
     value, wanted = (re.sub(r"(?i)n['’]t\b", " not", one) for one in (value, wanted))
     mine, theirs = (WORD.findall(one.casefold()) for one in (value, wanted))

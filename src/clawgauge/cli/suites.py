@@ -94,8 +94,7 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
     elif as_json:
         print_json(suite)
     else:
-        version = f" v{suite.version}" * bool(suite.version)
-        sys.stdout.write(one_row(f"{suite.name}{version}: {suite.description}"))
+        sys.stdout.write(one_row(f"{suite.name}{suite.version and f' v{suite.version}'}: {suite.description}"))
         sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
         for prompt in suite.prompts:
             named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"

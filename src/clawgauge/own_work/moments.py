@@ -47,8 +47,7 @@ _UNHELD = "calls that a suite cannot hold"
 _MAX_DEPTH = 24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
 # OpenClaw cuts a stored result at about 32,000 characters: the model may have seen more.
 _CUT_CHARS = 31_500
-_MAX_CONTEXT_CHARS = 2_000_000
-_NO_RESULT = "Error: there is no result, the run was stopped."
+_MAX_CONTEXT_CHARS, _NO_RESULT = 2_000_000, "Error: there is no result, the run was stopped."
 # OpenClaw sends an image in its own turn and while three later ones follow; then this stands in its place.
 _IMAGE_TURNS, _PAST_IMAGE = 4, "[image data removed - already processed by model]"
 

@@ -170,6 +170,8 @@ def test_commands_are_the_same_where_their_words_are(wanted: str, given: str, is
         ("Я приду завтра вечером", "Я не приду завтра вечером к вам", False),
         ("- [ ] milk\n- [x] tea", "- [x] milk\n- [x] tea", False),
         ("The answer is A", "The answer is B", False),
+        ("Give him the small box", "Please do give him the huge box", False),
+        ("Your appointment is at 10:30 on 2026-11-20.", "Your appointment: 2026-11-20 at 10:30.", True),
         ("Don't forget the keys", "Do not forget the keys", True),
         ("Your appointment was sent to the client.", "I have mailed your appointment to the client.", True),
         ("Tell Ana before Bob calls the office", "Tell Bob before Ana calls the office", False),
