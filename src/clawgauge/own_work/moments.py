@@ -31,7 +31,7 @@ from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS, listed
 from clawgauge.errors import ConfigError
 from clawgauge.own_work.stores import Record, Session, decode, look_up
 from clawgauge.records import Context
-from clawgauge.secrets import Redactor, mask_strings
+from clawgauge.secrets import MASK, Redactor, mask_strings
 from clawgauge.suites.document import MAX_FILE_BYTES
 from clawgauge.words import plural
 from clawgauge.world import can_run
@@ -301,8 +301,8 @@ class Mask:
 
     def spoils(self, moment: Moment) -> bool:
         """Whether a question or its calls hold a secret, so that nobody could call the same."""
-        said = mask_strings([moment.asked, *(call.arguments for call in moment.calls)], self)
-        return MASKED.search(json.dumps(said, ensure_ascii=False)) is not None
+        said = [moment.asked, *(call.arguments for call in moment.calls)]
+        return str(mask_strings(said, self)).count(MASK) != str(said).count(MASK)
 
     def _stand_in(self, form: str, match: re.Match[str]) -> str:
         found, known = match[0], self._stand_ins[form]

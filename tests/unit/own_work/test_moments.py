@@ -100,6 +100,7 @@ UNHELD: dict[str, list[tuple[str, Any]]] = {
     "deeper": [("x", nested(450))],
     "deep in tool search": [("tool_call", {"id": "x", "args": nested(450)})],
 }
+PATCH = "*** Begin Patch\n*** Update File: a.md\n@@\n-tea\n+coffee\n*** End Patch"
 PICTURE = result("Read image file") | {"content": [{"type": "text", "text": "Read"}, {"type": "image", "data": ""}]}
 FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
 
@@ -157,6 +158,18 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             2,
             None,
             id="another page",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", ("apply_patch", {"input": PATCH})), result("ok"), answer("***Done*** now.")],
+            2,
+            None,
+            id="a patch",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", ("apply_patch", {"input": f"{PATCH}\n***\n"})), result("ok")],
+            0,
+            "masked secrets",
+            id="a masked line of a patch",
         ),
         pytest.param([user("/status"), answer("All is well.")], 0, "slash commands", id="a slash command"),
         pytest.param([user("The key is sk-ant…DEFG, use it"), answer("Done?")], 0, "masked secrets", id="a masked key"),
